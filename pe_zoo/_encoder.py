@@ -1,0 +1,193 @@
+"""The contract: an encoder is four hooks around one unchanged attention, and a few claims about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._positions import distances
+
+
+class Unsupported(Exception):
+    """An encoder was asked for something it cannot do; the message says what and why.
+
+    A measurement that meets it becomes a row with ``status=unsupported``: *cannot* is a result.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """The sizes a model dictates to its encoder.
+
+    Args:
+        model_dim: width of the residual stream.
+        num_heads: attention heads per layer; must divide ``model_dim``.
+        num_layers: attention layers.
+        train_length: positions in the longest training sequence, special tokens included.
+    """
+
+    model_dim: int
+    num_heads: int
+    num_layers: int
+    train_length: int
+
+    def __post_init__(self) -> None:
+        for field in ("model_dim", "num_heads", "num_layers", "train_length"):
+            size = getattr(self, field)
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ValueError(f"{field} must be a whole number of at least 1, got {size!r}")
+        if self.model_dim % self.num_heads:
+            fitting = [n for n in range(1, self.model_dim + 1) if self.model_dim % n == 0]
+            nearest = sorted(fitting, key=lambda n: abs(n - self.num_heads))[:3]
+            raise ValueError(
+                f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}; "
+                f"the nearest that do are {', '.join(map(str, sorted(nearest)))}"
+            )
+
+    @property
+    def head_dim(self) -> int:
+        return self.model_dim // self.num_heads
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """Where a per-layer hook stands: which layer, which queries, which keys, what may be seen.
+
+    The queries may be a block of the sequence (long evaluation) or its last row (generation), so
+    distances come from here and never from ``arange``.
+
+    Args:
+        layer: index of the attention layer, from 0.
+        query_positions: ``(query,)`` or ``(batch, query)``, float.
+        key_positions: ``(key,)`` or ``(batch, key)``, float.
+        rows: which rows of the sequence the queries are.
+        mask: bool, true where a query may look at a key; broadcasts to ``(batch, heads, query, key)``.
+        causal: whether the model is causal. A Python value, so that an encoder may branch on it.
+        x: the layer's normalised input for all keys, ``(batch, key, model_dim)``; None if there is none.
+    """
+
+    layer: int
+    query_positions: Tensor
+    key_positions: Tensor
+    rows: slice
+    mask: Tensor
+    causal: bool
+    x: Tensor | None = None
+
+    @property
+    def distance(self) -> Tensor:
+        """Query minus key position: ``(query, key)``, or ``(batch, 1, query, key)`` for one draw per sample."""
+        distance = distances(self.query_positions, self.key_positions)
+        return distance if distance.ndim == 2 else distance.unsqueeze(-3)
+
+
+class Encoder(nn.Module):
+    """A positional encoder: override only the hooks the method uses; the rest are identities.
+
+    Claims live on the class (or, where a knob decides, on the instance) and the contract tests check
+    each of them both ways: those who claim it have it, those who do not lack it.
+
+    Args:
+        geometry: the sizes the model dictates. Keyword-only arguments of a subclass are its knobs.
+    """
+
+    name: ClassVar[str]
+    """Key in the registry; set by ``register``."""
+
+    shift_invariant: bool = False
+    """Adding one number to all positions changes nothing."""
+    direction_aware: bool = False
+    """A bidirectional model can tell a sequence from its reversal."""
+    causal_only: bool = False
+    """Means nothing without a causal mask."""
+    static_bias: bool = False
+    """``score`` adds a term that depends on positions alone, neither on the scores nor on q and k."""
+    max_length: int | None = None
+    """Positions must lie below this; None: no limit."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        self.geometry = geometry
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add position to the token embeddings, once, and nothing else: no dropout, no norm.
+
+        Args:
+            x: ``(batch, length, model_dim)``.
+            positions: ``(length,)`` or ``(batch, length)``, float.
+        """
+        return x
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        """Turn queries and keys, ``(batch, heads, query | key, head_dim)``, before their product.
+
+        May widen the last dimension of both; scores are scaled by the geometry's head_dim all the same.
+        """
+        return q, k
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        """Change scores, ``(batch, heads, query, key)``: after 1/sqrt(head_dim), before the mask."""
+        return scores
+
+    def mix(self, scores: Tensor, v: Tensor, site: Site) -> Tensor:
+        """Masked scores and values, ``(batch, heads, key, head_dim)``, to ``(batch, heads, query, head_dim)``."""
+        return scores.softmax(-1) @ v
+
+    @classmethod
+    def overrides(cls, hook: str) -> bool:
+        """Whether this encoder does anything at a hook; if not, a model may take a faster path there."""
+        return getattr(cls, hook) is not getattr(Encoder, hook)
+
+    def extra_repr(self) -> str:
+        return f"{getattr(self, 'name', type(self).__name__)}, {self.geometry}"
+
+
+def scores(
+    encoder: Encoder,
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None = None,
+    layer: int = 0,
+    x: Tensor | None = None,
+    *,
+    causal: bool = True,
+) -> Tensor:
+    """The reference for every faster path: rotate, scale, score; no mask is applied.
+
+    Args:
+        encoder: any encoder.
+        q: ``(batch, heads, query, head_dim)``; fewer queries than keys are the last rows of the sequence.
+        k: ``(batch, heads, key, head_dim)``.
+        positions: ``(key,)`` or ``(batch, key)``; 0, 1, 2, … if None.
+        layer: which attention layer asks.
+        x: the layer's normalised input, ``(batch, key, model_dim)``, for encoders that read content.
+        causal: what a bidirectional variant is told (T5 has other buckets in an encoder than in a decoder).
+
+    Returns:
+        ``(batch, heads, query, key)`` in the dtype of q.
+    """
+    num_queries, num_keys = q.shape[-2], k.shape[-2]
+    if positions is None:
+        positions = torch.arange(num_keys, dtype=torch.float32, device=q.device)
+    if positions.shape[-1] != num_keys:
+        raise ValueError(f"{positions.shape[-1]} positions for {num_keys} keys: there must be one each")
+    rows = slice(num_keys - num_queries, num_keys)
+    site = Site(
+        layer=layer,
+        query_positions=positions[..., rows],
+        key_positions=positions,
+        rows=rows,
+        mask=torch.ones(num_queries, num_keys, dtype=torch.bool, device=q.device),
+        causal=causal,
+        x=x,
+    )
+    return raw_scores(encoder, q, k, site).to(q.dtype)
+
+
+def raw_scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site) -> Tensor:
+    """Rotate, scale by 1/sqrt(head_dim) of the geometry (whatever ``rotate`` widened), score."""
+    q, k = encoder.rotate(q, k, site)
+    return encoder.score(q @ k.mT * encoder.geometry.head_dim**-0.5, q, k, site)

@@ -1,0 +1,89 @@
+"""Knobs: what an experimenter may turn. Read off a signature, so that nothing is written twice."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One keyword-only argument: its type and its default (the published value)."""
+
+    name: str
+    type: Any
+    default: Any
+
+
+def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
+    """The keyword-only arguments of a class or function, by name, in the order written."""
+    target = component.__init__ if isinstance(component, type) else component
+    turnable = [p for p in inspect.signature(target).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for parameter in turnable:
+        if parameter.default is parameter.empty:
+            raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a default")
+    # Only the knobs' own annotations are looked up: others may name types that are not imported.
+    annotations = SimpleNamespace(__annotations__={p.name: p.annotation for p in turnable})
+    hints = get_type_hints(annotations, globalns=getattr(target, "__globals__", {}))
+    return {p.name: Knob(p.name, hints[p.name], p.default) for p in turnable}
+
+
+def check_knobs(owner: str, component: Callable[..., Any], given: Iterable[str]) -> None:
+    """Refuse names that are no knobs of a component, with the nearest one."""
+    known = knobs(component)
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{owner} has no knob {name!r}.{suggestion(name, known)}{listing('Its knobs', known)}")
+
+
+def suggestion(given: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'rope'?`` or nothing.
+
+    >>> suggestion("ropee", ["alibi", "rope"])
+    " Did you mean 'rope'?"
+    """
+    near = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def listing(what: str, known: Iterable[str]) -> str:
+    """`` Known: alibi, rope.``"""
+    return f" {what}: {', '.join(sorted(known)) or 'none'}."
+
+
+def one_of(knob: str, value: str, allowed: Iterable[str]) -> str:
+    """The value, if it is one of the allowed words."""
+    options = list(allowed)
+    if value not in options:
+        raise ValueError(f"{knob} must be one of {', '.join(options)}; got {value!r}.{suggestion(str(value), options)}")
+    return value
+
+
+def number(
+    knob: str,
+    value: float,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    below: float = math.inf,
+    at_most: float = math.inf,
+) -> float:
+    """The value, if it is a finite number within the limits."""
+    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not real or not (above < value < below and at_least <= value <= at_most):
+        limits = {"above": above, "at least": at_least, "below": below, "at most": at_most}
+        said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
+        raise ValueError(f"{knob} must be a finite number {said}".rstrip() + f"; got {value!r}")
+    return value
+
+
+def whole(knob: str, value: int, *, at_least: int) -> int:
+    """The value, if it is a whole number of at least ``at_least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{knob} must be a whole number of at least {at_least}; got {value!r}")
+    return value

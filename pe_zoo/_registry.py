@@ -1,0 +1,173 @@
+"""Name → class. The only list of encoders; outside packages and files add theirs here too."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pe_zoo._encoder import Encoder, Geometry
+from pe_zoo._knobs import check_knobs, listing, suggestion
+
+ENTRY_POINT_GROUP = "pe_zoo.encoders"
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+
+class Registry(Generic[T]):
+    """Names and classes of one kind. Refuses a second registration; an unknown name gets the nearest.
+
+    Args:
+        kind: what is registered, as messages call it (``encoder``).
+        parent: the class that all of them extend.
+    """
+
+    def __init__(self, kind: str, parent: type[T]) -> None:
+        self.kind = kind
+        self.parent = parent
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Class decorator: enter a class under a name and set its ``name``."""
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise ValueError(f"{self.kind} name {name!r}: use lower snake case, such as 'rope' or 'transformer_xl'")
+
+        def enter(cls: C) -> C:
+            if not issubclass(cls, self.parent):
+                raise TypeError(f"{cls.__name__} must extend {self.parent.__name__} to be registered as {name!r}")
+            if name in self._classes:
+                holder = self._classes[name]
+                raise ValueError(
+                    f"{self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}; "
+                    f"{cls.__module__}.{cls.__qualname__} needs another name"
+                )
+            cls.name = name  # type: ignore[attr-defined]
+            self._classes[name] = cls
+            return cls
+
+        return enter
+
+    def names(self) -> list[str]:
+        """Every registered name, sorted."""
+        return sorted(self._classes)
+
+    def get(self, name: str) -> type[T]:
+        """The class of a name."""
+        if name not in self._classes:
+            known = self.names()
+            raise ValueError(f"no {self.kind} named {name!r}.{suggestion(name, known)}{listing('Known', known)}")
+        return self._classes[name]
+
+    def build(self, name: str, *dictated: Any, **knobs: Any) -> T:
+        """Construct by name: ``dictated`` arguments first, then knobs, whose names are checked."""
+        cls = self.get(name)
+        check_knobs(name, cls, knobs)
+        return cls(*dictated, **knobs)
+
+
+encoders: Registry[Encoder] = Registry("encoder", Encoder)
+
+
+def register(name: str) -> Callable[[C], C]:
+    """Class decorator that enters an encoder under a name; a second registration of it is an error."""
+    return encoders.register(name)
+
+
+def names() -> list[str]:
+    """Every encoder's name, sorted: those of this package and of installed plug-ins."""
+    load_plugins()
+    return encoders.names()
+
+
+def get(name: str) -> type[Encoder]:
+    """The class of an encoder."""
+    load_plugins()
+    return encoders.get(name)
+
+
+def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:
+    """An encoder by name.
+
+    Args:
+        name: one of ``names()``.
+        geometry: the sizes the model dictates.
+        knobs: what to turn; each has its published value as default.
+
+    Raises:
+        ValueError: an unknown name or knob (the message has the nearest), or a value out of range.
+    """
+    load_plugins()
+    return encoders.build(name, geometry, **knobs)
+
+
+class PluginError(ImportError):
+    """An outside encoder could not be imported. A comparison must not quietly lose a contestant."""
+
+
+_loaded: set[str] = set()
+
+
+def load_plugins() -> None:
+    """Import every installed package that offers encoders through the entry-point group, once."""
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        key = f"{entry.name} = {entry.value}"
+        if key in _loaded:
+            continue
+        try:
+            entry.load()
+        except Exception as error:
+            package = entry.dist.name if entry.dist else "an installed package"
+            raise PluginError(
+                f"encoder plug-in {entry.name!r} of {package} failed to import: "
+                f"{type(error).__name__}: {error}. Repair or uninstall it"
+            ) from error
+        _loaded.add(key)
+
+
+def load_file(path: str | Path) -> str:
+    """Import a Python file that registers encoders.
+
+    Returns:
+        sha256 of its bytes: results depend on them.
+
+    Raises:
+        PluginError: the file is missing, fails to import, or registers no encoder.
+    """
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise PluginError(f"encoder file {str(path)!r} does not exist")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    key = f"{file}:{digest}"
+    if key in _loaded:
+        return digest
+    before = set(encoders.names())
+    module_name = f"pe_zoo_plugin_{digest[:12]}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"encoder file {str(path)!r} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module_name]
+        raise PluginError(f"encoder file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
+    if set(encoders.names()) == before:
+        raise PluginError(f"encoder file {str(path)!r} registers no encoder; decorate one with @pe_zoo.register('name')")
+    _loaded.add(key)
+    return digest
+
+
+def load_catalogue(package: str, search_path: list[str]) -> None:
+    """Import every module of a package whose name has no leading underscore: each is an entry of a catalogue."""
+    for module in pkgutil.iter_modules(search_path):
+        if not module.name.startswith("_") and not module.ispkg:
+            importlib.import_module(f"{package}.{module.name}")

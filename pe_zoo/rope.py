@@ -1,0 +1,95 @@
+"""Rotary position embedding: queries and keys turned by an angle that grows with position."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number, one_of
+from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._registry import register
+
+
+@register("rope")
+class RoPE(Encoder):
+    """Turns pairs of query and key dimensions by position, so that scores depend on distance. Su et al. (2021), arXiv:2104.09864, §3.2.
+
+        (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = p · base^(−2i/rotated_dim)
+
+    Args:
+        base: above 0; 10000 as published (500000 in Llama 3).
+        pairing: which dimensions form pair i: ``interleaved`` (2i, 2i+1) as published and in GPT-J, or
+            ``half`` (i, i + rotated_dim/2) as in GPT-NeoX and Llama: the same up to a fixed permutation
+            of the head's dimensions.
+        fraction: share of the head's pairs that turn, in (0, 1], rounded down to whole pairs; 1 as
+            published. What "partial rotation" means then is said by:
+        spectrum: ``compressed`` turns the first dimensions with the whole range of frequencies, 1 down to
+            1/base, spread over fewer pairs (GPT-J; GPT-NeoX ``rotary_pct``; Kazemnejad et al. use 0.25);
+            ``truncated`` keeps the fastest pairs of the full head and leaves the slow ones still (p-RoPE,
+            Barbero et al. 2024, arXiv:2410.06205). They differ only where ``fraction`` is below 1.
+
+    Departures: none. Angles are computed in float64.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        base: float = 10000.0,
+        pairing: str = "interleaved",
+        fraction: float = 1.0,
+        spectrum: str = "compressed",
+    ) -> None:
+        super().__init__(geometry)
+        head_dim = geometry.head_dim
+        if head_dim % 2:
+            raise ValueError(
+                f"rope turns pairs of dimensions and needs an even head_dim; got {head_dim} "
+                f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
+            )
+        self.base = number("rope base", base, above=0)
+        self.pairing = one_of("rope pairing", pairing, ("interleaved", "half"))
+        self.spectrum = one_of("rope spectrum", spectrum, ("compressed", "truncated"))
+        self.turning_pairs = int(number("rope fraction", fraction, above=0, at_most=1) * head_dim // 2)
+        if self.turning_pairs < 1:
+            raise ValueError(f"rope fraction={fraction:g} of head_dim={head_dim} is less than one pair; raise it")
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Radians per position of each pair, ``(pairs,)`` float64; 0 for pairs that stand still."""
+        turning, head_dim = self.turning_pairs, self.geometry.head_dim
+        if self.spectrum == "compressed":
+            return geometric_frequencies(turning, self.base, 2 * turning, device)
+        still = torch.zeros(head_dim // 2 - turning, dtype=torch.float64, device=device)
+        return torch.cat([geometric_frequencies(turning, self.base, head_dim, device), still])
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        frequencies = self.frequencies(q.device)
+        return (
+            turn(q, angles(site.query_positions, frequencies), self.pairing),
+            turn(k, angles(site.key_positions, frequencies), self.pairing),
+        )
+
+
+def turn(x: Tensor, angle: Tensor, pairing: str) -> Tensor:
+    """Rotate the first ``2 · pairs`` dimensions of x counter-clockwise and leave the rest.
+
+    Args:
+        x: ``(batch, heads, length, head_dim)``.
+        angle: radians, ``(length, pairs)`` or ``(batch, length, pairs)``.
+        pairing: ``interleaved`` or ``half``.
+    """
+    if angle.ndim == 3:
+        angle = angle.unsqueeze(1)
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    turned, still = x.split([2 * angle.shape[-1], x.shape[-1] - 2 * angle.shape[-1]], -1)
+    if pairing == "interleaved":
+        a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+    else:
+        a, b = turned.chunk(2, -1)
+        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+    return torch.cat([turned, still], -1) if still.shape[-1] else turned

@@ -1,0 +1,49 @@
+"""Fixed sine and cosine vectors, added to the token embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry
+from pe_zoo._knobs import number, one_of
+from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._registry import register
+
+
+@register("sinusoidal")
+class Sinusoidal(Encoder):
+    """Adds a fixed vector of sines and cosines to each token embedding. Vaswani et al. (2017), arXiv:1706.03762, §3.5.
+
+        x[p, 2i] += sin(p · base^(−2i/model_dim)),      x[p, 2i+1] += cos(p · base^(−2i/model_dim))
+
+    Args:
+        base: above 0; 10000 as published. Wavelengths run from 2π to almost 2π · base.
+        channels: ``interleaved`` as published, or ``concatenated`` (all sines, then all cosines, as in
+            Tensor2Tensor and Transformer-XL): the same up to a fixed permutation of the channels.
+
+    Departures: none. Angles are computed in float64, so that position 10⁶ is right to 1e-9 radian.
+    """
+
+    direction_aware = True
+
+    def __init__(self, geometry: Geometry, *, base: float = 10000.0, channels: str = "interleaved") -> None:
+        super().__init__(geometry)
+        if geometry.model_dim % 2:
+            raise ValueError(
+                f"sinusoidal pairs sines with cosines and needs an even model_dim; got {geometry.model_dim}, "
+                f"use {geometry.model_dim - 1 or 2} or {geometry.model_dim + 1}"
+            )
+        self.base = number("sinusoidal base", base, above=0)
+        self.channels = one_of("sinusoidal channels", channels, ("interleaved", "concatenated"))
+
+    def table(self, positions: Tensor) -> Tensor:
+        """The vectors themselves: ``(..., length)`` to ``(..., length, model_dim)``, float64."""
+        dim = self.geometry.model_dim
+        angle = angles(positions, geometric_frequencies(dim // 2, self.base, dim, positions.device))
+        if self.channels == "concatenated":
+            return torch.cat([angle.sin(), angle.cos()], -1)
+        return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + self.table(positions).to(x.dtype)

@@ -1,0 +1,74 @@
+"""T5's relative position bias: a learned number per head and bucket of distances."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import whole
+from pe_zoo._positions import bucketize, log_bucket_edges
+from pe_zoo._registry import register
+
+
+@register("t5")
+class T5(Encoder):
+    """Adds a learned number per head to each score, one for each bucket of distances. Raffel et al. (2020), arXiv:1910.10683, §2.1.
+
+        scores[h, q, k] += bias[bucket(q − k), h]
+
+    Buckets hold one distance each up to half of them, then grow logarithmically to ``max_distance``;
+    everything beyond shares the last. One table serves all layers.
+
+    Args:
+        num_buckets: even, at least 4; 32 as published. A bidirectional model spends half on each side.
+        max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``. None: a quarter
+            of ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``; with the
+            published constant at short training lengths the far buckets would never be trained.
+        bidirectional: which bucket scheme: False, T5's decoder (all buckets look back, keys ahead share
+            bucket 0); True, its encoder. None: as the model's mask is.
+
+    Departures: T5 does not scale scores by 1/sqrt(head_dim); this trunk does, for every encoder. Rows
+    start at standard deviation model_dim^(−1/2), as in the official code.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+    static_bias = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        num_buckets: int = 32,
+        max_distance: int | None = None,
+        bidirectional: bool | None = None,
+    ) -> None:
+        super().__init__(geometry)
+        if whole("t5 num_buckets", num_buckets, at_least=4) % 4:
+            raise ValueError(f"t5 num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}")
+        if max_distance is None:
+            max_distance = max(geometry.train_length // 4, num_buckets)
+        whole("t5 max_distance", max_distance, at_least=num_buckets // 2 + 1)
+        self.bidirectional = bidirectional
+        self.bias = nn.Parameter(torch.empty(num_buckets, geometry.num_heads))
+        nn.init.normal_(self.bias, std=geometry.model_dim**-0.5)
+        # Integer buffers, which a change of the module's dtype leaves alone.
+        self.register_buffer("edges", torch.tensor(log_bucket_edges(num_buckets, max_distance)), persistent=False)
+        one_side = torch.tensor(log_bucket_edges(num_buckets // 2, max_distance))
+        self.register_buffer("one_side_edges", one_side, persistent=False)
+
+    edges: Tensor
+    one_side_edges: Tensor
+
+    def buckets(self, distance: Tensor, causal: bool) -> Tensor:
+        """Distances, query minus key, of any shape, to bucket numbers, int64."""
+        bidirectional = not causal if self.bidirectional is None else self.bidirectional
+        if not bidirectional:
+            return bucketize(distance, self.edges)
+        return bucketize(distance.abs(), self.one_side_edges) + len(self.bias) // 2 * (distance < 0)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        bias = self.bias[self.buckets(site.distance, site.causal)]  # (query, key, heads), or (batch, 1, …)
+        bias = bias.squeeze(1) if bias.ndim == 5 else bias
+        return scores + bias.movedim(-1, -3).to(scores.dtype)
