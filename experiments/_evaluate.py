@@ -1,0 +1,125 @@
+"""Evaluation: a model's answers to a batch, scored token by token. Teacher-forced, one length at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from experiments._model import Transformer
+from experiments._random import stream
+from experiments._table import Row
+from experiments.tasks import Batch, Task
+from pe_zoo import Numbering
+
+CHUNK_TOKENS = 8192
+"""Tokens per forward pass in evaluation: small enough for the caches, large enough for the cores."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Answers at the counted places.
+
+    Args:
+        correct: ``(batch, counted)`` bool.
+        nats: ``(batch, counted)`` cross-entropy.
+    """
+
+    correct: Tensor
+    nats: Tensor
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.correct)
+
+    @property
+    def num_tokens(self) -> int:
+        return self.correct.numel()
+
+    def quality(self) -> dict[str, float]:
+        """Every quality by its metric's name."""
+        return {
+            "token_accuracy": self.correct.double().mean().item(),
+            "exact_match": self.correct.all(1).double().mean().item(),
+            "bits_per_byte": self.nats.double().mean().item() / math.log(2),
+        }
+
+    def n(self, metric: str) -> int:
+        """How many a quality is a mean over."""
+        return self.num_sequences if metric == "exact_match" else self.num_tokens
+
+
+def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
+    """``(batch, length, vocab)`` without gradients, on the CPU, a few sequences at a time."""
+    device = model.token_embedding.weight.device
+    at_once = max(1, CHUNK_TOKENS // tokens.shape[1])
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        chunks = [
+            model(tokens[start : start + at_once].to(device), _part(positions, start, at_once).to(device)).cpu()
+            for start in range(0, len(tokens), at_once)
+        ]
+    model.train(was_training)
+    return torch.cat(chunks)
+
+
+def _part(positions: Tensor, start: int, size: int) -> Tensor:
+    return positions if positions.ndim == 1 else positions[start : start + size]
+
+
+def score(logits: Tensor, targets: Tensor) -> Scored:
+    """``(batch, counted, vocab)`` against ``(batch, counted)``."""
+    nats = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    return Scored(logits.argmax(-1) == targets, nats)
+
+
+def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
+    """Score a batch at its counted places."""
+    return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch.targets[:, batch.counted])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """What an experiment measures: a trained model, and all it takes to question it.
+
+    Args:
+        model: after training.
+        initial: builds the model as it was before training.
+        task: what it was trained on.
+        numbering: how its positions are assigned.
+        seed: the run's seed.
+        labels: the columns that all rows of the run share.
+    """
+
+    model: Transformer
+    initial: Callable[[], Transformer]
+    task: Task
+    numbering: Numbering
+    seed: int
+    labels: dict[str, str | int]
+
+    def stream(self, purpose: str) -> Generator:
+        """Randomness of the run's seed for a purpose; the same for every encoder."""
+        return stream(self.seed, purpose)
+
+    def question(self, purpose: str, samples: int, length: int) -> tuple[Batch, Tensor]:
+        """Test sequences of a length and their positions; of a seed, the same for every encoder."""
+        data = self.stream(f"{purpose}/{length}")
+        batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
+        numbers = self.stream(f"{purpose}/{length}/positions")
+        return batch, self.numbering.evaluate(*batch.tokens.shape, numbers)
+
+    def row(self, experiment: str, metric: str, **measured: object) -> Row:
+        """A row of this run; ``eval_length`` is the training length unless given."""
+        measured = {"eval_length": self.task.train_length, **measured}
+        return Row(experiment=experiment, metric=metric, **self.labels, **measured)  # type: ignore[arg-type]
+
+    def best_guess(self, metric: str, length: int) -> float:
+        """What the best guess gets without reading the input: the ``chance`` column."""
+        guesses = (self.task.chance(metric, length), self.task.position_guess(metric, length))
+        return min(guesses) if metric == "bits_per_byte" else max(guesses)

@@ -1,0 +1,205 @@
+"""One Transformer. It asks its encoder what to do and never knows which one it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo import Encoder, Geometry, Site, raw_scores
+from pe_zoo._knobs import whole
+
+PLAIN = "plain"
+FUSED = "fused"
+
+
+@dataclass(kw_only=True)
+class Layout:
+    """Which layers carry the encoder and how far back each layer sees.
+
+    Args:
+        skip_every: every n-th layer goes without the encoder; None: all carry it.
+        window: keys a query can see to each side, itself included; None: all.
+    """
+
+    skip_every: int | None = None
+    window: int | None = None
+
+    def check(self, num_layers: int) -> None:
+        """Refuse values out of range, and a layout that could not show in a model of so many layers."""
+        if self.skip_every is not None and whole("layout.skip_every", self.skip_every, at_least=2) > num_layers:
+            raise ValueError(
+                f"layout.skip_every={self.skip_every} changes nothing in a model of {num_layers} layers; "
+                f"set model.num_layers={self.skip_every} or more"
+            )
+        if self.window is not None:
+            whole("layout.window", self.window, at_least=1)
+
+    def carries(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, uses the encoder's hooks."""
+        return self.skip_every is None or (layer + 1) % self.skip_every != 0
+
+
+class Transformer(nn.Module):
+    """Pre-norm Transformer, causal or bidirectional; all positional signal comes from the encoder and the mask.
+
+    Args:
+        vocab_size: number of tokens.
+        geometry: the sizes; the encoder must have been built with the same.
+        encoder: the positional encoder.
+        causal: whether a query sees only itself and what came before.
+        layout: which layers carry the encoder, and their window.
+        ffn_multiple: hidden width of the feed-forward block, in multiples of model_dim.
+        query_block: queries handled at once where gradients are not needed: memory grows with
+            block × length instead of length².
+        attention: ``fused`` takes a fused kernel wherever the encoder's hooks allow it, ``plain`` never.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        geometry: Geometry,
+        encoder: Encoder,
+        *,
+        causal: bool = True,
+        layout: Layout | None = None,
+        ffn_multiple: int = 4,
+        query_block: int = 1024,
+        attention: str = FUSED,
+    ) -> None:
+        super().__init__()
+        if encoder.geometry != geometry:
+            raise ValueError(f"the encoder was built for {encoder.geometry}, the model is {geometry}")
+        if encoder.causal_only and not causal:
+            raise ValueError(f"{encoder.name} means nothing without a causal mask: set model.causal=true")
+        self.vocab_size = vocab_size
+        self.geometry = geometry
+        self.causal = causal
+        self.layout = layout or Layout()
+        self.encoder = encoder
+        self._bare = (Encoder(geometry),)  # identity hooks, for layers that go without; in a tuple: no submodule
+        self.token_embedding = nn.Embedding(vocab_size, geometry.model_dim)
+        self.layers = nn.ModuleList(
+            Layer(
+                geometry,
+                layer,
+                causal=causal,
+                window=self.layout.window,
+                ffn_multiple=ffn_multiple,
+                query_block=query_block,
+                attention=attention,
+            )
+            for layer in range(geometry.num_layers)
+        )
+        self.norm = nn.LayerNorm(geometry.model_dim, bias=False)
+        self.unembedding = nn.Linear(geometry.model_dim, vocab_size, bias=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        # Token embeddings of unit variance, as Vaswani et al. have them at the input (their √model_dim
+        # times N(0, 1/model_dim)): the scale every encoder that adds vectors is compared at.
+        nn.init.normal_(self.token_embedding.weight, std=1.0)
+        residual = (2 * self.geometry.num_layers) ** -0.5
+        for module in self.layers.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            for out in (layer.attention_out, layer.ffn_out):
+                out.weight.data.mul_(residual)
+        nn.init.normal_(self.unembedding.weight, std=self.geometry.model_dim**-0.5)
+
+    def trunk_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Everything but the encoder's own parameters, by name."""
+        return [(name, p) for name, p in self.named_parameters() if not name.startswith("encoder.")]
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Next-token (causal) or same-place (bidirectional) logits.
+
+        Args:
+            tokens: ``(batch, length)`` int64.
+            positions: ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
+
+        Returns:
+            ``(batch, length, vocab)``.
+        """
+        return self.unembedding(self.norm(self.hidden(tokens, positions)[-1]))
+
+    def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
+        """The residual stream before the first layer and after each: ``num_layers + 1`` of (batch, length, model_dim)."""
+        if positions is None:
+            positions = torch.arange(tokens.shape[-1], dtype=torch.float32, device=tokens.device)
+        if positions.shape[-1] != tokens.shape[-1]:
+            raise ValueError(f"{positions.shape[-1]} positions for {tokens.shape[-1]} tokens: there must be one each")
+        stream = [self.encoder.embed(self.token_embedding(tokens), positions)]
+        for index, layer in enumerate(self.layers):
+            encoder = self.encoder if self.layout.carries(index) else self._bare[0]
+            stream.append(layer(stream[-1], positions, encoder))
+        return stream
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each behind a norm and added to the stream. No biases, no dropout."""
+
+    def __init__(
+        self, geometry: Geometry, index: int, *, causal: bool, window: int | None, ffn_multiple: int, query_block: int, attention: str
+    ) -> None:
+        super().__init__()
+        dim = geometry.model_dim
+        self.index, self.causal, self.window = index, causal, window
+        self.num_heads = geometry.num_heads
+        self.query_block, self.attention = query_block, attention
+        self.attention_norm = nn.LayerNorm(dim, bias=False)
+        self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
+        self.attention_out = nn.Linear(dim, dim, bias=False)
+        self.ffn_norm = nn.LayerNorm(dim, bias=False)
+        self.ffn_in = nn.Linear(dim, ffn_multiple * dim, bias=False)
+        self.ffn_out = nn.Linear(ffn_multiple * dim, dim, bias=False)
+
+    def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
+        x = self.attention_norm(stream)
+        q, k, v = self.attention_in(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (batch, heads, length, head_dim)
+        length = stream.shape[-2]
+        block = length if torch.is_grad_enabled() else self.query_block
+        mixed = [
+            attend(encoder, q[:, :, rows], k, v, self._site(rows, positions, x), self.attention)
+            for rows in (slice(start, min(start + block, length)) for start in range(0, length, block))
+        ]
+        stream = stream + self.attention_out(torch.cat(mixed, -2).transpose(1, 2).flatten(-2))
+        return stream + self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(stream))))
+
+    def _site(self, rows: slice, positions: Tensor, x: Tensor) -> Site:
+        place = torch.arange(x.shape[-2], device=x.device)  # what may be seen goes by place, not by position
+        back = place[rows, None] - place
+        mask = back >= 0 if self.causal else torch.ones_like(back, dtype=torch.bool)
+        if self.window is not None:
+            mask = mask & (back.abs() < self.window)
+        return Site(
+            layer=self.index,
+            query_positions=positions[..., rows],
+            key_positions=positions,
+            rows=rows,
+            mask=mask,
+            causal=self.causal,
+            x=x,
+        )
+
+
+def attend(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED) -> Tensor:
+    """Attention as the encoder wants it: ``(batch, heads, query, head_dim)``.
+
+    The plain path is the definition. The fused kernel stands in for it where the encoder leaves the
+    softmax alone and changes scores, if at all, by a bias that positions decide.
+    """
+    changes_scores = encoder.overrides("score")
+    if attention == FUSED and not encoder.overrides("mix") and (encoder.static_bias or not changes_scores):
+        q, k = encoder.rotate(q, k, site)
+        mask = site.mask
+        if changes_scores:
+            nothing = torch.zeros(1, 1, *site.mask.shape, dtype=q.dtype, device=q.device)
+            mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
+    scores = raw_scores(encoder, q, k, site).masked_fill(~site.mask, -torch.inf)
+    return encoder.mix(scores, v, site)

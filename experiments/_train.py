@@ -1,0 +1,185 @@
+"""Training: a plain loop. The trainer knows batches and parameters, not tasks or encoders."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from experiments._evaluate import Scored, evaluate
+from experiments._model import Transformer
+from experiments._random import stream
+from experiments.tasks import Batch, Task
+from pe_zoo import Numbering
+from pe_zoo._knobs import number, whole
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """How a model is trained.
+
+    Args:
+        steps: optimizer steps, at least 1.
+        tokens_per_step: tokens in a batch, at least 1; a batch of short sequences has more of them.
+        learning_rate: the peak, above 0.
+        warmup: share of the steps in which the rate rises to the peak, in [0, 1); it falls to 0 along a cosine.
+        beta2: Adam's second decay, in (0, 1).
+        weight_decay: at least 0; on the trunk's matrices only, never on embeddings, norms or the encoder.
+        gradient_clip: largest norm of the gradient, above 0.
+        curve_points: how often loss and in-range accuracy are recorded, at least 1.
+    """
+
+    steps: int = 2400
+    tokens_per_step: int = 384
+    learning_rate: float = 1e-3
+    warmup: float = 0.1
+    beta2: float = 0.98
+    weight_decay: float = 0.01
+    gradient_clip: float = 1.0
+    curve_points: int = 20
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        for name in ("steps", "tokens_per_step", "curve_points"):
+            whole(f"train.{name}", getattr(self, name), at_least=1)
+        number("train.learning_rate", self.learning_rate, above=0)
+        number("train.gradient_clip", self.gradient_clip, above=0)
+        number("train.weight_decay", self.weight_decay, at_least=0)
+        number("train.warmup", self.warmup, at_least=0, below=1)
+        number("train.beta2", self.beta2, above=0, below=1)
+
+
+@dataclass
+class TrainLog:
+    """What happened in training.
+
+    Args:
+        status: ``ok`` or ``diverged`` (the loss stopped being finite).
+        points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
+        seconds: wall-clock time of the loop, in-range checks included.
+        tokens: tokens trained on.
+    """
+
+    status: str = "ok"
+    points: list[tuple[int, float, dict[str, float], int]] = field(default_factory=list)
+    seconds: float = 0.0
+    tokens: int = 0
+
+    @property
+    def final_loss(self) -> float:
+        return self.points[-1][1] if self.points else math.nan
+
+
+class Step:
+    """One optimizer step after another: AdamW, warm-up and cosine, gradient clipping."""
+
+    def __init__(self, model: Transformer, config: TrainConfig) -> None:
+        self.model = model
+        self.config = config
+        trunk = model.trunk_parameters()
+        decayed = [p for name, p in trunk if p.ndim >= 2 and not name.startswith("token_embedding.")]
+        chosen = {id(p) for p in decayed}
+        spared = [p for p in model.parameters() if id(p) not in chosen]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}],
+            lr=config.learning_rate,
+            betas=(0.9, config.beta2),
+            fused=True,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
+
+    def _share_of_peak(self, step: int) -> float:
+        warmup = self.config.warmup * self.config.steps
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / (self.config.steps - warmup))))
+
+    def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
+        """Take one step; the batch's mean loss in nats per counted token, detached."""
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.model(batch.tokens, positions)[:, batch.counted]
+        loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        self.optimizer.step()
+        self.schedule.step()
+        return loss.detach()
+
+
+def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
+    """One optimizer step on fixed tokens, exactly as the trainer takes it; for timing.
+
+    Args:
+        model: the model, on its device, in training mode.
+        tokens: ``(batch, length)`` int64; every token but the first is predicted from those before it.
+
+    Returns:
+        a function that takes the step and returns its loss.
+    """
+    targets = torch.cat([tokens[:, 1:], tokens[:, :1]], 1)
+    counted = torch.arange(tokens.shape[1], device=tokens.device) < tokens.shape[1] - 1
+    batch, step = Batch(tokens, targets, counted), Step(model, TrainConfig())
+    return lambda: step(batch)
+
+
+def train(
+    model: Transformer, task: Task, numbering: Numbering, config: TrainConfig, *, seed: int, label: str = ""
+) -> TrainLog:
+    """Train a model on a task, in place.
+
+    Args:
+        model: on the device to train on.
+        task: draws the batches; each has one length, uniform between the task's shortest and longest.
+        numbering: draws their positions.
+        config: how.
+        seed: decides the data and their order, whatever the encoder.
+        label: shown on the progress bar, which is silent where there is no terminal.
+    """
+    device = model.token_embedding.weight.device
+    data, numbers, checks = (stream(seed, purpose) for purpose in ("training data", "training positions", "checks"))
+    step, log = Step(model.train(), config), TrainLog()
+    every = max(1, config.steps // config.curve_points)
+    loss_sum, loss_count = torch.zeros((), device=device), 0
+    started = time.perf_counter()
+    with logging_redirect_tqdm(), tqdm(total=config.steps, desc=label, unit="step", disable=None, leave=False) as bar:
+        for done in range(1, config.steps + 1):
+            length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
+            size = task.sequence_length(length)
+            batch_size = max(1, config.tokens_per_step // size)
+            batch = task.sample(batch_size, length, data, split="train", causal=model.causal)
+            positions = numbering.train(batch_size, size, numbers)
+            loss_sum += step(batch.to(device), positions.to(device))
+            loss_count += 1
+            log.tokens += batch_size * size
+            bar.update()
+            if done % every and done != config.steps:
+                continue
+            loss = float(loss_sum) / loss_count
+            loss_sum.zero_()
+            loss_count = 0
+            if not math.isfinite(loss):
+                log.status = "diverged"
+                log.points.append((done, loss, {}, 0))
+                break
+            scored = check_in_range(model, task, numbering, checks)
+            log.points.append((done, loss, scored.quality(), scored.num_tokens))
+            rate = log.tokens / (time.perf_counter() - started)
+            accuracy = f"{scored.quality()['token_accuracy']:.3f}"
+            bar.set_postfix_str(f"loss {loss:.3f}, in-range accuracy {accuracy}, {rate:,.0f} tokens/s")
+    log.seconds = time.perf_counter() - started
+    return log
+
+
+def check_in_range(model: Transformer, task: Task, numbering: Numbering, generator: torch.Generator) -> Scored:
+    """Quality on a fresh held-out batch of the training length; training goes on as if it had not happened."""
+    size = task.sequence_length(task.train_length)
+    batch_size = max(1, 2048 // size)
+    batch = task.sample(batch_size, task.train_length, generator, split="validation", causal=model.causal)
+    return evaluate(model, batch, numbering.evaluate(batch_size, size, generator))

@@ -1,0 +1,8 @@
+"""Tasks. A file without a leading underscore is one."""
+
+from experiments.tasks._task import Batch, Task, tasks
+from pe_zoo import load_catalogue
+
+__all__ = ["Batch", "Task", "tasks"]
+
+load_catalogue(__name__, __path__)

@@ -1,0 +1,92 @@
+"""What a task is: how to draw a batch of any length, how it is scored, and what guessing would get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from pe_zoo import Registry
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What crosses from a task to the model and back.
+
+    Args:
+        tokens: ``(batch, length)`` int64, what the model reads.
+        targets: ``(batch, length)`` int64, what it should say at each place.
+        counted: ``(length,)`` bool, the places that are scored.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    counted: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.tokens.to(device), self.targets.to(device), self.counted.to(device))
+
+
+class Task:
+    """One kind of sequence to learn. Keyword-only arguments are knobs; every task has ``train_length``.
+
+    A batch has one length, so nothing is padded. ``length`` is counted in the task's own unit.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str] = "symbols"
+    metrics: ClassVar[tuple[str, ...]] = ("token_accuracy", "exact_match")
+    """What it is scored by, the main one first."""
+    converged_at: ClassVar[float] = 0.98
+    """In-range token accuracy from which a run counts as having learned the task."""
+
+    vocab_size: int
+    train_length: int
+    """Longest length trained on."""
+    min_length: int
+    """Shortest length trained on; each training batch draws its length between the two."""
+
+    def sequence_length(self, length: int) -> int:
+        """Positions that a sequence of a length takes up."""
+        raise NotImplementedError
+
+    def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        """Draw sequences of one length.
+
+        Args:
+            batch_size: how many.
+            length: in the task's unit.
+            generator: the only source of randomness.
+            split: ``train``, ``validation`` or ``test``; tasks that make their data draw afresh for each.
+            causal: whether the model is; a bidirectional one must not be shown the answer.
+        """
+        raise NotImplementedError
+
+    def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
+        """The sequences that a length is measured on: ``samples`` test draws, unless a task has a fixed test set."""
+        return self.sample(samples, length, generator, split="test", causal=causal)
+
+    def input_span(self, length: int) -> slice:
+        """The places whose order a permutation may change; what is scored after them is the answer."""
+        raise NotImplementedError
+
+    def chance(self, metric: str, length: int) -> float:
+        """What guessing uniformly gets."""
+        raise NotImplementedError
+
+    def position_guess(self, metric: str, length: int) -> float:
+        """What the best guess gets that knows the place and the length but does not read the input."""
+        return self.chance(metric, length)
+
+    def has_converged(self, quality: dict[str, float]) -> bool:
+        """Whether in-range quality, by metric, says that the task was learned."""
+        return quality["token_accuracy"] >= self.converged_at
+
+    def provenance(self) -> dict[str, Any] | None:
+        """Hash and size of the data, for tasks that read any."""
+        return None
+
+
+tasks: Registry[Task] = Registry("task", Task)

@@ -1,0 +1,58 @@
+"""Tasks that turn a random word into another of the same length: copy, reverse, sort."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from experiments.tasks._task import Batch, Task
+from pe_zoo._knobs import whole
+
+
+class Transduction(Task):
+    """A random word, a mark, its answer.
+
+        causal         tokens    ^ 3 1 2 | 2 1          bidirectional    ^ 3 1 2 | | |
+        (reverse)      targets         . 2 1 3                                   2 1 3
+
+    The answer's length is not predicted (no end token is scored), so that quality speaks of order and
+    content alone. Teacher-forced exact match equals free-running greedy exact match: up to the first
+    wrong token both have read the same.
+
+    Args:
+        train_length: longest word trained on, at least 1.
+        min_length: shortest word trained on, between 1 and ``train_length``.
+        num_symbols: alphabet, at least 2.
+    """
+
+    def __init__(self, *, train_length: int = 16, min_length: int = 1, num_symbols: int = 10) -> None:
+        self.train_length = whole("task.train_length", train_length, at_least=1)
+        self.min_length = whole("task.min_length", min_length, at_least=1)
+        self.num_symbols = whole("task.num_symbols", num_symbols, at_least=2)
+        if min_length > train_length:
+            raise ValueError(f"task.min_length={min_length} exceeds task.train_length={train_length}; lower it")
+        self.vocab_size = num_symbols + 2
+        self._begin, self._mark = num_symbols, num_symbols + 1
+
+    def answer(self, word: Tensor) -> Tensor:
+        """The answer to each word: ``(batch, length)`` to the same shape."""
+        raise NotImplementedError
+
+    def sequence_length(self, length: int) -> int:
+        return 2 * length + 1
+
+    def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        word = torch.randint(self.num_symbols, (batch_size, length), generator=generator)
+        answer = self.answer(word)
+        begin = torch.full((batch_size, 1), self._begin)
+        marks = torch.full((batch_size, length), self._mark)
+        shown = torch.cat([marks[:, :1], answer[:, :-1]], 1) if causal else marks
+        tokens = torch.cat([begin, word, shown], 1)
+        targets = torch.cat([begin, word, answer], 1)
+        return Batch(tokens, targets, counted=torch.arange(2 * length + 1) > length)
+
+    def input_span(self, length: int) -> slice:
+        return slice(1, length + 1)
+
+    def chance(self, metric: str, length: int) -> float:
+        return float(self.num_symbols) ** -(length if metric == "exact_match" else 1)

@@ -1,0 +1,16 @@
+"""Reverse a random word."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from experiments.tasks._task import tasks
+from experiments.tasks._transduction import Transduction
+
+
+@tasks.register("reverse")
+class Reverse(Transduction):
+    """Say a random word backwards: ``3 1 2 | 2 1 3``. Retrieval at a distance that grows with every step."""
+
+    def answer(self, word: Tensor) -> Tensor:
+        return word.flip(-1)
