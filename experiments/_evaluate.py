@@ -112,7 +112,8 @@ class Subject:
         data = self.stream(f"{purpose}/{length}")
         batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
         numbers = self.stream(f"{purpose}/{length}/positions")
-        return batch, self.numbering.evaluate(*batch.tokens.shape, numbers)
+        batch_size, size = batch.tokens.shape
+        return batch, self.numbering.evaluate(batch_size, size, numbers)
 
     def row(self, experiment: str, metric: str, **measured: object) -> Row:
         """A row of this run; ``eval_length`` is the training length unless given."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pe_zoo import Encoder, Geometry, Site, raw_scores
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import one_of, whole
 
 PLAIN = "plain"
 FUSED = "fused"
@@ -74,10 +74,13 @@ class Transformer(nn.Module):
             raise ValueError(f"the encoder was built for {encoder.geometry}, the model is {geometry}")
         if encoder.causal_only and not causal:
             raise ValueError(f"{encoder.name} means nothing without a causal mask: set model.causal=true")
+        (layout := layout or Layout()).check(geometry.num_layers)
+        one_of("attention", attention, (FUSED, PLAIN))
+        whole("query_block", query_block, at_least=1)
         self.vocab_size = vocab_size
         self.geometry = geometry
         self.causal = causal
-        self.layout = layout or Layout()
+        self.layout = layout
         self.encoder = encoder
         self._bare = (Encoder(geometry),)  # identity hooks, for layers that go without; in a tuple: no submodule
         self.token_embedding = nn.Embedding(vocab_size, geometry.model_dim)
@@ -128,11 +131,14 @@ class Transformer(nn.Module):
         return self.unembedding(self.norm(self.hidden(tokens, positions)[-1]))
 
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
-        """The residual stream before the first layer and after each: ``num_layers + 1`` of (batch, length, model_dim)."""
+        """The residual stream before the first layer and after each: ``num_layers + 1`` of ``(batch, length, dim)``."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], dtype=torch.float32, device=tokens.device)
-        if positions.shape[-1] != tokens.shape[-1]:
-            raise ValueError(f"{positions.shape[-1]} positions for {tokens.shape[-1]} tokens: there must be one each")
+        if tuple(positions.shape) not in ((tokens.shape[-1],), tuple(tokens.shape)):
+            raise ValueError(
+                f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}: "
+                f"give (length,) or (batch, length)"
+            )
         stream = [self.encoder.embed(self.token_embedding(tokens), positions)]
         for index, layer in enumerate(self.layers):
             encoder = self.encoder if self.layout.carries(index) else self._bare[0]
@@ -144,7 +150,15 @@ class Layer(nn.Module):
     """Attention and feed-forward, each behind a norm and added to the stream. No biases, no dropout."""
 
     def __init__(
-        self, geometry: Geometry, index: int, *, causal: bool, window: int | None, ffn_multiple: int, query_block: int, attention: str
+        self,
+        geometry: Geometry,
+        index: int,
+        *,
+        causal: bool,
+        window: int | None,
+        ffn_multiple: int,
+        query_block: int,
+        attention: str,
     ) -> None:
         super().__init__()
         dim = geometry.model_dim
@@ -160,7 +174,9 @@ class Layer(nn.Module):
 
     def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
         x = self.attention_norm(stream)
-        q, k, v = self.attention_in(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)  # (batch, heads, length, head_dim)
+        q, k, v = (
+            self.attention_in(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        )  # (batch, heads, length, head_dim)
         length = stream.shape[-2]
         block = length if torch.is_grad_enabled() else self.query_block
         mixed = [

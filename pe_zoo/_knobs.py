@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ class Knob:
 
 def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
     """The keyword-only arguments of a class or function, by name, in the order written."""
-    target = component.__init__ if isinstance(component, type) else component
+    target = component.__init__ if isinstance(component, type) else component  # type: ignore[misc]
     turnable = [p for p in inspect.signature(target).parameters.values() if p.kind is p.KEYWORD_ONLY]
     for parameter in turnable:
         if parameter.default is parameter.empty:
@@ -74,7 +75,7 @@ def number(
     at_most: float = math.inf,
 ) -> float:
     """The value, if it is a finite number within the limits."""
-    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    real = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if not real or not (above < value < below and at_least <= value <= at_most):
         limits = {"above": above, "at least": at_least, "below": below, "at most": at_most}
         said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))

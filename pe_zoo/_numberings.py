@@ -59,7 +59,8 @@ class Sequential(Numbering):
 
 @numberings.register("offset")
 class Offset(Numbering):
-    """A random start: each training sample counts up from an offset of its own. SHAPE, Kiyono et al. (2021), arXiv:2109.05644, §3.
+    """A random start: each training sample counts up from an offset of its own.
+    SHAPE, Kiyono et al. (2021), arXiv:2109.05644, §3.
 
         positions = k + (0, 1, 2, …),      k ~ U{0 … num_offsets − 1}
 
@@ -88,7 +89,8 @@ class Offset(Numbering):
 
 @numberings.register("randomized")
 class Randomized(Numbering):
-    """Numbers drawn without replacement from a long range and sorted, also in evaluation. Ruoss et al. (2023), arXiv:2305.16843, §3.
+    """Numbers drawn without replacement from a long range and sorted, also in evaluation.
+    Ruoss et al. (2023), arXiv:2305.16843, §3.
 
         positions = sorted sample of ``length`` numbers out of {0 … limit − 1}
 

@@ -46,27 +46,28 @@ def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
     return positions.double().unsqueeze(-1) * frequencies
 
 
-def log_bucket_edges(num_buckets: int, max_distance: int) -> list[int]:
-    """Smallest distance of each bucket but the first: one each up to half of them, then logarithmic.
+def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
+    """The bucket of each whole distance from 0 to ``max_distance``, int64; beyond, the last one goes on.
 
-    T5's formula floors a float32 logarithm; the same edges are found here without rounding doubt, so
-    a distance falls into the same bucket on every device.
+    Half of the buckets hold one distance each, the rest grow logarithmically. T5's formula floors a float32
+    logarithm; the same edges are found here without rounding doubt, so that a distance falls into the same bucket
+    on every device.
 
-    >>> log_bucket_edges(8, 32)
-    [1, 2, 3, 4, 7, 12, 20]
+    >>> log_buckets(8, 32)[[0, 3, 6, 7, 19, 20, 32]]
+    tensor([0, 3, 4, 5, 6, 7, 7])
     """
     exact = num_buckets // 2
-    ratio = max_distance / exact
     steps = num_buckets - exact
     # The tolerance keeps edges that are whole numbers on paper (8·16^¼ = 16) from being rounded up.
-    logarithmic = [math.ceil(exact * ratio ** (i / steps) * (1 - 1e-12)) for i in range(steps)]
-    return [*range(1, exact), *logarithmic]
+    growing = [math.ceil(exact * (max_distance / exact) ** (i / steps) * (1 - 1e-12)) for i in range(steps)]
+    edges = torch.tensor([*range(1, exact), *growing])
+    return torch.bucketize(torch.arange(max_distance + 1), edges, right=True)
 
 
-def bucketize(distance: Tensor, edges: Tensor) -> Tensor:
-    """How many edges a distance has reached: its bucket. ``edges`` is ``(num_buckets − 1,)``.
+def look_up(distance: Tensor, buckets: Tensor) -> Tensor:
+    """Buckets of distances of any shape; distances below 0 share that of 0.
 
-    >>> bucketize(torch.tensor([0.0, 3.0, 6.0, 7.0, 1000.0]), torch.tensor(log_bucket_edges(8, 32)))
-    tensor([0, 3, 4, 5, 7])
+    >>> look_up(torch.tensor([-5.0, 0.0, 6.9, 1000.0]), log_buckets(8, 32))
+    tensor([0, 0, 4, 7])
     """
-    return torch.bucketize(distance, edges.to(distance.dtype), right=True)
+    return buckets[distance.clamp(0, len(buckets) - 1).long()]

@@ -8,7 +8,8 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -51,9 +52,19 @@ class Registry(Generic[T]):
                 )
             cls.name = name  # type: ignore[attr-defined]
             self._classes[name] = cls
-            return cls
+            return cls  # type: ignore[return-value]
 
         return enter
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Within, what was registered before an error is forgotten again."""
+        before = dict(self._classes)
+        try:
+            yield
+        except BaseException:
+            self._classes = before
+            raise
 
     def names(self) -> list[str]:
         """Every registered name, sorted."""
@@ -63,7 +74,7 @@ class Registry(Generic[T]):
         """The class of a name."""
         if name not in self._classes:
             known = self.names()
-            raise ValueError(f"no {self.kind} named {name!r}.{suggestion(name, known)}{listing('Known', known)}")
+            raise ValueError(f"no {self.kind} named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
         return self._classes[name]
 
     def build(self, name: str, *dictated: Any, **knobs: Any) -> T:
@@ -122,7 +133,11 @@ def load_plugins() -> None:
         if key in _loaded:
             continue
         try:
-            entry.load()
+            with encoders.all_or_nothing():
+                entry.load()
+                package = entry.module.partition(".")[0]
+                if package not in {encoders.get(name).__module__.partition(".")[0] for name in encoders.names()}:
+                    raise LookupError(f"{entry.module} registers no encoder")
         except Exception as error:
             package = entry.dist.name if entry.dist else "an installed package"
             raise PluginError(
@@ -156,12 +171,15 @@ def load_file(path: str | Path) -> str:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        with encoders.all_or_nothing():
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[module_name]
         raise PluginError(f"encoder file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
     if set(encoders.names()) == before:
-        raise PluginError(f"encoder file {str(path)!r} registers no encoder; decorate one with @pe_zoo.register('name')")
+        raise PluginError(
+            f"encoder file {str(path)!r} registers no encoder; decorate one with @pe_zoo.register('name')"
+        )
     _loaded.add(key)
     return digest
 

@@ -13,7 +13,8 @@ from pe_zoo._registry import register
 
 @register("learned")
 class Learned(Encoder):
-    """Adds a trained vector per position; rows that training never reached stay as initialised. Gehring et al. (2017), arXiv:1705.03122, §3.1.
+    """Adds a trained vector per position; rows that training never reached stay as initialised.
+    Gehring et al. (2017), arXiv:1705.03122, §3.1.
 
         x[p] += table[p]
 
@@ -42,19 +43,25 @@ class Learned(Encoder):
         nn.init.normal_(self.table, std=number("learned init_std", init_std, above=0))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        share = positions.frac().unsqueeze(-1).to(x.dtype)
+        below = positions.floor()
+        share = (positions - below).unsqueeze(-1).to(x.dtype)
+        known = (positions >= 0) & (positions <= len(self.table) - 1)
+        self._refuse_unknown(positions, known)
+        rows, next_rows = (self._rows(whole_positions).to(x.dtype) for whole_positions in (below, positions.ceil()))
+        vector = torch.lerp(rows, next_rows, share)
+        return x + torch.where(known.unsqueeze(-1), vector, torch.nan)
+
+    def _rows(self, whole_positions: Tensor) -> Tensor:
+        return functional.embedding(whole_positions.long().clamp(0, len(self.table) - 1), self.table)
+
+    def _refuse_unknown(self, positions: Tensor, known: Tensor) -> None:
         try:
-            return x + torch.lerp(self._rows(positions.floor()), self._rows(positions.ceil()), share)
-        except IndexError as error:
+            missing = not bool(known.all())
+        except RuntimeError:
+            return  # vmap over positions can take no branch: there, a row that does not exist is NaN
+        if missing:
             raise Unsupported(
                 f"learned has rows for positions 0 to {len(self.table) - 1}; positions from "
                 f"{positions.min().item():g} to {positions.max().item():g} were asked for. "
                 f"Set num_rows higher before training"
-            ) from error
-
-    def _rows(self, whole_positions: Tensor) -> Tensor:
-        # The lookup itself refuses rows that do not exist, without a branch on values that vmap could
-        # not take. A GPU's lookup would take the whole process down instead, so there we look first.
-        if whole_positions.is_cuda and not bool(((whole_positions >= 0) & (whole_positions < len(self.table))).all()):
-            raise IndexError
-        return functional.embedding(whole_positions.long(), self.table)
+            )

@@ -8,7 +8,8 @@ from pe_zoo._registry import register
 
 @register("none")
 class NoPE(Encoder):
-    """Adds no position: only a causal mask can leak order. Kazemnejad et al. (2023), arXiv:2305.19466, §2; Haviv et al. (2022), arXiv:2203.16634.
+    """Adds no position: only a causal mask can leak order.
+    Kazemnejad et al. (2023), arXiv:2305.19466, §2; Haviv et al. (2022), arXiv:2203.16634.
 
         scores[q, k] = q · k / sqrt(head_dim)
 

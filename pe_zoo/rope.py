@@ -13,7 +13,8 @@ from pe_zoo._registry import register
 
 @register("rope")
 class RoPE(Encoder):
-    """Turns pairs of query and key dimensions by position, so that scores depend on distance. Su et al. (2021), arXiv:2104.09864, §3.2.
+    """Turns pairs of query and key dimensions by position, so that scores depend on distance.
+    Su et al. (2021), arXiv:2104.09864, §3.2.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = p · base^(−2i/rotated_dim)
 
@@ -54,7 +55,8 @@ class RoPE(Encoder):
         self.base = number("rope base", base, above=0)
         self.pairing = one_of("rope pairing", pairing, ("interleaved", "half"))
         self.spectrum = one_of("rope spectrum", spectrum, ("compressed", "truncated"))
-        self.turning_pairs = int(number("rope fraction", fraction, above=0, at_most=1) * head_dim // 2)
+        number("rope fraction", fraction, above=0, at_most=1)
+        self.turning_pairs = int(fraction * (head_dim // 2) + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
         if self.turning_pairs < 1:
             raise ValueError(f"rope fraction={fraction:g} of head_dim={head_dim} is less than one pair; raise it")
 

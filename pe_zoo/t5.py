@@ -7,13 +7,14 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
-from pe_zoo._positions import bucketize, log_bucket_edges
+from pe_zoo._positions import log_buckets, look_up
 from pe_zoo._registry import register
 
 
 @register("t5")
 class T5(Encoder):
-    """Adds a learned number per head to each score, one for each bucket of distances. Raffel et al. (2020), arXiv:1910.10683, §2.1.
+    """Adds a learned number per head to each score, one for each bucket of distances.
+    Raffel et al. (2020), arXiv:1910.10683, §2.1.
 
         scores[h, q, k] += bias[bucket(q − k), h]
 
@@ -21,7 +22,7 @@ class T5(Encoder):
     everything beyond shares the last. One table serves all layers.
 
     Args:
-        num_buckets: even, at least 4; 32 as published. A bidirectional model spends half on each side.
+        num_buckets: a multiple of 4; 32 as published. A bidirectional model spends half on each side.
         max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``. None: a quarter
             of ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``; with the
             published constant at short training lengths the far buckets would never be trained.
@@ -46,27 +47,30 @@ class T5(Encoder):
     ) -> None:
         super().__init__(geometry)
         if whole("t5 num_buckets", num_buckets, at_least=4) % 4:
-            raise ValueError(f"t5 num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}")
+            raise ValueError(
+                f"t5 num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
+            )
         if max_distance is None:
             max_distance = max(geometry.train_length // 4, num_buckets)
         whole("t5 max_distance", max_distance, at_least=num_buckets // 2 + 1)
+        if not (bidirectional is None or isinstance(bidirectional, bool)):
+            raise ValueError(f"t5 bidirectional must be true, false or null; got {bidirectional!r}")
         self.bidirectional = bidirectional
         self.bias = nn.Parameter(torch.empty(num_buckets, geometry.num_heads))
         nn.init.normal_(self.bias, std=geometry.model_dim**-0.5)
         # Integer buffers, which a change of the module's dtype leaves alone.
-        self.register_buffer("edges", torch.tensor(log_bucket_edges(num_buckets, max_distance)), persistent=False)
-        one_side = torch.tensor(log_bucket_edges(num_buckets // 2, max_distance))
-        self.register_buffer("one_side_edges", one_side, persistent=False)
+        self.register_buffer("looking_back", log_buckets(num_buckets, max_distance), persistent=False)
+        self.register_buffer("one_side", log_buckets(num_buckets // 2, max_distance), persistent=False)
 
-    edges: Tensor
-    one_side_edges: Tensor
+    looking_back: Tensor
+    one_side: Tensor
 
     def buckets(self, distance: Tensor, causal: bool) -> Tensor:
         """Distances, query minus key, of any shape, to bucket numbers, int64."""
         bidirectional = not causal if self.bidirectional is None else self.bidirectional
         if not bidirectional:
-            return bucketize(distance, self.edges)
-        return bucketize(distance.abs(), self.one_side_edges) + len(self.bias) // 2 * (distance < 0)
+            return look_up(distance, self.looking_back)
+        return look_up(distance.abs(), self.one_side) + len(self.bias) // 2 * (distance < 0)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         bias = self.bias[self.buckets(site.distance, site.causal)]  # (query, key, heads), or (batch, 1, …)

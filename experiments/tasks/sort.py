@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from scipy import special
 from torch import Tensor
 
 from experiments.tasks._task import tasks
@@ -24,22 +26,16 @@ class Sort(Transduction):
     def position_guess(self, metric: str, length: int) -> float:
         if metric == "exact_match":
             return self._likeliest_word(length)
-        return sum(self._likeliest_symbol(place, length) for place in range(1, length + 1)) / length
-
-    def _likeliest_symbol(self, place: int, length: int) -> float:
-        """Probability of the likeliest symbol at a place (from 1) of the sorted word: an order statistic."""
-
-        def at_most(symbol: int) -> float:
-            share = (symbol + 1) / self.num_symbols
-            return sum(
-                math.comb(length, k) * share**k * (1 - share) ** (length - k) for k in range(place, length + 1)
-            )
-
-        below = [0.0, *(at_most(symbol) for symbol in range(self.num_symbols))]
-        return max(after - before for before, after in zip(below, below[1:], strict=False))
+        places = np.arange(1, length + 1)[:, None]
+        shares = np.arange(self.num_symbols + 1) / self.num_symbols
+        # At most symbol s stands at place i of the sorted word if at least i of its symbols are at most s.
+        at_most = special.bdtrc(places - 1, length, shares)
+        return float(np.diff(at_most).max(1).mean())
 
     def _likeliest_word(self, length: int) -> float:
         """Probability of the likeliest sorted word: each symbol as often as the next, within one."""
         often, rest = divmod(length, self.num_symbols)
-        ways = math.lgamma(length + 1) - rest * math.lgamma(often + 2) - (self.num_symbols - rest) * math.lgamma(often + 1)
+        ways = (
+            math.lgamma(length + 1) - rest * math.lgamma(often + 2) - (self.num_symbols - rest) * math.lgamma(often + 1)
+        )
         return math.exp(ways - length * math.log(self.num_symbols))

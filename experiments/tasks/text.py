@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -44,20 +44,27 @@ class Text(Task):
 
     def __init__(self, *, train_length: int = 128, path: str | None = None) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
-        files = dict(_read_standard_library() if path is None else _read(Path(path)))
+        if path == "":
+            raise ValueError("task.path='' names nothing; give a file or folder, or null for the default corpus")
+        files = _once(_read_standard_library() if path is None else _read(Path(path)))
         self._provenance = {
             "source": "Python standard library" if path is None else Path(path).name,
             "files": len(files),
             "bytes": sum(map(len, files.values())),
             "sha256": _digest(files),
         }
-        self._splits = {name: torch.frombuffer(bytearray(text), dtype=torch.uint8) for name, text in _split(files).items()}
+        self._splits = {
+            name: torch.frombuffer(bytearray(text), dtype=torch.uint8) for name, text in _split(files).items()
+        }
         for name, text in self._splits.items():
             if len(text) <= train_length:
                 raise ValueError(
                     f"task.path={path!r} leaves {len(text)} bytes for {name}, not enough for windows of "
                     f"task.train_length={train_length}; give it more text or a shorter train_length"
                 )
+        counts = {name: torch.bincount(text.int(), minlength=256).double() for name, text in self._splits.items()}
+        self._guess = (counts["train"] + 1) / (counts["train"] + 1).sum()
+        self._test_bytes = counts["test"] / counts["test"].sum()
 
     def sequence_length(self, length: int) -> int:
         return length
@@ -95,12 +102,9 @@ class Text(Task):
 
     def position_guess(self, metric: str, length: int) -> float:
         """The training text's byte frequencies (each count plus one), as a guess about the test text."""
-        frequencies = torch.bincount(self._splits["train"].long(), minlength=256).double() + 1
-        seen = torch.bincount(self._splits["test"].long(), minlength=256).double()
-        seen /= seen.sum()
         if metric == "token_accuracy":
-            return float(seen[frequencies.argmax()])
-        return float(-(seen * (frequencies / frequencies.sum()).log2()).sum())
+            return float(self._test_bytes[self._guess.argmax()])
+        return float(-(self._test_bytes * self._guess.log2()).sum())
 
     def has_converged(self, quality: dict[str, float]) -> bool:
         """Half a bit better than byte frequencies: context is used."""
@@ -128,7 +132,9 @@ def _read(path: Path) -> Iterator[tuple[str, bytes]]:
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise ValueError(f"task.path: {str(file)!r} cannot be read ({error.strerror}); mend it or leave it out") from error
+            raise ValueError(
+                f"task.path: {str(file)!r} cannot be read ({error.strerror}); mend it or leave it out"
+            ) from error
         if text:
             empty = False
             yield file.relative_to(path).as_posix() if file != path else file.name, text
@@ -138,6 +144,14 @@ def _read(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _hidden(file: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(root).parts)
+
+
+def _once(files: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
+    """By name; of files that hold the same, the first: the rest could end up on both sides of a split."""
+    names: dict[bytes, str] = {}
+    for name, text in files:
+        names.setdefault(text, name)
+    return {name: text for text, name in names.items()}
 
 
 def _digest(files: dict[str, bytes]) -> str:
@@ -153,7 +167,11 @@ def _split(files: dict[str, bytes]) -> dict[str, bytes]:
     share = HELD_OUT * sum(map(len, ordered))
     if len(ordered) < 3:
         text = b"".join(ordered)
-        ordered = [text[: math.ceil(share)], text[math.ceil(share) : 2 * math.ceil(share)], text[2 * math.ceil(share) :]]
+        ordered = [
+            text[: math.ceil(share)],
+            text[math.ceil(share) : 2 * math.ceil(share)],
+            text[2 * math.ceil(share) :],
+        ]
     test = min(_reaching(ordered, share), len(ordered) - 2)
     validation = test + min(_reaching(ordered[test:], share), len(ordered) - test - 1)
     cuts = {"test": ordered[:test], "validation": ordered[test:validation], "train": ordered[validation:]}
@@ -162,4 +180,5 @@ def _split(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def _reaching(texts: list[bytes], size: float) -> int:
     """How many texts, from the first, hold at least ``size`` bytes together."""
-    return next(count for count, total in enumerate(accumulate(map(len, texts)), 1) if total >= size)
+    counts = (count for count, total in enumerate(accumulate(map(len, texts)), 1) if total >= size)
+    return next(counts, len(texts))

@@ -1,0 +1,220 @@
+"""The one bridge to Hydra: registries become menus, signatures become options, and a mistake becomes one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, make_dataclass
+from inspect import signature
+from typing import Any, get_args, get_origin
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import MissingConfigException
+from hydra.types import RunMode
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    OmegaConfBaseException,
+    ValidationError,
+)
+
+import pe_zoo
+from experiments._model import Layout
+from experiments._plan import BadRequest, ModelConfig, RunConfig, experiment_names, load_experiment
+from experiments._train import TrainConfig
+from experiments.tasks import tasks
+from pe_zoo._knobs import Knob, listing, suggestion, whole
+
+MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
+    "encoder": (pe_zoo.names, pe_zoo.get),
+    "task": (tasks.names, tasks.get),
+    "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
+}
+"""Groups whose choices are registered classes; a choice's options are the class's knobs."""
+
+
+@dataclass(kw_only=True)
+class Request:
+    """What is asked on the command line besides the groups.
+
+    Args:
+        experiment: what to measure, a name or a list of names.
+        seed: the run's seed, at least 0.
+        seeds: how many seeds to run, from ``seed`` on; one after another.
+        name: folder under ``results/``.
+        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
+        plugin: a Python file that registers encoders of your own.
+        force: run again what has finished, in place of the old files.
+    """
+
+    experiment: Any = field(default_factory=experiment_names)
+    seed: int = 0
+    seeds: int = 1
+    name: str = "scratch"
+    device: str = "auto"
+    plugin: str | None = None
+    force: bool = False
+
+
+def publish(hydra_folder: str) -> None:
+    """Offer Hydra everything that is registered (``encoder=<name>`` needs no file), and a folder for its own files."""
+    store = ConfigStore.instance()
+    for group, (names, get) in MENUS.items():
+        for name in names():
+            node = _options(name, pe_zoo.knobs(get(name)).values(), named=True)
+            store.store(group=group, name=name, node=node, provider="pe_zoo")
+    store.store(name="request", node=_schema(), provider="pe_zoo")
+    OmegaConf.register_new_resolver("hydra_folder", lambda: hydra_folder, replace=True)
+
+
+def _schema() -> type:
+    """All options there are, with their types; an experiment's knobs hang below its name."""
+    fields: list[tuple[str, Any, Any]] = [(group, Any, MISSING) for group in MENUS]
+    for name, node in {"layout": Layout, "model": ModelConfig, "train": TrainConfig}.items():
+        fields.append((name, node, field(default_factory=node)))
+    for name in experiment_names():
+        node = _options(name, pe_zoo.knobs(load_experiment(name).measure).values())
+        fields.append((name, node, field(default_factory=node)))
+    return make_dataclass("Options", fields, bases=(Request,), kw_only=True)
+
+
+def _options(name: str, knobs: Iterable[Knob], *, named: bool = False) -> type:
+    """A dataclass of knobs. Tuples become lists, which is what OmegaConf has."""
+    fields: list[tuple[str, Any, Any]] = [("name", str, name)] if named else []
+    for knob in knobs:
+        if get_origin(knob.type) is tuple:
+            items = list(knob.default)
+            fields.append((knob.name, list[get_args(knob.type)[0]], field(default_factory=items.copy)))  # type: ignore[misc]
+        else:
+            fields.append((knob.name, knob.type, knob.default))
+    return make_dataclass(f"{name}_options", fields)
+
+
+def requested(composed: DictConfig) -> list[RunConfig]:
+    """A composed configuration to the runs it asks for, one per seed.
+
+    Raises:
+        BadRequest: for what Hydra lets pass.
+    """
+    try:
+        return _requested(composed)
+    except OmegaConfBaseException as error:
+        raise BadRequest(explain(error)) from error
+    except (ValueError, LookupError) as error:
+        raise BadRequest(str(error)) from error
+
+
+def _requested(composed: DictConfig) -> list[RunConfig]:
+    config = _plain(composed)
+    choices = HydraConfig.get().runtime.choices
+    for group in ("sweep", "reproduce"):
+        if choices.get(group) and HydraConfig.get().mode is RunMode.RUN:
+            raise BadRequest(f"+{group}={choices[group]} is a list of runs: add -m to run them all")
+    for group in MENUS:
+        if not isinstance(config[group], dict):
+            raise BadRequest(f"{group}={config[group]!r} chooses nothing.{listing('Known', MENUS[group][0]())}")
+    chosen = config["experiment"] if isinstance(config["experiment"], list) else [config["experiment"]]
+    if not chosen:
+        raise BadRequest(f"experiment=[] measures nothing.{listing('Known', experiment_names())}")
+    for name in chosen:
+        load_experiment(name)
+    whole("seeds", config["seeds"], at_least=1)
+    plugin = pe_zoo.load_file(config["plugin"]) if config["plugin"] else None
+    return [
+        RunConfig(
+            encoder=config["encoder"],
+            task=config["task"],
+            positions=config["positions"],
+            layout=_typed(Layout, "layout", config["layout"]),
+            model=_typed(ModelConfig, "model", config["model"]),
+            train=_typed(TrainConfig, "train", config["train"]),
+            experiments={name: config[name] for name in dict.fromkeys(chosen)},
+            seed=seed,
+            name=config["name"],
+            device=config["device"],
+            plugin=plugin,
+            choice=str(choices.get("encoder", "")),
+        )
+        for seed in range(config["seed"], config["seed"] + config["seeds"])
+    ]
+
+
+def _plain(composed: DictConfig) -> dict[str, Any]:
+    """As plain data. ``+zzz=1`` passes Hydra: what is not an option must not vanish."""
+    plain = OmegaConf.to_container(composed, resolve=True)
+    assert isinstance(plain, dict)
+    known = signature(_schema()).parameters
+    for name in plain:
+        if name not in known:
+            raise BadRequest(f"no option {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
+    return {str(name): value for name, value in plain.items()}
+
+
+def _typed(node: type, group: str, given: Mapping[str, Any]) -> Any:
+    """As its dataclass, which refuses ``+model.widht=3``, as Hydra does not."""
+    known = signature(node).parameters
+    for name in given:
+        if name not in known:
+            raise BadRequest(f"no option {group}.{name}.{suggestion(name, known)}{listing('Known', known)}")
+    return node(**given)
+
+
+def explain(error: BaseException) -> str:
+    """Hydra's and OmegaConf's errors in one line: what was given, what is allowed, the nearest to it."""
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, given = str(error.missing_cfg_file).rpartition("/")
+        kind = {"positions": "numbering"}.get(group, group)
+        return f"no {kind} named {given!r}.{suggestion(given, error.options)}{listing('Known', error.options)}"
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.full_key:
+        return _explain_unknown(cause)
+    if isinstance(cause, ValidationError) and cause.full_key:
+        return f"{cause.full_key}: {_in_one_line(cause, lines=1)}"
+    said = _in_one_line(error)
+    if isinstance(error, InterpolationResolutionError):
+        return _in_one_line(error, lines=1).partition("interpolation: ")[2] or said
+    return f"{said.split('1. ')[0]}: a list of values needs -m" if said.startswith("Ambiguous value") else said
+
+
+def _explain_unknown(cause: ConfigKeyError | ConfigAttributeError) -> str:
+    given = str(cause.full_key)
+    below = given.rpartition(".")[0]
+    known = [f"{below}.{key}" if below else str(key) for key in cause.parent_node or () if key not in ("name", "hydra")]
+    return f"no option {given!r}.{suggestion(given, known)}{listing('Known', known)}"
+
+
+def _in_one_line(error: BaseException, lines: int = 2) -> str:
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(said[:lines]) or type(error).__name__
+
+
+def check_flags(arguments: list[str]) -> list[str]:
+    """The command line with Hydra's flags first, since it takes none after an override.
+
+    Raises:
+        BadRequest: for a flag that Hydra does not know.
+    """
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    flags = [argument for argument in arguments if argument not in overrides]
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            get_args_parser().parse_args(flags + overrides)
+    except SystemExit as refused:
+        if refused.code:
+            last = complaint.getvalue().strip().splitlines()[-1]
+            raise BadRequest(f"{last.partition('error: ')[2]}; python run.py --help lists what there is") from None
+    return flags + overrides
+
+
+def load_named_plugin(arguments: Iterable[str]) -> None:
+    """Import the file of ``plugin=path`` before the menus are made, so that its encoders are on them."""
+    for argument in arguments:
+        key, _, path = argument.lstrip("+").partition("=")
+        if key == "plugin" and path not in ("", "null"):
+            pe_zoo.load_file(path)

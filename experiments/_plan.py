@@ -1,0 +1,264 @@
+"""What was asked for, and every part of it built once, so that nothing about a request can go wrong later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import pe_zoo
+from experiments import _catalogue
+from experiments._model import Layout, Transformer
+from experiments._random import initialising, stream
+from experiments._train import TrainConfig
+from experiments.tasks import Task, tasks
+from pe_zoo import Encoder, Geometry, Numbering, Unsupported
+from pe_zoo._knobs import check_knobs, knobs, listing, suggestion, whole
+
+RESULTS = Path("results")
+
+
+class BadRequest(ValueError):
+    """What was asked for cannot be run; the message says what was given, what is allowed, what to do."""
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The trunk.
+
+    Args:
+        model_dim: width, at least 1; divisible by ``num_heads``.
+        num_heads: attention heads, at least 1.
+        num_layers: at least 1.
+        ffn_multiple: hidden width of the feed-forward block in multiples of ``model_dim``, at least 1.
+        causal: whether a query sees only its past.
+    """
+
+    model_dim: int = 128
+    num_heads: int = 4
+    num_layers: int = 3
+    ffn_multiple: int = 4
+    causal: bool = True
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """Everything that decides a run, resolved.
+
+    Args:
+        encoder: ``name`` and knobs.
+        task: ``name`` and knobs.
+        positions: the numbering's ``name`` and knobs.
+        layout: which layers carry the encoder, and their window.
+        model: the trunk.
+        train: how it is trained.
+        experiments: knobs of each experiment to run, by its name.
+        seed: decides parameters and data, at least 0.
+        name: folder under ``results/``.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        plugin: sha256 of the file that outside encoders came from, if any.
+        choice: the encoder as typed (a variant's name, say).
+    """
+
+    encoder: dict[str, Any]
+    task: dict[str, Any]
+    positions: dict[str, Any]
+    layout: Layout
+    model: ModelConfig
+    train: TrainConfig
+    experiments: dict[str, dict[str, Any]]
+    seed: int
+    name: str
+    device: str = "auto"
+    plugin: str | None = None
+    choice: str = ""
+
+    def identity(self) -> dict[str, Any]:
+        """What the results depend on, as plain data: not the folder, the device or the spelling of a request."""
+        return {
+            "seed": self.seed,
+            "encoder": self.encoder,
+            "positions": self.positions,
+            "layout": asdict(self.layout),
+            "task": self.task,
+            "model": asdict(self.model),
+            "train": asdict(self.train),
+            "experiment": list(self.experiments),
+            **self.experiments,
+            "plugin": self.plugin,
+        }
+
+    @property
+    def run_id(self) -> str:
+        """A readable prefix and a hash: the same run has the same on every machine."""
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+        numbering = [] if self.positions["name"] == "sequential" else [self.positions["name"]]
+        return "-".join([self.encoder["name"], *numbering, self.task["name"], f"seed{self.seed}", digest])
+
+    def labels(self) -> dict[str, str | int]:
+        """The columns that all rows of the run share."""
+        return {
+            "run_id": self.run_id,
+            "encoder": describe(self.encoder, pe_zoo.get(self.encoder["name"])),
+            "positions": describe(self.positions, pe_zoo.numberings.get(self.positions["name"])),
+            "task": describe(self.task, tasks.get(self.task["name"]), leave_out=("train_length", "path")),
+            "seed": self.seed,
+        }
+
+
+def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str, ...] = ()) -> str:
+    """A component's name, with the knobs that were turned in brackets: ``rope(base=500000)``."""
+    turned = [
+        f"{name}={format(chosen[name], 'g') if isinstance(chosen[name], float) else chosen[name]}"
+        for name, knob in knobs(component).items()
+        if name not in leave_out and name in chosen and chosen[name] != knob.default
+    ]
+    return f"{chosen['name']}({', '.join(turned)})" if turned else str(chosen["name"])
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """A run whose parts have all been built once."""
+
+    config: RunConfig
+    geometry: Geometry
+    task: Task
+    numbering: Numbering
+    experiments: dict[str, ModuleType]
+    device: torch.device
+    folder: Path
+
+    def encoder(self) -> Encoder:
+        """The encoder; its parameters depend on the seed alone."""
+        chosen = dict(self.config.encoder)
+        with initialising(self.config.seed, "encoder"):
+            return pe_zoo.build(chosen.pop("name"), self.geometry, **chosen)
+
+    def model(self) -> Transformer:
+        """The untrained model. Its trunk is the same for every encoder of a seed."""
+        encoder = self.encoder()
+        with initialising(self.config.seed, "trunk"):
+            return self.around(encoder).to(self.device)
+
+    def around(self, encoder: Encoder) -> Transformer:
+        """The trunk around an encoder."""
+        return Transformer(
+            self.task.vocab_size,
+            self.geometry,
+            encoder,
+            causal=self.config.model.causal,
+            layout=self.config.layout,
+            ffn_multiple=self.config.model.ffn_multiple,
+        )
+
+
+def prepare(config: RunConfig) -> Plan:
+    """Build every part once and refuse what cannot be run, before anything is written.
+
+    Raises:
+        BadRequest: with one line for the user.
+    """
+    try:
+        check_name(config.name)
+        whole("seed", config.seed, at_least=0)
+        for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
+            whole(f"model.{size}", getattr(config.model, size), at_least=1)
+        config.train.check()
+        config.layout.check(config.model.num_layers)
+        task = _build(tasks, config.task)
+        geometry = Geometry(
+            model_dim=config.model.model_dim,
+            num_heads=config.model.num_heads,
+            num_layers=config.model.num_layers,
+            train_length=task.sequence_length(task.train_length),
+        )
+        plan = Plan(
+            config=config,
+            geometry=geometry,
+            task=task,
+            numbering=_build(pe_zoo.numberings, config.positions),
+            experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
+            device=find_device(config.device),
+            folder=RESULTS / config.name / "runs" / config.run_id,
+        )
+        _rehearse(plan)
+        _check_writable(plan.folder)
+    except (ValueError, LookupError, Unsupported, OSError) as error:
+        raise BadRequest(" ".join(str(error).split())) from error
+    return plan
+
+
+def _build(registry: pe_zoo.Registry[Any], chosen: dict[str, Any]) -> Any:
+    given = dict(chosen)
+    return registry.build(given.pop("name"), **given)
+
+
+def _rehearse(plan: Plan) -> None:
+    """Draw one training sequence, number it and embed it; put the trunk together without memory."""
+    task, length = plan.task, plan.task.train_length
+    size = task.sequence_length(length)
+    task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)
+    encoder = plan.encoder()
+    highest = plan.numbering.highest(size)
+    if encoder.max_length is not None and highest >= encoder.max_length:
+        raise ValueError(
+            f"encoder={encoder.name} takes positions below {encoder.max_length}, but positions="
+            f"{plan.numbering.name} reaches {highest} in training; raise the one or lower the other"
+        )
+    positions = plan.numbering.train(1, size, stream(0, "rehearsal"))
+    encoder.embed(torch.zeros(1, size, plan.geometry.model_dim), positions)
+    with torch.device("meta"):
+        plan.around(encoder)
+
+
+def check_name(name: str) -> str:
+    """A folder name that stays where it is put: letters, digits, ``._-``, not starting with a dot."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name):
+        raise ValueError(f"name={name!r} must be a plain folder name (letters, digits, '_', '-', '.'), not a path")
+    return name
+
+
+def _check_writable(folder: Path) -> None:
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"results cannot be written: {str(existing)!r} is "
+            f"{'read-only' if existing.is_dir() else 'not a folder'}; mend that or run from another folder"
+        )
+
+
+def find_device(wanted: str) -> torch.device:
+    """The device asked for; ``auto`` is the GPU if there is one."""
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=wanted).device
+    except (RuntimeError, AssertionError, ImportError) as error:
+        here = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        raise ValueError(f"device={wanted!r} is not on this machine. Here: auto, {', '.join(here)}") from error
+
+
+def experiment_names() -> list[str]:
+    """Every experiment there is."""
+    return [entry.name for entry in _catalogue.experiments()]
+
+
+def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> ModuleType:
+    """The module of an experiment, its knobs checked: ``check``, ``measure``, ``summarise``, ``plot``."""
+    known = experiment_names()
+    if name not in known:
+        raise ValueError(f"no experiment named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
+    module = import_module(f"experiments.{name}")
+    if given is not None:
+        check_knobs(name, module.measure, given)
+        module.check(**given)
+    return module

@@ -1,0 +1,672 @@
+"""Rows -> one page. What is said, shown and tabulated about a folder of runs, and the files it is written to.
+
+Longer than most files here: it is the one place where the words of the page are put together.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import getdoc
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jinja2
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments import _stats, _style, length_extrapolation, permutation_sensitivity
+from experiments._table import FINISHED, Results, main_metric, metric_of, write_whole
+
+Record = dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is read, ``cells`` of strings, and the numbers behind it, ``data``, for the CSV file."""
+
+    stem: str
+    caption: str
+    cells: pd.DataFrame
+    data: pd.DataFrame
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them."""
+
+    stem: str
+    caption: str
+    figure: Figure
+    data: pd.DataFrame | None = None
+
+
+@dataclass
+class Section:
+    """A heading with its paragraphs, tables and figures."""
+
+    title: str
+    paragraphs: list[str] = field(default_factory=list)
+    parts: list[Table | Picture] = field(default_factory=list)
+    level: int = 2
+
+
+@dataclass
+class Page:
+    """The whole report, before it is HTML or Markdown."""
+
+    title: str
+    summary: list[str]
+    warnings: list[str]
+    method: list[str]
+    sections: list[Section]
+
+
+def build(results: Results, baselines: dict[str, str]) -> Page:
+    """Put the page together.
+
+    Args:
+        results: of `experiments._table.load`.
+        baselines: of `find_baselines`.
+    """
+    rows, runs = results.rows, results.runs
+    title = f"{results.folder.resolve().name}: positional encoders compared"
+    sections: list[Section] = []
+    summary: list[str] = []
+    if len(rows):
+        rows = rows.assign(look=rows["label"].map(_style.looks(rows)))
+        compared = _comparisons(rows, baselines)
+        for task in sorted(set(rows["task"])):
+            of_task = _Task(task, rows[rows["task"] == task], runs, compared[compared["task"] == task])
+            summary += of_task.summary()
+            sections += of_task.sections()
+    else:
+        summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
+    sections.append(_runs_section(runs))
+    sections.append(_provenance_section(runs, results.settings))
+    return Page(title, summary + _marked(runs), _warnings(runs), _method(rows), sections)
+
+
+def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
+    """Task -> the label that the others are compared with, for every task that was measured beyond its training length.
+
+    Args:
+        results: of `experiments._table.load`.
+        wanted: a label, or an encoder that has only one; None: the encoder ``none``, or else the first label.
+
+    Raises:
+        ValueError: no task has what is wanted.
+    """
+    beyond = _beyond(results.rows)
+    found, misses = {}, []
+    for task in sorted(set(beyond["task"])):
+        of_task = beyond[beyond["task"] == task]
+        try:
+            found[task] = _stats.default_baseline(of_task) if wanted is None else _stats.find_baseline(of_task, wanted)
+        except ValueError as error:
+            misses.append(error)
+    if misses and not found:
+        raise misses[0]
+    return found
+
+
+def _comparisons(rows: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
+    """Every comparison of the page, corrected together: all tasks, their main metric, beyond the training length."""
+    beyond = _beyond(rows)
+    lines = []
+    for task, baseline in baselines.items():
+        of_task = beyond[beyond["task"] == task]
+        lines.append(_stats.compare(of_task, baseline).assign(task=task, metric=str(of_task["metric"].iloc[0])))
+    lines = [table for table in lines if len(table)]
+    if not lines:
+        return pd.DataFrame(columns=["task", "metric", "label", "baseline", "verdict"])
+    table = pd.concat(lines, ignore_index=True)
+    table["p_holm"] = _stats.holm(list(table["p"]))
+    table["verdict"] = [
+        _stats.verdict(line["metric"], line["difference"], line["p_holm"]) if line["status"] == "ok" else line["status"]
+        for line in table.to_dict("records")
+    ]
+    return table
+
+
+def _beyond(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each task's main metric at the lengths it was not trained on."""
+    parts = [_quality(rows[rows["task"] == task]) for task in sorted(set(rows["task"]))]
+    quality = pd.concat(parts) if parts else rows
+    return quality[quality["eval_length"] > quality["train_length"]]
+
+
+def _quality(rows: pd.DataFrame) -> pd.DataFrame:
+    """The main metric over lengths."""
+    rows = rows[(rows["experiment"] == "length_extrapolation") & (rows["condition"] == "")]
+    return rows[rows["metric"] == main_metric(rows["metric"])]
+
+
+class _Task:
+    """What the page says of one task."""
+
+    def __init__(self, task: str, rows: pd.DataFrame, runs: pd.DataFrame, compared: pd.DataFrame) -> None:
+        self.task, self.compared = task, compared
+        self.runs = runs[(runs["task"] == task) & runs["status"].isin(FINISHED)]
+        failing = rows[rows["converged"].map(lambda judged: judged is False)]
+        self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
+        self.rows = rows
+        self.drawn = rows.assign(label=rows["label"].map(self.name))
+        self.order = list(_style.looks(rows))
+        self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
+
+    def name(self, label: Any) -> str:
+        """The label as it is shown: marked if a run of it did not converge."""
+        return f"{label}{_style.NOT_CONVERGED}" if label in self.not_converged else str(label)
+
+    def of(self, experiment: str, *, drawn: bool = False) -> pd.DataFrame:
+        rows = self.drawn if drawn else self.rows
+        return rows[rows["experiment"] == experiment]
+
+    def stem(self, name: str) -> str:
+        return f"{_style.slug(self.task)}_{name}"
+
+    def with_marks(self, summary: pd.DataFrame) -> pd.DataFrame:
+        return summary.assign(not_converged=summary["label"].map(lambda label: self.not_converged.get(label, 0)))
+
+    # ---- words ----------------------------------------------------------------------------------
+
+    def summary(self) -> list[str]:
+        quality = _quality(self.rows)
+        if quality.empty:
+            return [f"On {self.task}, quality over lengths was not measured."]
+        summary = length_extrapolation.summarise(quality)
+        main = str(summary["metric"].iloc[0])
+        metric = metric_of(main).label
+        reach = _stats.reach(summary)
+        low, high = min(self.seeds.values()), max(self.seeds.values())
+        seeds = f"{low} to {high} seeds each" if low != high else f"{high} seed{'s' * (high > 1)} each"
+        trained, longest = sorted(set(reach["train_length"])), int(reach["longest"].max())
+        said = [
+            f"On {self.task}, trained up to length {_listed(trained)} and measured up to {longest} "
+            f"({longest / trained[0]:.3g} times that), with {_count(len(self.order), 'label')} of {seeds}."
+        ]
+        clauses = []
+        for (multiple, held), group in reach.groupby(["multiple", "reach"], sort=True):
+            names = _listed(self.name(label) for label in self.order if label in set(group["label"]))
+            if multiple == 1:
+                clauses.append(f"nowhere beyond it by {names}")
+            else:
+                ending = ", the longest measured" if held == longest else ""
+                clauses.append(f"up to {multiple:.3g} times it (length {held:.0f}{ending}) by {names}")
+        if clauses:
+            kept = f"At least {_stats.KEEPS:.0%} of the {metric} within the training length is kept"
+            if not metric_of(main).higher_is_better:
+                kept = f"No more than {1 / _stats.KEEPS:.2f} times the {metric} within the training length is reached"
+            said.append(f"{kept} {'; '.join(reversed(clauses))}.")
+        if unmeasured := reach.loc[reach["multiple"].isna(), "label"].tolist():
+            said.append(f"Nothing within the training length was measured of {_listed(map(self.name, unmeasured))}.")
+        return [" ".join(said), *self._verdicts(metric)]
+
+    def _verdicts(self, metric: str) -> list[str]:
+        if self.compared.empty:
+            return []
+        baseline = str(self.compared["baseline"].iloc[0])
+        parts = []
+        for verdict in dict.fromkeys(["better", "worse", _stats.NOT_SEPARABLE, *self.compared["verdict"]]):
+            labels = set(self.compared.loc[self.compared["verdict"] == verdict, "label"])
+            if labels:
+                parts.append(f"{_listed(self.name(label) for label in self.order if label in labels)} {_said(verdict)}")
+        said = f"On {self.task} beyond the training length, mean {metric} against {self.name(baseline)}: "
+        said += f"{'; '.join(parts)}."
+        if max(self.seeds.values()) < 2:
+            said += " One seed gives no interval: nothing can be told apart by it."
+        return [said]
+
+    # ---- sections -------------------------------------------------------------------------------
+
+    def sections(self) -> list[Section]:
+        found = [Section(f"Task {self.task}")]
+        parts: dict[str, Callable[[], Section]] = {
+            "length_extrapolation": self._length_extrapolation,
+            "permutation_sensitivity": self._permutation_sensitivity,
+            "training": self._training,
+        }
+        present = list(dict.fromkeys(self.rows["experiment"]))
+        for experiment in [*parts, *sorted(set(present) - set(parts))]:
+            if experiment in present:
+                section = parts[experiment]() if experiment in parts else self._other(experiment)
+                section.level = 3
+                found.append(section)
+        found.append(Section("Cost", parts=[self._cost()], level=3))
+        return found
+
+    def _length_extrapolation(self) -> Section:
+        section = _opened("Length extrapolation", length_extrapolation)
+        rows = self.of("length_extrapolation")
+        summary = self.with_marks(length_extrapolation.summarise(rows))
+        figures = length_extrapolation.plot(self.of("length_extrapolation", drawn=True))
+        for metric in length_extrapolation.QUALITIES:
+            of_metric = summary[(summary["metric"] == metric) & (summary["condition"] == "")]
+            if of_metric.empty:
+                continue
+            stem, named = self.stem(metric), metric_of(metric).label
+            caption = (
+                f"{named.capitalize()} at each length. Lines: mean over seeds; bands: 95 % t interval, not cut to the "
+                "axis. Dashed: the longest length trained on. Dotted: the best guess without reading the input."
+            )
+            section.parts.append(Picture(stem, caption, figures[stem]))
+            section.parts.append(self._length_table(stem, named, of_metric))
+            if metric == main_metric(summary["metric"]) and len(self.compared):
+                section.parts.append(self._comparison_table(named))
+        stem = self.stem(length_extrapolation.POSITION_LOSS)
+        if stem in figures:
+            caption = (
+                "Loss at each place of the scored part, a panel a label and a line a length: where in a long sequence "
+                "the answers go wrong. Means over seeds."
+            )
+            data = summary[summary["metric"] == length_extrapolation.POSITION_LOSS]
+            section.parts.append(Picture(stem, caption, figures[stem], data))
+        return section
+
+    def _length_table(self, stem: str, named: str, summary: pd.DataFrame) -> Table:
+        lengths = sorted(set(summary["eval_length"]))
+        trained = set(summary["train_length"])
+        found = {(line["label"], line["eval_length"]): line for line in summary.to_dict("records")}
+        head = [f"{length} (trained)" if length in trained else str(length) for length in lengths]
+        lines = []
+        for label in self.order:
+            if any((label, length) in found for length in lengths):
+                cells = [_cell(found.get((label, length)), self.seeds[label]) for length in lengths]
+                lines.append([self.name(label), str(self.seeds[label]), *cells])
+        chance = summary.groupby("eval_length")["chance"].mean()
+        if chance.notna().any():
+            lines.append(["guessing without reading", "", *(_short(chance.loc[length]) for length in lengths)])
+        note = "Mean over seeds ± half the 95 % t interval; a single seed has none."
+        if (summary["unsupported"] > 0).any():
+            note += " Unsupported: the encoder cannot be asked at that length, which is a result, not a gap."
+        caption = f"{named.capitalize()} by length, {self.task}"
+        return Table(stem, caption, pd.DataFrame(lines, columns=["label", "seeds", *head]), summary, note)
+
+    def _comparison_table(self, named: str) -> Table:
+        baseline = str(self.compared["baseline"].iloc[0])
+        lines = []
+        for label in self.order:
+            for line in self.compared[self.compared["label"] == label].to_dict("records"):
+                lengths, tested = line["lengths"], line["pairs"] > 1
+                lines.append(
+                    [
+                        self.name(label),
+                        f"{line['difference']:+.3f}" if line["pairs"] else "",
+                        f"{line['low']:+.3f} to {line['high']:+.3f}" if tested else "",
+                        f"{line['pairs']} of {max(self.seeds[label], self.seeds[baseline])}",
+                        f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else "",
+                        ("< 0.001" if line["p_holm"] < 0.001 else f"{line['p_holm']:.3f}") if tested else "",
+                        _said(line["verdict"]),
+                    ]
+                )
+        head = ["label", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]
+        note = (
+            f"Difference of the mean {named} over the lengths beyond the training length, label minus baseline, paired "
+            "by seed; t interval over seeds. The verdict goes by p below 0.05 after Holm's correction for all "
+            "comparisons on this page; the interval is that of the single comparison."
+        )
+        data = self.compared.assign(lengths=[" ".join(map(str, lengths)) for lengths in self.compared["lengths"]])
+        caption = f"Against {self.name(baseline)} beyond the training length, {self.task}"
+        return Table(self.stem("comparison"), caption, pd.DataFrame(lines, columns=head), self.with_marks(data), note)
+
+    def _permutation_sensitivity(self) -> Section:
+        section = _opened("Permutation sensitivity", permutation_sensitivity)
+        rows = self.of("permutation_sensitivity")
+        summary = self.with_marks(permutation_sensitivity.summarise(rows))
+        figures = permutation_sensitivity.plot(self.of("permutation_sensitivity", drawn=True))
+        captions = {
+            "quality_loss": "Quality lost by each change of order, the changes that break the fewest neighbours first. "
+            "Dots: mean over seeds; bars: 95 % t interval. Further right: the order of the input is relied upon more.",
+            "output_change": "How far the outputs move, before training (what the encoder brings along) and after.",
+        }
+        for name, caption in captions.items():
+            if self.stem(name) in figures:
+                section.parts.append(Picture(self.stem(name), caption, figures[self.stem(name)]))
+        section.parts.append(self._permutation_table(rows, summary))
+        errors = ["initial_equivariance_error", "equivariance_error"]
+        of_errors = summary[summary["metric"].isin(errors)]
+        if len(of_errors):
+            section.parts.append(self._equivariance_table(of_errors, errors))
+        return section
+
+    def _permutation_table(self, rows: pd.DataFrame, summary: pd.DataFrame) -> Table:
+        found = {(r["metric"], r["condition"], r["label"]): r for r in summary.to_dict("records")}
+        distances = rows[rows["metric"].isin(permutation_sensitivity.DISTANCES)]
+        moved = distances.groupby(["metric", "condition"])["value"].mean().to_dict()
+        lines = []
+        for condition in permutation_sensitivity.order(rows):
+            lost = [_cell(found.get(("quality_loss", condition, label)), self.seeds[label]) for label in self.order]
+            if any(cell != NOT_MEASURED for cell in lost):
+                metrics = permutation_sensitivity.DISTANCES
+                lines.append([condition, *(_short(moved.get((m, condition))) for m in metrics), *lost])
+        head = ["change of order", *(metric_of(m).label for m in permutation_sensitivity.DISTANCES)]
+        cells = pd.DataFrame(lines, columns=[*head, *map(self.name, self.order)])
+        metric = main_metric(summary["metric"])
+        of_what = f" of {metric_of(metric).label}" if metric else ""
+        note = (
+            f"Quality lost{of_what} against the untouched input: positive is worse. Mean over seeds ± half the 95 % t "
+            "interval. Index displacement: mean distance moved over the length. Neighbours lost: share of adjacent "
+            "pairs that are no longer adjacent."
+        )
+        return Table(self.stem("permutation_sensitivity"), f"Quality lost, {self.task}", cells, summary, note)
+
+    def _equivariance_table(self, summary: pd.DataFrame, errors: list[str]) -> Table:
+        found = {(line["metric"], line["label"]): line for line in summary.to_dict("records")}
+        lines = [
+            [self.name(label), *(_cell(found.get((error, label)), self.seeds[label], _short) for error in errors)]
+            for label in self.order
+            if any((error, label) in found for error in errors)
+        ]
+        note = (
+            "Whether shuffling the input merely shuffles the outputs: about 1e-7 (rounding) where it does, which is a "
+            "model that cannot see order. A causal mask sees order even without an encoder."
+        )
+        cells = pd.DataFrame(lines, columns=["label", "at initialisation", "trained"])
+        return Table(self.stem("equivariance_error"), f"Equivariance error, {self.task}", cells, summary, note)
+
+    def _training(self) -> Section:
+        figures = _style.training_curves(self.of("training", drawn=True))
+        caption = "Training loss (averaged since the point before) and accuracy on held-out data of training length."
+        rows = self.of("training")
+        data = self.with_marks(_stats.over_seeds(rows, ["task", "metric", "label", "condition"]))
+        return Section("Training", parts=[Picture(stem, caption, figure, data) for stem, figure in figures.items()])
+
+    def _other(self, experiment: str) -> Section:
+        """An experiment that this file knows nothing of: what its own module draws and sums up."""
+        rows = self.of(experiment)
+        title = experiment.replace("_", " ").capitalize()
+        module = _experiment(experiment)
+        if module is None:
+            section = Section(title)
+            summary = _stats.over_seeds(rows, ["task", "metric", "label", "train_length", "eval_length", "condition"])
+        else:
+            section = _opened(title, module)
+            summary = module.summarise(rows)
+            for stem, figure in module.plot(self.of(experiment, drawn=True)).items():
+                section.parts.append(Picture(stem, title, figure))
+        cells = summary.map(lambda value: _short(value) if isinstance(value, float) else str(value))
+        section.parts.append(Table(self.stem(_style.slug(experiment)), f"{title}, {self.task}", cells, summary))
+        return section
+
+    def _cost(self) -> Table:
+        columns = ["encoder_parameters", "model_parameters", "train_seconds", "tokens_per_second"]
+        numbers = self.runs[["label"]].join(self.runs[columns].apply(pd.to_numeric, errors="coerce"))
+        data = numbers.groupby("label")[columns].mean().reindex(self.order).reset_index()
+        records = data.to_dict("records")
+        lines = [[self.name(line["label"]), *(_number(line[column]) for column in columns)] for line in records]
+        head = ["label", *(column.replace("_", " ") for column in columns)]
+        note = "Means over seeds. Seconds and tokens per second are those of training, on the machine of the run."
+        return Table(self.stem("cost"), f"Cost, {self.task}", pd.DataFrame(lines, columns=head), data, note)
+
+
+# ---- what is said of the folder as a whole --------------------------------------------------------
+
+
+def _method(rows: pd.DataFrame) -> list[str]:
+    said = [
+        "Every encoder was trained in the same model, on the same data in the same order for a seed, and measured "
+        "teacher-forced, one length a batch.",
+        "Intervals are 95 % Student's t intervals of the mean over seeds, not cut to the range of the metric; "
+        "comparisons are paired by seed and corrected by Holm's method for all that were made.",
+    ]
+    if (rows["metric"] == "exact_match").any():
+        said.insert(
+            1,
+            "Exact match is the same teacher-forced as free-running: up to the first wrong token both have read the "
+            "same, and the first wrong token decides.",
+        )
+    if (rows["metric"] == "bits_per_byte").any():
+        said.insert(1, "Text is scored in separate windows, every byte given the true bytes before it in its window.")
+    return said
+
+
+def _marked(runs: pd.DataFrame) -> list[str]:
+    said = []
+    failing = runs[runs["converged"].map(lambda judged: judged is False)]
+    if len(failing):
+        said.append(
+            f"{_count(len(failing), 'run')} did not learn the task within the training length, marked †: "
+            f"{_few(failing['run_id'])}. What they do beyond it says little about their encoder."
+        )
+    diverged = runs[runs["status"] == "diverged"]
+    if len(diverged):
+        said.append(f"{_count(len(diverged), 'run')} diverged: {_few(diverged['run_id'])}.")
+    without = runs[~runs["status"].isin(FINISHED)]
+    if len(without):
+        said.append(
+            f"{_count(len(without), 'run')} without rows, and so in no number here, see Runs: "
+            f"{_few(f'{run} ({status})' for run, status in zip(without['run_id'], without['status'], strict=True))}."
+        )
+    return said
+
+
+def _warnings(runs: pd.DataFrame) -> list[str]:
+    """Where runs that are put side by side were not made alike."""
+    finished = runs[runs["status"].isin(FINISHED)]
+    said = []
+    for column in ("torch", "device", "precision", "commit"):
+        values = sorted({str(value) for value in finished[column] if value is not None})
+        if len(values) > 1:
+            said.append(f"The runs differ in {column}: {_listed(values)}.")
+    for task, group in finished.groupby("task"):
+        corpora = sorted({_corpus(value) for value in group["corpus"]} - {""})
+        if len(corpora) > 1:
+            said.append(f"The runs of {task} differ in their corpus: {_listed(corpora)}.")
+    return said
+
+
+def _corpus(value: Any) -> str:
+    return str(value.get("sha256") or "")[:12] if isinstance(value, dict) else ""
+
+
+def _runs_section(runs: pd.DataFrame) -> Section:
+    judged = {True: "yes", False: "no †"}
+    lines = []
+    ordered = runs.sort_values(["task", "label", "seed", "run_id"], key=lambda column: column.map(str))
+    for run in ordered.to_dict("records"):
+        status = f"{run['status']}: {run['message']}" if run["message"] else str(run["status"])
+        numbers = ("in_range", "final_loss")
+        counts = ("encoder_parameters", "model_parameters", "train_seconds", "measure_seconds", "tokens_per_second")
+        lines.append(
+            [
+                *(_text(run[key]) for key in ("run_id", "label", "task", "seed")),
+                status,
+                *(_short(run[key]) for key in numbers),
+                judged.get(run["converged"], "not judged"),
+                *(_number(run[key]) for key in counts),
+            ]
+        )
+    head = ["run", "label", "task", "seed", "status", "in range", "final loss", "converged"]
+    head += ["encoder parameters", "model parameters", "train seconds", "measure seconds", "tokens per second"]
+    note = "In range: the task's main metric at the training length. Final loss: nats per token."
+    cells = pd.DataFrame(lines, columns=head)
+    data = runs.drop(columns=["corpus"])
+    return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
+
+
+def _provenance_section(runs: pd.DataFrame, settings: dict[str, dict[str, str]]) -> Section:
+    section = Section("Provenance")
+    lines = []
+    for column in ("torch", "python", "device", "precision", "threads", "commit"):
+        values = sorted({str(value) for value in runs[column] if value is not None})
+        lines.append([column, ", ".join(values) or "unknown"])
+    corpora = sorted({f"{_corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"] if isinstance(v, dict)})
+    if corpora:
+        lines.append(["corpus (sha256)", ", ".join(corpora)])
+    for word, column, pick in (("first run started", "started", min), ("last run finished", "finished", max)):
+        times = [str(value) for value in runs[column] if value is not None]
+        lines.append([word, pick(times) if times else "unknown"])
+    commands = sorted({str(value) for value in runs["command"] if value is not None})
+    section.paragraphs += [f"Made by: {command}" for command in commands[:3]]
+    if len(commands) > 3:
+        section.paragraphs.append(f"and {_count(len(commands) - 3, 'more command')}, listed in tables/runs.csv.")
+    cells = pd.DataFrame(lines, columns=["what", "value"])
+    section.parts.append(Table("provenance", "What the numbers were made with", cells, cells))
+    shared = [[task, key, value] for task, keys in settings.items() for key, value in keys.items()]
+    if shared:
+        cells = pd.DataFrame(shared, columns=["task", "setting", "value"])
+        note = "What varies among the runs of a task is part of their labels."
+        section.parts.append(Table("settings", "Settings that all runs of a task share", cells, cells, note))
+    return section
+
+
+def _experiment(name: str) -> ModuleType | None:
+    """The experiment's module, if there is one by that name that can draw and sum up."""
+    if not name.isidentifier() or name.startswith("_"):
+        return None
+    try:
+        module = import_module(f"experiments.{name}")
+    except ModuleNotFoundError:
+        return None
+    return module if hasattr(module, "plot") and hasattr(module, "summarise") else None
+
+
+def _opened(title: str, module: ModuleType) -> Section:
+    """A section that opens with the question its experiment asks and how it goes about it."""
+    return Section(title, [" ".join(part.split()) for part in (getdoc(module) or "").split("\n\n") if part.strip()])
+
+
+# ---- words and numbers ----------------------------------------------------------------------------
+
+NOT_MEASURED = "not measured"
+
+
+def _cell(line: Record | None, seeds: int, number: Callable[[float], str] = "{:.3f}".format) -> str:
+    """Mean ± half-width of one group, or in words why there is none; says so if seeds are lacking."""
+    if line is None:
+        return NOT_MEASURED
+    lacking = [f"{line[status]} {status}" for status in ("unsupported", "diverged") if line[status]]
+    if not line["seeds"]:
+        return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
+    text = number(line["mean"])
+    if line["seeds"] > 1:
+        text += f" ± {number(line['half_width'])}"
+    if line["seeds"] < seeds:
+        text += f" ({', '.join([str(line['seeds']) + f' of {seeds} seeds', *lacking])})"
+    return text
+
+
+def _said(verdict: str) -> str:
+    """A verdict as part of a sentence."""
+    return {
+        "unsupported": "cannot be asked there (unsupported)",
+        "diverged": "diverged",
+        "ok": "not compared",
+    }.get(verdict, verdict)
+
+
+def _short(value: Any) -> str:
+    return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _listed(names: Iterable[Any]) -> str:
+    """``a, b and c``."""
+    *rest, last = [str(name) for name in names] or [""]
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def _few(names: Iterable[Any]) -> str:
+    """The first of many names: all of them are in the table of runs."""
+    known = list(names)
+    return _listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])
+
+
+# ---- files ----------------------------------------------------------------------------------------
+
+
+def write(page: Page, folder: Path) -> Path:
+    """Write the page and its tables and figures; whatever an earlier report left there and this one lacks goes.
+
+    Returns:
+        the path of ``index.html``.
+    """
+    for sub in ("tables", "figures"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    written = set()
+
+    def put(path: Path, content: str | bytes) -> None:
+        write_whole(path, content)
+        written.add(path)
+
+    images = {}
+    for part in (part for section in page.sections for part in section.parts):
+        data = part.data
+        if data is not None:
+            put(folder / "tables" / f"{part.stem}.csv", data.to_csv(index=False, lineterminator="\n"))
+        if isinstance(part, Table):
+            put(folder / "tables" / f"{part.stem}.tex", latex(part.cells))
+        else:
+            svg, png = (_style.render(part.figure, suffix) for suffix in ("svg", "png"))
+            put(folder / "figures" / f"{part.stem}.svg", svg)
+            put(folder / "figures" / f"{part.stem}.png", png)
+            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+    for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
+        if old not in written and old.suffix in (".csv", ".tex", ".svg", ".png"):
+            old.unlink()
+    put(folder / "report.md", markdown(page))
+    put(folder / "index.html", _html(page, images))
+    return folder / "index.html"
+
+
+def latex(cells: pd.DataFrame) -> str:
+    """A booktabs tabular, every name escaped."""
+    plain = cells.rename(columns=str).map(str)
+    return plain.to_latex(index=False, escape=True)
+
+
+def markdown(page: Page) -> str:
+    """The page as GitHub Markdown, figures linked by relative paths."""
+    lines = [f"# {_md(page.title)}", ""]
+    lines += [f"> **Warning.** {_md(warning)}\n" for warning in page.warnings]
+    lines += [f"{_md(said)}\n" for said in page.summary]
+    lines += ["## How it was measured\n", _md(" ".join(page.method)), ""]
+    for section in page.sections:
+        lines += [f"{'#' * section.level} {_md(section.title)}\n"]
+        lines += [f"{_md(paragraph)}\n" for paragraph in section.paragraphs]
+        for part in section.parts:
+            if isinstance(part, Table):
+                cells = part.cells.rename(columns=_md).map(_md)
+                table = cells.to_markdown(index=False, disable_numparse=True, tablefmt="github")
+                lines += [f"**{_md(part.caption)}**\n", table, "", *([f"{_md(part.note)}\n"] * bool(part.note))]
+            else:
+                lines += [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _md(text: object) -> str:
+    """Text that Markdown must not read as anything else."""
+    escaped = html.escape(" ".join(str(text).split()), quote=False)
+    for sign in "\\`*[]|":
+        escaped = escaped.replace(sign, f"\\{sign}")
+    return escaped
+
+
+def _html(page: Page, images: dict[str, str]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("_report.html.j2").render(page=page, images=images) + "\n"

@@ -1,0 +1,254 @@
+"""How figures look: one look per encoder everywhere, one theme, one way to save. Nothing here knows a model."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from experiments._stats import labelled, over_seeds
+from experiments._table import metric_of, write_whole
+
+Dash = Literal["-", "--", "-."] | tuple[float, tuple[float, ...]]
+Fill = Literal["full", "none", "left", "top", "right", "bottom"]
+
+WIDTH = 7.2
+"""Inches; the width of every figure, so that text is of one size on the page."""
+NOT_CONVERGED = " †"
+"""Put behind a label of which a run did not learn its task within the training length."""
+
+# After Okabe and Ito, and seaborn's colour-blind palette; told apart by lightness, marker and dash as well.
+_COLOURS = (
+    *("#4d4d4d", "#0173b2", "#de8f05", "#029e73", "#c44e00", "#b35fa3"),
+    *("#56b4e9", "#8c6d31", "#a50026", "#7b8f00"),
+)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
+_DASHES: tuple[Dash, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+_FILLS: tuple[Fill, ...] = ("full", "none", "left", "top", "right", "bottom")
+_FIRST = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker, its filling and dash of one label; ``rank`` is its place in legends and tables."""
+
+    colour: str
+    marker: str
+    fill: Fill
+    dash: Dash
+    rank: int
+
+    def marking(self) -> dict[str, Any]:
+        """How matplotlib is to draw the marker."""
+        hollow = self.fill == "none"
+        edge = {"markeredgecolor": self.colour if hollow else "white", "markeredgewidth": 1.4 if hollow else 0.5}
+        fill = {"markerfacecolor": "white" if hollow else self.colour, "markerfacecoloralt": "#dddddd"}
+        style = {"marker": self.marker, "markersize": 6 if hollow else 7}
+        return style | edge | fill | {"fillstyle": "full" if hollow else self.fill}
+
+
+def looks(rows: pd.DataFrame) -> dict[str, Look]:
+    """A look for every label, best known encoders first, the rest in alphabetical order after them.
+
+    An encoder has one colour and one marker; its labels differ in their dash and filling. If there is but one
+    encoder, its labels differ in colour and marker too. Rows with a column ``look`` keep what that holds, so that a
+    part of a table looks as the whole.
+    """
+    rows = labelled(rows)
+    if "look" in rows.columns:
+        kept = dict(zip(rows["label"], rows["look"], strict=True))
+        return dict(sorted(kept.items(), key=lambda item: item[1].rank))
+    encoder_of = dict(zip(rows["label"], rows["encoder"], strict=True))
+    encoders = sorted(set(encoder_of.values()), key=_known_first)
+    slots = {name: _FIRST.index(name) for name in encoders if name in _FIRST}
+    slots |= {name: len(_FIRST) + place for place, name in enumerate(n for n in encoders if n not in _FIRST)}
+    variant_of = {label: label.removeprefix(encoder_of[label]) for label in encoder_of}
+    variants = sorted(set(variant_of.values()), key=_plain_first)
+    labels = sorted(encoder_of, key=lambda label: (_known_first(encoder_of[label]), _plain_first(variant_of[label])))
+    found = {}
+    for rank, label in enumerate(labels):
+        slot = rank if len(encoders) == 1 and len(labels) > 1 else slots[encoder_of[label]]
+        variant = variants.index(variant_of[label])
+        found[label] = Look(
+            colour=_COLOURS[slot % len(_COLOURS)],
+            marker=_MARKERS[slot % len(_MARKERS)],
+            fill=_FILLS[variant % len(_FILLS)],
+            dash=_DASHES[(variant if len(variants) > 1 else slot) % len(_DASHES)],
+            rank=rank,
+        )
+    return found
+
+
+def _known_first(encoder: str) -> tuple[int, str]:
+    return (_FIRST.index(encoder) if encoder in _FIRST else len(_FIRST), encoder)
+
+
+def _plain_first(variant: str) -> tuple[bool, str]:
+    return "sequential" not in variant, variant
+
+
+@contextmanager
+def theme() -> Iterator[None]:
+    """The theme, for as long as a figure is drawn or saved; whatever the caller had set comes back after it."""
+    settings: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("notebook", font_scale=0.85)
+    settings |= {"svg.hashsalt": "pe-zoo", "svg.fonttype": "path", "axes.titlesize": 11.0, "grid.color": "#e4e4e4"}
+    # A dollar sign in a name is a dollar sign, not the start of a formula.
+    settings |= {"text.parse_math": False}
+    settings |= {"figure.facecolor": "white", "savefig.facecolor": "white", "figure.constrained_layout.use": True}
+    with mpl.rc_context(settings):
+        yield
+
+
+def render(figure: Figure, suffix: str) -> bytes:
+    """The figure as ``png`` (150 dots an inch) or ``svg``: the same bytes for the same figure."""
+    with theme():
+        content = io.BytesIO()
+        metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+        figure.savefig(content, format=suffix, dpi=150, metadata=metadata)
+    return content.getvalue()
+
+
+def save(figure: Figure, path_without_suffix: Path) -> None:
+    """Write ``<path>.png`` and ``<path>.svg``, each whole or not at all; makes the folder if need be."""
+    path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ("png", "svg"):
+        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), render(figure, suffix))
+
+
+def slug(text: str) -> str:
+    """A text as part of a file name: letters, digits, ``.``, ``=``, ``_`` and ``-``."""
+    return re.sub(r"[^A-Za-z0-9._=]+", "-", text).strip("-.") or "unnamed"
+
+
+def title(rows: pd.DataFrame, text: str) -> str:
+    """The task and the text; the name of the run below it where the rows are of one run."""
+    names = rows["run_id"].unique()
+    whole = f"{rows['task'].iloc[0]}: {text}"
+    return f"{whole}\nrun {names[0]}" if len(names) == 1 else whole
+
+
+def length_axis(axes: Axes, lengths: Sequence[int], train_lengths: Sequence[int]) -> None:
+    """Logarithmic in base 2: a tick at every length, a number where there is room, training's end first."""
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(min(lengths) / 1.1, max(lengths) * 1.1)
+    low, high = (math.log2(end) for end in axes.get_xlim())
+    inches = axes.get_position().width * axes.figure.get_figwidth()  # type: ignore[union-attr]
+    numbered: list[int] = []
+    for length in dict.fromkeys([*train_lengths, max(lengths), min(lengths), *sorted(lengths)]):
+        room = 0.09 * len(str(max(lengths))) * (high - low) / inches
+        if length in lengths and all(abs(math.log2(length / other)) > room for other in numbered):
+            numbered.append(length)
+    axes.xaxis.set_major_locator(FixedLocator(sorted(lengths)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if round(x) in numbered else ""))
+
+
+def boundary(axes: Axes, train_length: float, text: str) -> None:
+    """Where training ended: a line, and the trained side shaded."""
+    axes.axvspan(axes.get_xlim()[0], train_length, color="#f1f1ec", zorder=0)
+    axes.axvline(train_length, color="#666666", linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    if text:
+        axes.annotate(
+            text,
+            (train_length, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, 3),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize="small",
+            color="#444444",
+        )
+
+
+def curves(axes: Axes, summary: pd.DataFrame, x: str, looks: dict[str, Look], *, markers: bool = True) -> None:
+    """A line a label through its means, and a band for the interval over seeds where there is one.
+
+    Args:
+        axes: where to draw.
+        summary: of `over_seeds`, with ``label`` and the column named ``x``; lines without a value are left out.
+        x: the column on the horizontal axis.
+        looks: label -> look.
+        markers: whether to mark the points.
+    """
+    for label, look in looks.items():
+        line = summary[(summary["label"] == label) & (summary["seeds"] > 0)].sort_values(x)
+        if line.empty:
+            continue
+        style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.8}
+        if markers:
+            style |= look.marking()
+        axes.plot(line[x], line["mean"], **style)
+        banded = line.dropna(subset=["low", "high"])
+        axes.fill_between(banded[x], banded["low"], banded["high"], color=look.colour, alpha=0.15, linewidth=0)
+
+
+def legend(
+    figure: Figure,
+    looks: dict[str, Look],
+    notes: dict[str, str] | None = None,
+    *,
+    lines: bool = True,
+    markers: bool = True,
+) -> None:
+    """One legend under the whole figure, which grows by what the legend takes.
+
+    Args:
+        figure: laid out with constraints.
+        looks: label -> look, in the order to be listed.
+        notes: label -> what is to be said behind it, such as why its line ends.
+        lines: whether the labels are drawn with lines.
+        markers: whether they are drawn with markers.
+    """
+    handles = []
+    for label, look in looks.items():
+        text = label + (f" ({notes[label]})" if notes and label in notes else "")
+        style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash if lines else "none", "linewidth": 1.8}
+        handles.append(Line2D([], [], label=text, **style, **(look.marking() if markers else {})))
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    columns = max(1, min(len(handles), 4, int(WIDTH / (0.62 + 0.085 * longest))))
+    figure.set_figheight(figure.get_figheight() + 0.1 + 0.2 * -(-len(handles) // columns))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, handlelength=2.8)
+
+
+def training_curves(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Loss and held-out accuracy while training, a figure a task: stem -> figure.
+
+    Args:
+        rows: those of experiment ``training``; condition ``step=100``.
+    """
+    rows = labelled(rows)
+    rows = rows.assign(step=[int(condition.rpartition("=")[2]) for condition in rows["condition"]])
+    figures = {}
+    for task, of_task in rows.groupby("task"):
+        found = looks(of_task)
+        metrics = [name for name in ("loss", "token_accuracy") if name in set(of_task["metric"])]
+        if not metrics:
+            continue
+        with theme():
+            figure = Figure(figsize=(WIDTH, 3.2))
+            panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+            for axes, metric in zip(panels, metrics, strict=True):
+                of_metric = of_task[of_task["metric"] == metric]
+                curves(axes, over_seeds(of_metric, ["label", "step"]), "step", found, markers=False)
+                axes.set_xlabel("training step")
+                axes.set_ylabel(f"{metric_of(metric).label} ({metric_of(metric).unit})")
+                axes.set_ylim(*((-0.02, 1.02) if metric == "token_accuracy" else (0, None)))
+                sns.despine(ax=axes)
+            figure.suptitle(title(of_task, "training"), fontsize="large")
+            legend(figure, found, markers=False)
+        figures[f"{slug(str(task))}_training"] = figure
+    return figures

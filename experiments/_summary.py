@@ -1,0 +1,76 @@
+"""What a person reads on the terminal when a run has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+
+from tabulate import tabulate
+
+from experiments._pipeline import Outcome
+from experiments._plan import RunConfig
+from experiments._table import Row, metric_of
+
+LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivariance_error")
+
+
+def exit_code(outcome: Outcome) -> int:
+    """0 where the run ended well, now or before; 1 where it did not."""
+    return int(outcome.status in ("failed", "diverged"))
+
+
+def tally(codes: list[int]) -> None:
+    """One line for a sweep."""
+    failed = sum(code != 0 for code in codes)
+    print(f"\n{len(codes)} runs: {len(codes) - failed} done, {failed} not")
+
+
+def show(config: RunConfig, outcome: Outcome) -> None:
+    """Print how a run ended, its main numbers and where its files are."""
+    if outcome.status == "finished before":
+        print(f"{config.run_id} finished before; force=true runs it again. Its files: {outcome.folder}")
+    elif outcome.status == "failed":
+        log = outcome.folder / "run.log"
+        print(f"error: {config.run_id} failed: {outcome.message} (traceback in {log})", file=sys.stderr)
+    else:
+        _show_record(outcome)
+
+
+def _show_record(outcome: Outcome) -> None:
+    record = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8"))
+    learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
+    print(
+        f"\n{record['encoder']} on {record['task']}, positions {record['positions']}, seed {record['seed']}: {learned}"
+    )
+    print(
+        f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second']:,.0f} tokens/s, measured "
+        f"{record['measure_seconds']:.0f} s, on {record['device']}"
+    )
+    if outcome.message:
+        print(f"{outcome.status}: {outcome.message}")
+    rows = outcome.rows
+    train_length = rows[0].train_length if rows else 0
+    whole = [row for row in rows if row.experiment == "length_extrapolation" and not row.condition]
+    _table(whole, "eval_length", f"length (trained on up to {train_length})")
+    permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
+    _table(permuted, "condition", f"order of the input (length {train_length})", upright=True)
+    print(f"files: {outcome.folder}")
+
+
+def _table(rows: Iterable[Row], across: str, title: str, *, upright: bool = False) -> None:
+    """Metrics by lengths or conditions; ``upright`` puts the metrics on top."""
+    cells: dict[str, dict[object, str]] = {}
+    for row in rows:
+        value = row.status if math.isnan(row.value) else f"{row.value:.3f}"
+        cells.setdefault(metric_of(row.metric).label, {})[getattr(row, across)] = value
+    if not cells:
+        return
+    columns = list(dict.fromkeys(key for line in cells.values() for key in line))
+    lines = [[label, *(line.get(column, "") for column in columns)] for label, line in cells.items()]
+    grid = [[title, *map(str, columns)], *lines]
+    if upright:
+        grid = [list(column) for column in zip(*grid, strict=True)]
+    numbers = ("left", *["right"] * (len(grid[0]) - 1))
+    print("\n" + tabulate(grid[1:], headers=grid[0], tablefmt="simple", disable_numparse=True, colalign=numbers))

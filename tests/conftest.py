@@ -1,0 +1,50 @@
+"""Every test starts from the same random state, on one thread; the command line is called in an empty folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import run  # noqa: E402  the command line lies beside the packages, not in one
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """``python run.py …`` in an empty folder, in this process."""
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(ROOT / "run.py"), *arguments])
+        capfd.readouterr()
+        code = run.main()
+        out, err = capfd.readouterr()
+        return Done(code, out, err)
+
+    return call

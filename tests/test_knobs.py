@@ -1,0 +1,370 @@
+"""Knobs: each is documented, each changes something when turned, and a value it cannot take is refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pe_zoo
+from experiments.tasks import tasks
+from pe_zoo import Encoder, Geometry, Knob, Unsupported, knobs
+from pe_zoo._knobs import check_knobs, number, one_of, whole
+from pe_zoo.rope import RoPE
+
+GEOMETRY = Geometry(model_dim=32, num_heads=4, num_layers=2, train_length=64)
+COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {("rope", "spectrum"): {"fraction": 0.5}}
+"""Knobs that matter only where another is turned."""
+CLASSES: dict[str, type] = {
+    **{f"encoder {name}": pe_zoo.get(name) for name in pe_zoo.names()},
+    **{f"numbering {name}": pe_zoo.numberings.get(name) for name in pe_zoo.numberings.names()},
+    **{f"task {name}": tasks.get(name) for name in tasks.names()},
+}
+EVERY_KNOB = [(owner, knob) for owner, cls in CLASSES.items() for knob in knobs(cls)]
+
+Fingerprint = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two small folders of text."""
+    folders = []
+    for factor in range(1, 3):
+        folder = tmp_path_factory.mktemp("corpus")
+        for file in range(4):
+            (folder / f"{file}.txt").write_bytes(bytes((7 * i * factor + file) % 251 for i in range(900)))
+        folders.append(str(folder))
+    return folders
+
+
+# ------------------------------------------------------------------------------------------------ fingerprints
+
+
+def attempt(answer: Callable[[], Any]) -> Any:
+    """An answer as plain data, or the refusal."""
+    try:
+        found = answer()
+    except Unsupported as refusal:
+        return str(refusal)
+    return found.detach().double().tolist() if isinstance(found, torch.Tensor) else found
+
+
+def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
+    """Claims, parameters and what the hooks do, near and far, in both kinds of model."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(1, 12, GEOMETRY.model_dim, generator=generator)
+    q, k = (torch.randn(1, GEOMETRY.num_heads, 12, GEOMETRY.head_dim, generator=generator) for _ in range(2))
+    answers = []
+    for positions in (torch.arange(12.0), 9 * torch.arange(12.0)):
+        answers.append(attempt(lambda positions=positions: encoder.embed(x, positions)))  # type: ignore[misc]
+        for causal in (True, False):
+            answers.append(
+                attempt(lambda p=positions, c=causal: pe_zoo.scores(encoder, q, k, p, x=x, causal=c))  # type: ignore[misc]
+            )
+    claims = (
+        encoder.shift_invariant,
+        encoder.direction_aware,
+        encoder.causal_only,
+        encoder.static_bias,
+        encoder.max_length,
+    )
+    parameters = [(name, tuple(p.shape), p.double().std(correction=0).item()) for name, p in encoder.named_parameters()]
+    return (claims, parameters, answers)
+
+
+def numbering_fingerprint(numbering: pe_zoo.Numbering) -> Fingerprint:
+    generator = torch.Generator().manual_seed(1)
+    return tuple(attempt(lambda draw=draw: draw(3, 5, generator)) for draw in (numbering.train, numbering.evaluate))  # type: ignore[misc]
+
+
+def task_fingerprint(task: Any) -> Fingerprint:
+    generator = torch.Generator().manual_seed(1)
+    batch = task.sample(4, 6, generator, split="train", causal=True)
+    guesses = [task.chance(metric, 6) for metric in task.metrics] + [
+        task.position_guess(metric, 6) for metric in task.metrics
+    ]
+    return (
+        task.train_length,
+        task.min_length,
+        task.vocab_size,
+        attempt(lambda: batch.tokens),
+        attempt(lambda: batch.targets),
+        guesses,
+    )
+
+
+def build(owner: str, **turned: Any) -> Any:
+    """A component, its parameters drawn from the same state each time."""
+    kind, name = owner.split()
+    torch.manual_seed(3)
+    if kind == "encoder":
+        return pe_zoo.build(name, GEOMETRY, **turned)
+    return (pe_zoo.numberings if kind == "numbering" else tasks).build(name, **turned)
+
+
+def fingerprint(owner: str, **turned: Any) -> Fingerprint:
+    kind = owner.split()[0]
+    read = {"encoder": encoder_fingerprint, "numbering": numbering_fingerprint, "task": task_fingerprint}[kind]
+    return read(build(owner, **turned))  # type: ignore[operator]
+
+
+def other_values(owner: str, knob: Knob) -> Iterator[Any]:
+    """Values to turn a knob to; words are read off the refusal of a word that cannot be one."""
+    if isinstance(knob.default, str):
+        with pytest.raises(ValueError, match="must be one of") as refusal:
+            build(owner, **{knob.name: "no such word"})
+        listed = re.search(r"must be one of (.*?); got", str(refusal.value))
+        assert listed, "the words are not listed"
+        yield from (word for word in listed[1].split(", ") if word != knob.default)
+    elif "bool" in str(knob.type):
+        yield from (value for value in (True, False) if value != knob.default)
+    elif knob.default is None:
+        yield 48
+    elif isinstance(knob.default, int):
+        yield 2 * knob.default + 4
+    else:
+        yield knob.default / 2
+
+
+# ------------------------------------------------------------------------------------------------ every knob
+
+
+@pytest.mark.parametrize(("owner", "knob"), EVERY_KNOB, ids=lambda part: part)
+def test_every_knob_changes_something(owner: str, knob: str, corpora: list[str]) -> None:
+    check_knob_matters(owner, knob, corpora)
+
+
+def check_knob_matters(owner: str, knob: str, corpora: list[str]) -> None:
+    """Every value gives another component than the default does, and than any other value."""
+    described = knobs(CLASSES[owner])[knob]
+    companions = dict(COMPANIONS.get((owner.split()[1], knob), {}))
+    has_path = "path" in knobs(CLASSES[owner])
+    if has_path and knob != "path":
+        companions["path"] = corpora[0]
+    values = corpora if knob == "path" else [described.default, *other_values(owner, described)]
+    assert len(values) > 1
+    seen = [fingerprint(owner, **companions, **{knob: value}) for value in values]
+    for index, one in enumerate(seen):
+        assert one == fingerprint(owner, **companions, **{knob: values[index]}), "the fingerprint is not repeatable"
+        for place, other in enumerate(seen[:index]):
+            assert one != other, f"{owner}: {knob}={values[index]!r} is no different from {knob}={values[place]!r}"
+
+
+@pytest.mark.parametrize("owner", [owner for owner in CLASSES if owner.split()[0] == "encoder"])
+def test_companions_are_needed(owner: str, corpora: list[str]) -> None:
+    """No knob stands in the table of companions that would matter without them."""
+    name = owner.split()[1]
+    for of, knob in COMPANIONS:
+        if of == name:
+            described = knobs(CLASSES[owner])[knob]
+            assert {str(fingerprint(owner, **{knob: v})) for v in other_values(owner, described)} == {
+                str(fingerprint(owner))
+            }
+
+
+class IgnoresItsKnob(RoPE):
+    """Has a base, checks it, and does not use it."""
+
+    def __init__(self, geometry: Geometry, *, base: float = 10000.0) -> None:
+        number("fake base", base, above=0)
+        super().__init__(geometry)
+
+
+class IgnoresAWord(RoPE):
+    """Takes three words and knows two."""
+
+    def __init__(self, geometry: Geometry, *, pairing: str = "interleaved") -> None:
+        one_of("fake pairing", pairing, ("interleaved", "half", "neox"))
+        super().__init__(geometry, pairing="half" if pairing == "neox" else pairing)
+
+
+@pytest.mark.parametrize(("fake", "knob"), [(IgnoresItsKnob, "base"), (IgnoresAWord, "pairing")])
+def test_a_dead_knob_is_caught(fake: type[Encoder], knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CLASSES, "encoder fake", fake)
+    monkeypatch.setattr(pe_zoo, "build", lambda name, geometry, **turned: fake(geometry, **turned))
+    with pytest.raises(AssertionError, match="is no different from"):
+        check_knob_matters("encoder fake", knob, [])
+
+
+# --------------------------------------------------------------------------------------------------- refusals
+
+
+def wrong_values(knob: Knob) -> list[Any]:
+    """What no knob of a type can take."""
+    if knob.name == "path":
+        return ["/no/such/place", ""]
+    if isinstance(knob.default, str):
+        return ["no such word", "", 3, True, None, [knob.default]]
+    if "bool" in str(knob.type):
+        return ["yes", 3, 0.5, [True]]
+    never: list[Any] = [
+        "3",
+        [3],
+        True,
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        1j,
+        10**400 if knob.default.__class__ is float else 1.5,
+    ]
+    if knob.default is not None:
+        never.append(None)
+    return never
+
+
+OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
+    ("encoder alibi", "max_bias"): [0, 0.0, -8.0],
+    ("encoder learned", "num_rows"): [0, -1, 63],
+    ("encoder learned", "init_std"): [0, 0.0, -1.0],
+    ("encoder rope", "base"): [0, -10000.0],
+    ("encoder rope", "fraction"): [0, -0.5, 1.01, 2, 0.1],
+    ("encoder sinusoidal", "base"): [0, -10000.0],
+    ("encoder t5", "num_buckets"): [0, -4, 2, 3, 5, 6, 33],
+    ("encoder t5", "max_distance"): [0, -1, 16],
+    ("numbering offset", "num_offsets"): [0, -1],
+    ("numbering offset", "evaluate_at"): [-1],
+    ("numbering randomized", "limit"): [0, -1],
+    ("task copy", "min_length"): [0, -1, 17],
+    ("task copy", "train_length"): [0, -1],
+    ("task copy", "num_symbols"): [0, 1, -1],
+    ("task text", "train_length"): [0, 1, -1, 10**9],
+}
+REFUSALS = [
+    (owner, knob, value)
+    for owner, knob in EVERY_KNOB
+    for value in [*wrong_values(knobs(CLASSES[owner])[knob]), *OUT_OF_RANGE.get((owner, knob), [])]
+]
+
+
+@pytest.mark.parametrize(("owner", "knob", "value"), REFUSALS, ids=lambda part: repr(part)[:20])
+def test_a_wrong_value_is_refused_in_one_line_that_names_the_knob(
+    owner: str, knob: str, value: Any, corpora: list[str]
+) -> None:
+    companions = {"path": corpora[0]} if "path" in knobs(CLASSES[owner]) and knob != "path" else {}
+    with pytest.raises(ValueError, match=rf"\b{knob}\b") as refusal:
+        build(owner, **companions, **{knob: value})
+    assert "\n" not in str(refusal.value)
+    assert type(refusal.value) is ValueError
+
+
+def test_the_limits_themselves_are_allowed_where_they_are_said_to_be(corpora: list[str]) -> None:
+    allowed: list[tuple[str, dict[str, Any]]] = [
+        ("encoder rope", {"fraction": 1}),
+        ("encoder rope", {"fraction": 0.25}),
+        ("encoder rope", {"base": 1}),
+        ("encoder learned", {"num_rows": 64}),
+        ("encoder t5", {"num_buckets": 4, "max_distance": 3}),
+        ("encoder t5", {"max_distance": 17}),
+        ("numbering offset", {"num_offsets": 1, "evaluate_at": 0}),
+        ("numbering randomized", {"limit": 1}),
+        ("task copy", {"train_length": 1, "min_length": 1, "num_symbols": 2}),
+        ("task text", {"train_length": 2, "path": corpora[0]}),
+    ]
+    for owner, turned in allowed:
+        assert build(owner, **turned) is not None
+
+
+def test_the_checks_say_what_was_given_and_what_is_allowed() -> None:
+    with pytest.raises(ValueError, match=r"^x must be a finite number above 0 and at most 1; got 2$"):
+        number("x", 2, above=0, at_most=1)
+    with pytest.raises(ValueError, match=r"^x must be a finite number; got 'a'$"):
+        number("x", "a")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^n must be a whole number of at least 1; got 0$"):
+        whole("n", 0, at_least=1)
+    with pytest.raises(ValueError, match=r"^w must be one of left, right; got 'rihgt'. Did you mean 'right'\?$"):
+        one_of("w", "rihgt", ("left", "right"))
+    assert number("x", 1, above=0, at_most=1) == 1
+
+
+def test_knobs_are_read_off_the_signature() -> None:
+    found = knobs(RoPE)
+    assert list(found) == ["base", "pairing", "fraction", "spectrum"]
+    assert found["base"] == Knob("base", float, 10000.0)
+    assert knobs(pe_zoo.get("none")) == {}
+
+    def lacks_a_default(geometry: Geometry, *, base: float) -> None: ...
+
+    with pytest.raises(TypeError, match="base"):
+        knobs(lacks_a_default)
+    with pytest.raises(ValueError, match=r"rope has no knob 'bsae'. Did you mean 'base'\?"):
+        check_knobs("rope", RoPE, ["bsae"])
+
+
+# -------------------------------------------------------------------------------------------------- docstrings
+
+
+def docstring(cls: type) -> str:
+    """A class's own docstring and those it extends, which may document inherited knobs."""
+    return "\n".join(
+        inspect.getdoc(c) or "" for c in cls.__mro__ if c.__module__.startswith(("pe_zoo", "experiments")) and c.__doc__
+    )
+
+
+def documented(cls: type) -> set[str]:
+    found: set[str] = set()
+    for section in re.findall(r"^Args:\n((?:[ ]+.*\n?|\n)*)", docstring(cls), flags=re.MULTILINE):
+        found |= set(re.findall(r"^ {4}(\w+):", section, flags=re.MULTILINE))
+    return found
+
+
+@pytest.mark.parametrize("owner", CLASSES)
+def test_every_knob_and_no_other_is_documented(owner: str) -> None:
+    cls = CLASSES[owner]
+    assert cls.__doc__
+    own = documented(type("Own", (), {"__doc__": cls.__doc__, "__module__": cls.__module__}))
+    assert set(knobs(cls)) <= documented(cls)
+    assert own <= set(knobs(cls)), "documents a knob that it does not have"
+
+
+@pytest.mark.parametrize("owner", [owner for owner in CLASSES if owner.split()[0] == "encoder"])
+def test_an_encoder_says_who_when_where_and_what_departs(owner: str) -> None:
+    text = CLASSES[owner].__doc__ or ""
+    first = text.split("\n\n")[0]
+    assert re.search(r"\((19|20)\d\d\)", first), "no year"
+    assert re.search(r"arXiv:\d{4}\.\d{4,5}\b", first), "no arXiv id"
+    assert re.search(r"§\d", first), "no section"
+    assert re.search(r"^\s*Departures: \S", text, flags=re.MULTILINE), "no departures, not even none"
+
+
+@pytest.mark.parametrize(
+    "owner", [owner for owner in CLASSES if owner.split()[0] == "numbering" and knobs(CLASSES[owner])]
+)
+def test_a_numbering_from_a_paper_names_it(owner: str) -> None:
+    text = CLASSES[owner].__doc__ or ""
+    assert re.search(r"\((19|20)\d\d\), arXiv:\d{4}\.\d{4,5}\b", text)
+    assert "Departures:" in text
+
+
+def test_defaults_that_a_paper_published_stand_in_the_docstring() -> None:
+    for owner, knob, published in [
+        ("encoder rope", "base", "10000"),
+        ("encoder sinusoidal", "base", "10000"),
+        ("encoder alibi", "max_bias", "8"),
+        ("encoder t5", "num_buckets", "32"),
+        ("encoder learned", "num_rows", "2048"),
+        ("numbering offset", "num_offsets", "500"),
+        ("numbering randomized", "limit", "2048"),
+    ]:
+        assert float(knobs(CLASSES[owner])[knob].default) == float(published)
+        assert re.search(rf"{knob}:[^:]*?\b{published}\b", docstring(CLASSES[owner]))
+
+
+def test_t5_says_which_numbers_of_buckets_it_takes() -> None:
+    """The docstring's own bounds must be the ones that hold."""
+    text = " ".join((CLASSES["encoder t5"].__doc__ or "").split())
+    says_even = re.search(r"num_buckets: even, at least 4", text)
+    takes_six = True
+    try:
+        build("encoder t5", num_buckets=6)
+    except ValueError:
+        takes_six = False
+    assert bool(says_even) == takes_six
+
+
+def test_the_corpus_path_is_a_knob_of_text(corpora: list[str]) -> None:
+    assert build("task text", path=corpora[0]).provenance()["source"] == Path(corpora[0]).name

@@ -1,0 +1,91 @@
+"""What README says can be done can be done: its commands compose, its paths exist, its example runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Command
+
+import pe_zoo
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
+LINES = [line.split(" #")[0].strip() for language, block in BLOCKS if language == "bash" for line in block.splitlines()]
+RUNS = [line.split("run.py", 1)[1] for line in LINES if "run.py" in line]
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(RUNS) >= 10
+
+
+@pytest.mark.parametrize("arguments", RUNS)
+def test_every_run_command_composes(command: Command, tmp_path: Path, arguments: str) -> None:
+    for name in ("README.md",):
+        (tmp_path / name).write_text(README, encoding="utf-8")
+    (tmp_path / "my_encoder.py").write_text(example_encoder(), encoding="utf-8")
+    words = shlex.split(arguments)
+    if words == ["--help"]:
+        return
+    flags = [word for word in words if word == "-m"]
+    done = command("--cfg", "job", *[word for word in words if word not in flags])
+    # --cfg does not go with -m, and a list of values is refused there for that reason alone.
+    if flags and done.code:
+        assert "a list of values needs -m" in done.err
+    else:
+        assert done.code == 0, done.err
+
+
+def test_the_example_encoder_runs(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "my_encoder.py").write_text(example_encoder().replace("log_distance", "log_distance_once"))
+    quick = ["model=tiny", "train.steps=2", "length_extrapolation.samples=2", "permutation_sensitivity.samples=2"]
+    done = command("plugin=my_encoder.py", "encoder=log_distance_once", "encoder.slope=0.5", *quick)
+    assert done.code == 0, done.err
+
+
+def example_encoder() -> str:
+    (source,) = (block for language, block in BLOCKS if language == "python")
+    return source
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(((?!http)[^)#]+)\)", README))))
+def test_every_linked_path_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_every_path_of_the_tree_exists() -> None:
+    (tree,) = (block for language, block in BLOCKS if not language and "pe_zoo/" in block)
+    folder = ROOT
+    named = 0
+    for line in tree.splitlines():
+        top = re.match(r"(\w[\w.]*/?)\s", line)
+        if top:
+            folder = ROOT / top[1] if top[1].endswith("/") else ROOT
+            assert (ROOT / top[1]).exists(), line
+        for name in re.findall(r"(?<![\w<>/.])_\w+\.py|(?<=\s)tasks/", line):
+            named += 1
+            assert (folder / name).exists(), line
+    assert named > 10
+
+
+def test_the_test_command_is_what_ci_runs() -> None:
+    (tests,) = (line for line in LINES if line.endswith("-m pytest"))
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert tests.replace("pip install ", "pip install -q ") in ci
+
+
+def test_every_encoder_task_and_numbering_is_named() -> None:
+    from experiments.tasks import tasks
+
+    own = [name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")]
+    for name in [*own, *tasks.names(), *pe_zoo.numberings.names()]:
+        assert f"`{name}`" in README
+
+
+def test_the_changelog_has_the_version() -> None:
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
+    assert version
+    assert f"## {version[1]} " in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {version[1]}" in (ROOT / "CITATION.cff").read_text()

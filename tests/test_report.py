@@ -1,0 +1,538 @@
+"""The report: every number on the page comes from the rows, nothing is left out, nothing heavy is imported."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from matplotlib.text import Text
+from scipy import stats as scipy_stats
+
+import report
+from experiments import _style, length_extrapolation, permutation_sensitivity
+from experiments._table import Row, frame, write_json, write_rows
+
+ROOT = Path(report.__file__).parent
+
+ENCODERS = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+EXTRAPOLATE = ("none", "alibi", "t5")
+LENGTHS = (8, 16, 20, 24, 32, 48, 64, 96, 128)
+ORDERS = {  # condition -> index displacement, neighbours lost
+    "shuffle": (0.33, 0.88),
+    "1-gram shuffle": (0.33, 0.88),
+    "2-gram shuffle": (0.32, 0.45),
+    "4-gram shuffle": (0.29, 0.2),
+    "8-gram shuffle": (0.25, 0.07),
+    "adjacent swaps 10%": (0.01, 0.15),
+    "adjacent swaps 25%": (0.03, 0.35),
+    "adjacent swaps 50%": (0.06, 0.65),
+    "rotation": (0.4, 0.07),
+    "reversal": (0.5, 0.0),
+}
+
+
+def write_run(folder: Path, encoder: str = "none", seed: int = 0, **changed: Any) -> Path:
+    """A run folder as run.py leaves it, with made-up but plausible numbers; ``changed`` goes into its parts.
+
+    Keys: ``rows`` (a function on the rows), ``record`` and ``config`` (updates), ``task``, ``experiments``.
+    """
+    task = changed.get("task", "copy")
+    positions = changed.get("positions", "sequential")
+    run_id = changed.get("run_id", f"{encoder}-{task}-seed{seed}-{len(encoder) * 7 + seed:07x}")
+    place: Path = folder / "runs" / run_id
+    place.mkdir(parents=True)
+    labels = {"run_id": run_id, "encoder": encoder, "positions": positions, "task": task}
+    labels |= {"seed": seed, "train_length": 16}
+    rows = _rows(labels, np.random.default_rng([seed, *map(ord, encoder)]))
+    write_rows(place / "rows.csv", changed.get("rows", list)(rows))
+    in_range = next((r.value for r in rows if r.experiment == "length_extrapolation" and r.eval_length == 16), math.nan)
+    record = {"run_id": run_id, "status": "ok", "message": None, "encoder": encoder, "choice": encoder}
+    record |= {"positions": positions, "layout": "all", "task": task, "seed": seed, "model_parameters": 412_345}
+    record |= {"encoder_parameters": 2048 if encoder in ("learned", "t5") else 0, "train_seconds": 12.5 + seed}
+    record |= {"measure_seconds": 3.25, "tokens_per_second": 51_234.5, "final_loss": 0.0123, "in_range": in_range}
+    record |= {"converged": True, "torch": "2.13.0", "python": "3.11.2", "device": "cpu", "precision": "float32"}
+    record |= {"threads": 1, "commit": "0123456", "command": f"python run.py encoder={encoder} seed={seed}"}
+    record |= {"corpus": None, "started": "2026-11-20T10:00:00", "finished": "2026-11-20T10:01:00"}
+    write_json(place / "run.json", record | changed.get("record", {}))
+    config = {"name": "sweep", "seed": seed, "encoder": {"name": encoder}, "positions": {"name": positions}}
+    config |= {"task": {"name": task, "train_length": 16}, "model": {"num_layers": 2, "model_dim": 64}}
+    config |= {"train": {"steps": 2000}, "experiment": ["length_extrapolation", "permutation_sensitivity"]}
+    (place / "config.yaml").write_text(yaml.safe_dump(config | changed.get("config", {})))
+    return place
+
+
+def _rows(labels: dict[str, Any], random: np.random.Generator) -> list[Row]:
+    encoder = labels["encoder"]
+    rows: list[Row] = []
+
+    def add(experiment: str, metric: str, value: float, eval_length: int = 16, **more: Any) -> None:
+        measured: dict[str, Any] = {"experiment": experiment, "metric": metric, "n": 512}
+        rows.append(Row(**labels, **(measured | {"eval_length": eval_length, "value": value} | more)))
+
+    for step in range(100, 2001, 100):
+        add("training", "loss", 2.3 * math.exp(-step / 400) + 0.01 * random.random(), condition=f"step={step}")
+        if step % 500 == 0:
+            add("training", "token_accuracy", 1 - 0.9 * math.exp(-step / 400), condition=f"step={step}")
+    for length in LENGTHS:
+        unsupported = {"status": "unsupported"} if encoder == "learned" and length > 16 else {}
+        beyond = max(0.0, math.log2(length / 16))
+        fall = 0.02 * beyond if encoder in EXTRAPOLATE else 0.8 * min(1.0, 1.5 * beyond)
+        accuracy = min(1.0, max(0.0, 0.995 - fall + random.normal(0, 0.004 + 0.02 * (beyond > 0))))
+        for metric, value, chance in (
+            ("token_accuracy", accuracy, 0.1),
+            ("exact_match", accuracy**length, 10.0**-length),
+        ):
+            value = math.nan if unsupported else value
+            add("length_extrapolation", metric, value, length, chance=chance, **unsupported)
+        for first, last in ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128)):
+            if first <= length:
+                place = f"position={first}" if first == last else f"position={first}-{min(last, length)}"
+                loss = 0.05 + (3.0 * (1 - accuracy)) * (1 + 0.2 * math.log2(first)) + 0.05 * random.random()
+                value = math.nan if unsupported else loss
+                add("length_extrapolation", "position_loss", value, length, condition=place, **unsupported)
+    measured = "permutation_sensitivity"
+    add(measured, "token_accuracy", 0.99, chance=0.1)
+    for condition, (displacement, lost) in ORDERS.items():
+        loss = (0.3 if encoder == "none" else 0.85) * min(1.0, 0.2 + lost) + random.normal(0, 0.02)
+        for metric, value in (
+            ("token_accuracy", 0.99 - loss),
+            ("quality_loss", loss),
+            ("output_change", 0.4 + lost + 0.1 * random.random()),
+            ("initial_output_change", 0.2 + 0.5 * lost + 0.1 * random.random()),
+            ("index_displacement", displacement),
+            ("neighbours_lost", lost),
+        ):
+            add(measured, metric, value, condition=condition)
+    for metric in ("equivariance_error", "initial_equivariance_error"):
+        add(measured, metric, 2e-7 if encoder == "none" else 0.5 + 0.1 * random.random(), condition="shuffle")
+    return rows
+
+
+def write_sweep(folder: Path, encoders: tuple[str, ...] = ENCODERS, seeds: int = 3, **changed: Any) -> Path:
+    for encoder in encoders:
+        for seed in range(seeds):
+            write_run(folder, encoder, seed, **changed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six encoders, three seeds, and their report."""
+    folder = write_sweep(tmp_path_factory.mktemp("results") / "sweep")
+    assert report.main([str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made but not rendered, where a test is about words and tables: most of the time goes there."""
+    monkeypatch.setattr(_style, "render", lambda figure, suffix: b"")
+
+
+class _Reader(HTMLParser):
+    """Tables by caption, as lists of rows of cell texts; the text of everything; the links; the images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._rows: list[list[str]] = []
+        self._into: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "table":
+            self._rows = []
+        if tag == "tr":
+            self._rows.append([])
+        if tag in ("td", "th", "caption"):
+            self._into = []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._rows[-1].append("".join(self._into))
+        if tag == "caption":
+            self.tables["".join(self._into)] = self._rows
+
+    def handle_data(self, data: str) -> None:
+        data = data.replace("\N{NO-BREAK SPACE}", " ")
+        self._into.append(data)
+        self.text += data
+
+
+def read_page(folder: Path) -> _Reader:
+    reader = _Reader()
+    reader.feed((folder / "report" / "index.html").read_text())
+    return reader
+
+
+def values_of(folder: Path, **where: Any) -> dict[tuple[str, int], float]:
+    """(encoder, seed) -> mean value, straight from the CSV files and with nothing of the report's own."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for path in sorted(folder.glob("runs/*/rows.csv")):
+        for line in csv.DictReader(path.read_text().splitlines()):
+            if line["value"] and all(line[key] in value for key, value in where.items()):
+                found.setdefault((line["encoder"], int(line["seed"])), []).append(float(line["value"]))
+    return {key: statistics.fmean(values) for key, values in found.items()}
+
+
+def mean_and_half(values: list[float]) -> tuple[float, float]:
+    half = scipy_stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.fmean(values), float(half)
+
+
+@pytest.mark.parametrize("metric", ["token_accuracy", "exact_match"])
+def test_every_number_by_length_comes_from_the_rows(sweep: Path, metric: str) -> None:
+    words = metric.replace("_", " ").capitalize()
+    head, *lines = read_page(sweep).tables[f"{words} by length, copy"]
+    assert head == ["label", "seeds", "8", "16 (trained)", *map(str, LENGTHS[2:])]
+    assert [line[0] for line in lines] == [*ENCODERS, "guessing without reading"]
+    for encoder, seeds, *cells in lines[:-1]:
+        assert seeds == "3"
+        for length, cell in zip(LENGTHS, cells, strict=True):
+            where = {"experiment": ["length_extrapolation"], "metric": [metric], "eval_length": [str(length)]}
+            values = [v for (name, _), v in values_of(sweep, **where).items() if name == encoder]
+            if encoder == "learned" and length > 16:
+                assert (cell, values) == ("unsupported", [])
+            else:
+                mean, half = mean_and_half(values)
+                assert cell == f"{mean:.3f} ± {half:.3f}"
+
+
+def test_every_number_of_the_comparison_comes_from_the_rows(sweep: Path) -> None:
+    _, *lines = read_page(sweep).tables["Against none beyond the training length, copy"]
+    beyond = [str(length) for length in LENGTHS if length > 16]
+    where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "eval_length": beyond}
+    values = values_of(sweep, **where)
+    p = {
+        name: scipy_stats.ttest_rel([values[name, s] for s in range(3)], [values["none", s] for s in range(3)]).pvalue
+        for name in ("sinusoidal", "rope", "alibi", "t5")
+    }
+    ordered = sorted(p, key=lambda name: p[name])
+    steps = [min(1, p[name] * (4 - place)) for place, name in enumerate(ordered)]
+    holm = {name: max(steps[: place + 1]) for place, name in enumerate(ordered)}
+    assert [line[0] for line in lines] == list(ENCODERS[1:])
+    for name, difference, interval, pairs, lengths, corrected, verdict in lines:
+        if name == "learned":
+            assert (difference, interval, pairs, verdict) == ("", "", "0 of 3", "cannot be asked there (unsupported)")
+            continue
+        mean, half = mean_and_half([values[name, seed] - values["none", seed] for seed in range(3)])
+        assert difference == f"{mean:+.3f}"
+        assert interval == f"{mean - half:+.3f} to {mean + half:+.3f}"
+        assert (pairs, lengths) == ("3 of 3", "20 to 128 (7)")
+        assert corrected == ("< 0.001" if holm[name] < 0.001 else f"{holm[name]:.3f}")
+        expected = "worse" if name in ("sinusoidal", "rope") else "not separable with these seeds"
+        assert verdict == expected
+
+
+def test_every_number_of_the_permutations_comes_from_the_rows(sweep: Path) -> None:
+    head, *lines = read_page(sweep).tables["Quality lost, copy"]
+    assert head == ["change of order", "index displacement", "neighbours lost", *ENCODERS]
+    assert sorted(line[0] for line in lines) == sorted(ORDERS)
+    for condition, displacement, lost, *cells in lines:
+        assert (float(displacement), float(lost)) == ORDERS[condition]
+        values = values_of(sweep, metric=["quality_loss"], condition=[condition])
+        for encoder, cell in zip(ENCODERS, cells, strict=True):
+            mean, half = mean_and_half([values[encoder, seed] for seed in range(3)])
+            assert cell == f"{mean:.3f} ± {half:.3f}"
+
+
+def test_equivariance_error_keeps_its_order_of_magnitude(sweep: Path) -> None:
+    _, *lines = read_page(sweep).tables["Equivariance error, copy"]
+    assert lines[0] == ["none", "2e-07 ± 0", "2e-07 ± 0"]
+    assert [line[0] for line in lines] == list(ENCODERS)
+
+
+def test_summary_says_who_holds_and_who_can_be_told_apart(sweep: Path) -> None:
+    text = read_page(sweep).text
+    assert "trained up to length 16 and measured up to 128 (8 times that), with 6 labels of 3 seeds each" in text
+    assert "kept up to 8 times it (length 128, the longest measured) by none, alibi and t5" in text
+    assert "nowhere beyond it by sinusoidal, learned and rope" in text
+    assert "against none: sinusoidal and rope worse; alibi and t5 not separable with these seeds" in text
+
+
+def test_tables_as_csv_are_exact(sweep: Path) -> None:
+    table = pd.read_csv(sweep / "report/tables/copy_token_accuracy.csv", keep_default_na=False)
+    line = table[(table["label"] == "rope") & (table["eval_length"] == 32)].iloc[0]
+    where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "eval_length": ["32"]}
+    values = [v for (name, _), v in values_of(sweep, **where).items() if name == "rope"]
+    assert float(line["mean"]) == pytest.approx(statistics.fmean(values), rel=1e-15)
+    assert "none" in set(table["label"])
+
+
+def test_page_stands_alone_and_its_links_lead_somewhere(sweep: Path) -> None:
+    page = read_page(sweep)
+    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    images = [attrs for tag, attrs in page.tags if tag == "img"]
+    assert len(images) == 6
+    assert all((attrs["src"] or "").startswith("data:image/svg+xml;base64,") and attrs["alt"] for attrs in images)
+    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    for tag, attrs in page.tags:
+        if tag == "a":
+            target = attrs["href"] or ""
+            assert target[1:] in ids if target.startswith("#") else (sweep / "report" / target).is_file(), target
+    markdown = (sweep / "report/report.md").read_text()
+    for target in re.findall(r"!\[[^\]]*\]\(([^)]*)\)", markdown):
+        assert (sweep / "report" / target).is_file()
+    assert "url(" not in (sweep / "report/index.html").read_text()
+
+
+def test_same_rows_same_bytes(sweep: Path, tmp_path: Path) -> None:
+    again = tmp_path / "sweep"
+    shutil.copytree(sweep / "runs", again / "runs")
+    assert report.main([str(again)]) == 0
+    first = {p.relative_to(sweep): p.read_bytes() for p in (sweep / "report").rglob("*") if p.is_file()}
+    second = {p.relative_to(again): p.read_bytes() for p in (again / "report").rglob("*") if p.is_file()}
+    assert first == second
+    assert len(first) > 20
+
+
+def test_nothing_heavy_is_imported(sweep: Path) -> None:
+    code = f"""
+import sys, report
+assert report.main([{str(sweep)!r}]) == 0
+heavy = {{name.partition(".")[0] for name in sys.modules}} & {{"torch", "hydra", "omegaconf", "pe_zoo"}}
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_run_one_seed(tmp_path: Path) -> None:
+    write_run(tmp_path, "rope")
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    _, line, _ = page.tables["Token accuracy by length, copy"]
+    assert line[:2] == ["rope", "1"]
+    assert not any("±" in cell for cell in line)
+    assert not any(caption.startswith("Against") for caption in page.tables)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_one_seed_says_that_nothing_can_be_told_apart(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), seeds=1)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    assert "One seed gives no interval" in page.text
+    _, line = page.tables["Against none beyond the training length, copy"]
+    assert (line[2], line[5], line[6]) == ("", "", "not separable with these seeds")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_lengths_that_were_not_measured_are_said_to_be_so(tmp_path: Path) -> None:
+    write_run(tmp_path, "none")
+    write_run(tmp_path, "rope", rows=lambda rows: [row for row in rows if row.eval_length <= 32])
+    assert report.main([str(tmp_path)]) == 0
+    _, none, rope, _ = read_page(tmp_path).tables["Token accuracy by length, copy"]
+    assert rope[-4:] == ["not measured"] * 4
+    assert "not measured" not in none
+    assert "20 to 32 (3)" in read_page(tmp_path).text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_nothing_beyond_the_training_length_is_no_error(tmp_path: Path) -> None:
+    for encoder in ("none", "rope"):
+        write_run(tmp_path, encoder, rows=lambda rows: [row for row in rows if row.eval_length <= 16])
+    assert report.main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("kept", ["training", "length_extrapolation", "permutation_sensitivity"])
+def test_any_one_experiment_alone(tmp_path: Path, kept: str) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2, rows=lambda rows: [row for row in rows if row.experiment == kept])
+    assert report.main([str(tmp_path)]) == 0
+
+
+def _diverged(rows: list[Row]) -> list[Row]:
+    return [replace(row, value=math.nan, status="diverged") for row in rows]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none",))
+    write_sweep(tmp_path, ("rope",), 2)
+    write_run(tmp_path, "rope", 2, rows=_diverged, record={"status": "diverged", "message": "loss is NaN"})
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    _, _, rope, _ = page.tables["Token accuracy by length, copy"]
+    assert all(cell.endswith("(2 of 3 seeds, 1 diverged)") for cell in rope[2:])
+    assert "1 run diverged: rope-copy-seed2" in page.text
+    assert "diverged: loss is NaN" in page.text
+    assert page.tables["Against none beyond the training length, copy"][1][3] == "2 of 3"
+
+
+def test_every_run_diverged(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2, rows=_diverged, record={"status": "diverged"})
+    assert report.main([str(tmp_path)]) == 0
+    _, none, rope, _ = read_page(tmp_path).tables["Token accuracy by length, copy"]
+    assert set(none[2:]) == set(rope[2:]) == {"diverged"}
+
+
+def test_every_run_failed(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 1, record={"status": "failed", "message": "out of memory"})
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    assert "nothing to compare yet" in page.text
+    assert [line[4] for line in page.tables["Every run of the folder"][1:]] == ["failed: out of memory"] * 2
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_unfinished_and_broken_runs_are_listed(tmp_path: Path) -> None:
+    write_run(tmp_path, "none")
+    (write_run(tmp_path, "rope") / "run.json").unlink()
+    (write_run(tmp_path, "alibi") / "rows.csv").write_text("garbage")
+    assert report.main([str(tmp_path)]) == 0
+    statuses = {line[1]: line[4] for line in read_page(tmp_path).tables["Every run of the folder"][1:]}
+    assert statuses["none"] == "ok"
+    assert statuses["rope"].startswith("unfinished: run.json is missing")
+    assert statuses["alibi"].startswith("unreadable: rows.csv cannot be read")
+    assert "2 runs without rows" in read_page(tmp_path).text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_that_did_not_converge_are_marked_everywhere_and_kept(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2)
+    write_run(tmp_path, "rope", 2, record={"converged": False})
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    _, none, rope, _ = page.tables["Token accuracy by length, copy"]
+    assert (none[:2], rope[:2]) == (["none", "2"], ["rope †", "3"])
+    assert "rope †" in page.tables["Quality lost, copy"][0]
+    assert page.tables["Against none beyond the training length, copy"][1][0] == "rope †"
+    assert "1 run did not learn the task within the training length, marked †: rope-copy-seed2" in page.text
+    assert [line[7] for line in page.tables["Every run of the folder"][1:]] == ["yes"] * 4 + ["no †"]
+    table = pd.read_csv(tmp_path / "report/tables/copy_token_accuracy.csv")
+    assert set(table.loc[table["label"] == "rope", "not_converged"]) == {1}
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>_50%&$#{x}|[a](b)"
+    write_run(tmp_path, "none")
+    write_run(tmp_path, name, run_id="odd", task="copy", record={"message": "<img src=x onerror=alert(1)>"})
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    assert not {"script"} & {tag for tag, _ in page.tags}
+    assert all("onerror" not in attrs for _, attrs in page.tags)
+    assert page.tables["Token accuracy by length, copy"][2][0] == name
+    latex = (tmp_path / "report/tables/copy_token_accuracy.tex").read_text()
+    assert r"alert(1)</script>\_50\%\&\$\#\{x\}" in latex
+    assert all(rule in latex for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
+    markdown = (tmp_path / "report/report.md").read_text()
+    assert "<script" not in markdown
+    assert "<img" not in markdown
+    assert r"\|\[a\](b)" in markdown
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_tasks_have_sections_of_their_own_and_are_corrected_together(tmp_path: Path) -> None:
+    for task in ("copy", "sort"):
+        write_sweep(tmp_path, ("none", "rope"), 3, task=task)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    headings = [caption for caption in page.tables if caption.startswith("Token accuracy")]
+    assert headings == ["Token accuracy by length, copy", "Token accuracy by length, sort"]
+    table = pd.read_csv(tmp_path / "report/tables/copy_comparison.csv", keep_default_na=False)
+    assert float(table["p_holm"].iloc[0]) == pytest.approx(2 * float(table["p"].iloc[0]))
+
+
+def test_lower_is_better_for_text(tmp_path: Path) -> None:
+    def as_text(rows: list[Row]) -> list[Row]:
+        kept = [r for r in rows if r.metric == "token_accuracy" and r.experiment == "length_extrapolation"]
+        return [replace(r, metric="bits_per_byte", value=4 - 2 * r.value, chance=4.5) for r in kept]
+
+    write_sweep(tmp_path, ("none", "rope"), 3, task="text", rows=as_text)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    line = page.tables["Against none beyond the training length, text"][1]
+    assert float(line[1]) > 0
+    assert line[-1] == "worse"
+
+
+def test_an_experiment_of_ones_own_is_shown(tmp_path: Path) -> None:
+    def renamed(rows: list[Row]) -> list[Row]:
+        return [replace(r, experiment="outside", metric="warmth") for r in rows if r.metric == "quality_loss"]
+
+    write_run(tmp_path, "none", rows=renamed)
+    assert report.main([str(tmp_path)]) == 0
+    assert "Outside, copy" in read_page(tmp_path).tables
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_baseline_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2)
+    assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
+    assert "Against rope beyond the training length, copy" in read_page(tmp_path).tables
+    capsys.readouterr()
+    assert report.main([str(tmp_path), "--baseline", "ropee"]) == 2
+    assert capsys.readouterr().err == "error: no baseline named 'ropee'. Did you mean 'rope'? Allowed: none; rope\n"
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_folder_without_runs_is_refused_in_one_line(tmp_path: Path, made: bool) -> None:
+    folder = tmp_path / "sweep"
+    if made:
+        folder.mkdir()
+    done = subprocess.run([sys.executable, "report.py", str(folder)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
+    write_run(tmp_path, "none", record={"corpus": {"sha256": "a" * 64, "bytes": 5}})
+    write_run(tmp_path, "rope", record={"torch": "2.12.0", "corpus": {"sha256": "b" * 64, "bytes": 5}})
+    assert report.main([str(tmp_path)]) == 0
+    text = read_page(tmp_path).text
+    assert "The runs differ in torch: 2.12.0 and 2.13.0." in text
+    assert "The runs of copy differ in their corpus: aaaaaaaaaaaa and bbbbbbbbbbbb." in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_leftovers_of_an_earlier_report_go(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 1)
+    assert report.main([str(tmp_path)]) == 0
+    shutil.rmtree(tmp_path / "runs")
+    write_run(tmp_path, "none", rows=lambda rows: [row for row in rows if row.experiment == "training"])
+    assert report.main([str(tmp_path)]) == 0
+    assert {path.name for path in (tmp_path / "report/figures").iterdir()} == {"copy_training.png", "copy_training.svg"}
+
+
+def test_experiments_draw_one_run_from_rows_in_memory() -> None:
+    labels: dict[str, Any] = {"run_id": "a", "encoder": "rope", "positions": "sequential", "task": "copy"}
+    labels |= {"seed": 0, "train_length": 16}
+    rows = frame(_rows(labels, np.random.default_rng(0)))
+    for module in (length_extrapolation, permutation_sensitivity):
+        figures = module.plot(rows[rows["experiment"] == module.__name__.rpartition(".")[2]])
+        assert figures
+        for figure in figures.values():
+            assert "run a" in " ".join(text.get_text() for text in figure.findobj(Text))
+
+
+def test_an_encoder_looks_the_same_in_every_figure() -> None:
+    def rows(*encoders: str) -> pd.DataFrame:
+        return pd.DataFrame({"encoder": encoders, "label": encoders})
+
+    many = _style.looks(rows("zebra", "rope", "none", "ant"))
+    assert list(many) == ["none", "rope", "ant", "zebra"]
+    for name, look in _style.looks(rows("rope", "none")).items():
+        assert (look.colour, look.marker) == (many[name].colour, many[name].marker)
+    assert len({look.colour for look in many.values()}) == 4
+    labels = ["rope · offset", "rope · sequential", "none"]
+    found = _style.looks(pd.DataFrame({"encoder": ["rope", "rope", "none"], "label": labels}))
+    assert found["rope · offset"].colour == found["rope · sequential"].colour
+    assert found["rope · offset"].dash != found["rope · sequential"].dash
+    assert found["rope · offset"].fill != found["rope · sequential"].fill
