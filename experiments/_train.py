@@ -37,7 +37,7 @@ class TrainConfig:
     """
 
     steps: int = 2400
-    tokens_per_step: int = 384
+    tokens_per_step: int = 256
     learning_rate: float = 1e-3
     warmup: float = 0.1
     beta2: float = 0.98
