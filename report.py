@@ -15,16 +15,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--baseline", help="label or encoder to compare with (default: none, else the first)")
     options = parser.parse_args(arguments)
     # Imported here so that --help and a mistyped option answer at once.
-    from experiments import _report, _table
+    from experiments import _page, _report, _results
 
     try:
-        results = _table.load(options.folder)
+        results = _results.load(options.folder)
         baselines = _report.find_baselines(results, options.baseline)
     except (ValueError, OSError) as error:
         return _refuse(error)
     page = _report.build(results, baselines)
     try:
-        index = _report.write(page, options.folder / "report")
+        index = _page.write(page, options.folder / "report")
     except OSError as error:
         return _refuse(error)
     print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))

@@ -1,77 +1,31 @@
-"""Rows -> one page. What is said, shown and tabulated about a folder of runs, and the files it is written to.
+"""Rows -> one page: what is said, shown and tabulated about a folder of runs.
 
 Longer than most files here: it is the one place where the words of the page are put together.
 """
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import getdoc
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jinja2
 import pandas as pd
-from matplotlib.figure import Figure
 
 from experiments import _stats, _style, length_extrapolation, permutation_sensitivity
-from experiments._table import FINISHED, Results, main_metric, metric_of, write_whole
+from experiments._page import Page, Picture, Section, Table
+from experiments._results import FINISHED, Results
+from experiments._table import main_metric, metric_of
 
 Record = dict[Any, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as it is read, ``cells`` of strings, and the numbers behind it, ``data``, for the CSV file."""
-
-    stem: str
-    caption: str
-    cells: pd.DataFrame
-    data: pd.DataFrame
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them."""
-
-    stem: str
-    caption: str
-    figure: Figure
-    data: pd.DataFrame | None = None
-
-
-@dataclass
-class Section:
-    """A heading with its paragraphs, tables and figures."""
-
-    title: str
-    paragraphs: list[str] = field(default_factory=list)
-    parts: list[Table | Picture] = field(default_factory=list)
-    level: int = 2
-
-
-@dataclass
-class Page:
-    """The whole report, before it is HTML or Markdown."""
-
-    title: str
-    summary: list[str]
-    warnings: list[str]
-    method: list[str]
-    sections: list[Section]
 
 
 def build(results: Results, baselines: dict[str, str]) -> Page:
     """Put the page together.
 
     Args:
-        results: of `experiments._table.load`.
+        results: of `experiments._results.load`.
         baselines: of `find_baselines`.
     """
     rows, runs = results.rows, results.runs
@@ -96,7 +50,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     """Task -> the label that the others are compared with, for every task that was measured beyond its training length.
 
     Args:
-        results: of `experiments._table.load`.
+        results: of `experiments._results.load`.
         wanted: a label, or an encoder that has only one; None: the encoder ``none``, or else the first label.
 
     Raises:
@@ -589,84 +543,3 @@ def _few(names: Iterable[Any]) -> str:
     """The first of many names: all of them are in the table of runs."""
     known = list(names)
     return _listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])
-
-
-# ---- files ----------------------------------------------------------------------------------------
-
-
-def write(page: Page, folder: Path) -> Path:
-    """Write the page and its tables and figures; whatever an earlier report left there and this one lacks goes.
-
-    Returns:
-        the path of ``index.html``.
-    """
-    for sub in ("tables", "figures"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
-    written = set()
-
-    def put(path: Path, content: str | bytes) -> None:
-        write_whole(path, content)
-        written.add(path)
-
-    images = {}
-    for part in (part for section in page.sections for part in section.parts):
-        data = part.data
-        if data is not None:
-            put(folder / "tables" / f"{part.stem}.csv", data.to_csv(index=False, lineterminator="\n"))
-        if isinstance(part, Table):
-            put(folder / "tables" / f"{part.stem}.tex", latex(part.cells))
-        else:
-            svg, png = (_style.render(part.figure, suffix) for suffix in ("svg", "png"))
-            put(folder / "figures" / f"{part.stem}.svg", svg)
-            put(folder / "figures" / f"{part.stem}.png", png)
-            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-    for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
-        if old not in written and old.suffix in (".csv", ".tex", ".svg", ".png"):
-            old.unlink()
-    put(folder / "report.md", markdown(page))
-    put(folder / "index.html", _html(page, images))
-    return folder / "index.html"
-
-
-def latex(cells: pd.DataFrame) -> str:
-    """A booktabs tabular, every name escaped."""
-    plain = cells.rename(columns=str).map(str)
-    return plain.to_latex(index=False, escape=True)
-
-
-def markdown(page: Page) -> str:
-    """The page as GitHub Markdown, figures linked by relative paths."""
-    lines = [f"# {_md(page.title)}", ""]
-    lines += [f"> **Warning.** {_md(warning)}\n" for warning in page.warnings]
-    lines += [f"{_md(said)}\n" for said in page.summary]
-    lines += ["## How it was measured\n", _md(" ".join(page.method)), ""]
-    for section in page.sections:
-        lines += [f"{'#' * section.level} {_md(section.title)}\n"]
-        lines += [f"{_md(paragraph)}\n" for paragraph in section.paragraphs]
-        for part in section.parts:
-            if isinstance(part, Table):
-                cells = part.cells.rename(columns=_md).map(_md)
-                table = cells.to_markdown(index=False, disable_numparse=True, tablefmt="github")
-                lines += [f"**{_md(part.caption)}**\n", table, "", *([f"{_md(part.note)}\n"] * bool(part.note))]
-            else:
-                lines += [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _md(text: object) -> str:
-    """Text that Markdown must not read as anything else."""
-    escaped = html.escape(" ".join(str(text).split()), quote=False)
-    for sign in "\\`*[]|":
-        escaped = escaped.replace(sign, f"\\{sign}")
-    return escaped
-
-
-def _html(page: Page, images: dict[str, str]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("_report.html.j2").render(page=page, images=images) + "\n"

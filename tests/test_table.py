@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments._table import COLUMNS, Results, Row, load, main_metric, metric_of, write_json, write_rows
+from experiments._results import Results, load
+from experiments._table import COLUMNS, Row, main_metric, metric_of, write_json, write_rows
 
 
 def row(run_id: str = "a", **changed: Any) -> Row:
