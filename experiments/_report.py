@@ -338,7 +338,7 @@ class _Task:
         module = _experiment(experiment)
         if module is None:
             section = Section(title)
-            summary = _stats.over_seeds(rows, ["task", "metric", "label", "train_length", "eval_length", "condition"])
+            summary = _stats.by_measurement(rows)
         else:
             section = _opened(title, module)
             summary = module.summarise(rows)

@@ -56,6 +56,18 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return table[columns].reset_index()
 
 
+def by_measurement(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each label's measurements over seeds, one line for each metric, length and condition.
+
+    Args:
+        rows: of one experiment; a ``label`` is taken to be the line of comparison, else the encoder is.
+
+    Returns:
+        ``task, metric, label, train_length, eval_length, condition``, then what `over_seeds` gives.
+    """
+    return over_seeds(labelled(rows), ["task", "metric", "label", "train_length", "eval_length", "condition"])
+
+
 def half_width(deviation: float, count: int) -> float:
     """Half the t interval of a mean, from the sample deviation (n - 1) of ``count`` values; NaN below two."""
     if count < 2:

@@ -96,18 +96,10 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int)
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label at each length.
+    """Mean, interval and number of seeds for each label at each length. See `_stats.by_measurement`."""
+    from experiments._stats import by_measurement
 
-    Args:
-        rows: of this experiment; a ``label`` is taken to be the line of comparison, else the encoder is.
-
-    Returns:
-        ``task, metric, label, train_length, eval_length, condition``, then what `_stats.over_seeds` gives.
-    """
-    from experiments._stats import labelled, over_seeds
-
-    by = ["task", "metric", "label", "train_length", "eval_length", "condition"]
-    return over_seeds(labelled(rows), by)
+    return by_measurement(rows)
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
