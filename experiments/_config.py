@@ -24,7 +24,7 @@ from omegaconf.errors import (
 )
 
 import pe_zoo
-from experiments._model import Layout
+from experiments._layout import Layout
 from experiments._plan import BadRequest, ModelConfig, RunConfig, experiment_names, load_experiment
 from experiments._train import TrainConfig
 from experiments.tasks import tasks

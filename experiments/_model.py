@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from experiments._layout import ALL, SKIPPING, Layout, visible
+from experiments._temperature import LAWS, LLAMA4, Temperature
 from pe_zoo import Encoder, Geometry, Site, raw_scores
 from pe_zoo._knobs import one_of, whole
 
 PLAIN = "plain"
 FUSED = "fused"
-
-
-@dataclass(kw_only=True)
-class Layout:
-    """Which layers carry the encoder and how far back each layer sees.
-
-    Args:
-        skip_every: every n-th layer goes without the encoder; None: all carry it.
-        window: keys a query can see to each side, itself included; None: all.
-    """
-
-    skip_every: int | None = None
-    window: int | None = None
-
-    def check(self, num_layers: int) -> None:
-        """Refuse values out of range, and a layout that could not show in a model of so many layers."""
-        if self.skip_every is not None and whole("layout.skip_every", self.skip_every, at_least=2) > num_layers:
-            raise ValueError(
-                f"layout.skip_every={self.skip_every} changes nothing in a model of {num_layers} layers; "
-                f"set model.num_layers={self.skip_every} or more"
-            )
-        if self.window is not None:
-            whole("layout.window", self.window, at_least=1)
-
-    def carries(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, uses the encoder's hooks."""
-        return self.skip_every is None or (layer + 1) % self.skip_every != 0
 
 
 class Transformer(nn.Module):
@@ -50,7 +23,10 @@ class Transformer(nn.Module):
         geometry: the sizes; the encoder must have been built with the same.
         encoder: the positional encoder.
         causal: whether a query sees only itself and what came before.
-        layout: which layers carry the encoder, and their window.
+        layout: which layers carry the encoder, and what each layer and head sees.
+        temperature: law by which queries that see more keys are sharpened, one of ``LAWS``; None: none.
+        temperature_floor: of the law ``llama4``, keys to a step; None: the training length.
+        temperature_on: which layers have it: ``all``, or ``skipping`` (those that go without the encoder).
         ffn_multiple: hidden width of the feed-forward block, in multiples of model_dim.
         query_block: queries handled at once where gradients are not needed: memory grows with
             block × length instead of length².
@@ -65,6 +41,9 @@ class Transformer(nn.Module):
         *,
         causal: bool = True,
         layout: Layout | None = None,
+        temperature: str | None = None,
+        temperature_floor: int | None = None,
+        temperature_on: str = ALL,
         ffn_multiple: int = 4,
         query_block: int = 1024,
         attention: str = FUSED,
@@ -74,7 +53,8 @@ class Transformer(nn.Module):
             raise ValueError(f"the encoder was built for {encoder.geometry}, the model is {geometry}")
         if encoder.causal_only and not causal:
             raise ValueError(f"{encoder.name} means nothing without a causal mask: set model.causal=true")
-        (layout := layout or Layout()).check(geometry.num_layers)
+        (layout := layout or Layout()).check(geometry.num_layers, geometry.num_heads)
+        check_temperature(temperature, temperature_floor, temperature_on, layout)
         one_of("attention", attention, (FUSED, PLAIN))
         whole("query_block", query_block, at_least=1)
         self.vocab_size = vocab_size
@@ -82,6 +62,7 @@ class Transformer(nn.Module):
         self.causal = causal
         self.layout = layout
         self.encoder = encoder
+        self.encoder_dropped = False
         self._bare = (Encoder(geometry),)  # identity hooks, for layers that go without; in a tuple: no submodule
         self.token_embedding = nn.Embedding(vocab_size, geometry.model_dim)
         self.layers = nn.ModuleList(
@@ -89,7 +70,12 @@ class Transformer(nn.Module):
                 geometry,
                 layer,
                 causal=causal,
-                window=self.layout.window,
+                windows=layout.windows(layer, geometry),
+                temperature=(
+                    Temperature(temperature, geometry, floor=temperature_floor)
+                    if temperature and not (temperature_on == SKIPPING and layout.carries(layer))
+                    else None
+                ),
                 ffn_multiple=ffn_multiple,
                 query_block=query_block,
                 attention=attention,
@@ -113,6 +99,10 @@ class Transformer(nn.Module):
             for out in (layer.attention_out, layer.ffn_out):
                 out.weight.data.mul_(residual)
         nn.init.normal_(self.unembedding.weight, std=self.geometry.model_dim**-0.5)
+
+    def drop_encoder(self) -> None:
+        """Go without the encoder from now on, in training and evaluation; its parameters stay, and rest."""
+        self.encoder_dropped = True
 
     def trunk_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Everything but the encoder's own parameters, by name."""
@@ -139,10 +129,10 @@ class Transformer(nn.Module):
                 f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}: "
                 f"give (length,) or (batch, length)"
             )
-        stream = [self.encoder.embed(self.token_embedding(tokens), positions)]
+        encoder = self._bare[0] if self.encoder_dropped else self.encoder
+        stream = [encoder.embed(self.token_embedding(tokens), positions)]
         for index, layer in enumerate(self.layers):
-            encoder = self.encoder if self.layout.carries(index) else self._bare[0]
-            stream.append(layer(stream[-1], positions, encoder))
+            stream.append(layer(stream[-1], positions, encoder if self.layout.carries(index) else self._bare[0]))
         return stream
 
 
@@ -155,16 +145,18 @@ class Layer(nn.Module):
         index: int,
         *,
         causal: bool,
-        window: int | None,
+        windows: tuple[int | None, ...],
+        temperature: Temperature | None,
         ffn_multiple: int,
         query_block: int,
         attention: str,
     ) -> None:
         super().__init__()
         dim = geometry.model_dim
-        self.index, self.causal, self.window = index, causal, window
+        self.index, self.causal, self.windows = index, causal, windows
         self.num_heads = geometry.num_heads
         self.query_block, self.attention = query_block, attention
+        self.temperature = temperature
         self.attention_norm = nn.LayerNorm(dim, bias=False)
         self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
         self.attention_out = nn.Linear(dim, dim, bias=False)
@@ -179,27 +171,40 @@ class Layer(nn.Module):
         )  # (batch, heads, length, head_dim)
         length = stream.shape[-2]
         block = length if torch.is_grad_enabled() else self.query_block
-        mixed = [
-            attend(encoder, q[:, :, rows], k, v, self._site(rows, positions, x), self.attention)
-            for rows in (slice(start, min(start + block, length)) for start in range(0, length, block))
-        ]
+        mixed = []
+        for start in range(0, length, block):
+            rows = slice(start, min(start + block, length))
+            site, query = self._site(rows, positions, x), q[:, :, rows]
+            if self.temperature is not None:
+                query = query * self.temperature(site.mask).to(query.dtype)
+            mixed.append(attend(encoder, query, k, v, site, self.attention))
         stream = stream + self.attention_out(torch.cat(mixed, -2).transpose(1, 2).flatten(-2))
         return stream + self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(stream))))
 
     def _site(self, rows: slice, positions: Tensor, x: Tensor) -> Site:
         place = torch.arange(x.shape[-2], device=x.device)  # what may be seen goes by place, not by position
-        back = place[rows, None] - place
-        mask = back >= 0 if self.causal else torch.ones_like(back, dtype=torch.bool)
-        if self.window is not None:
-            mask = mask & (back.abs() < self.window)
         return Site(
             layer=self.index,
             query_positions=positions[..., rows],
             key_positions=positions,
             rows=rows,
-            mask=mask,
+            mask=visible(place[rows, None] - place, self.windows, self.causal),
             causal=self.causal,
             x=x,
+        )
+
+
+def check_temperature(law: str | None, floor: int | None, on: str, layout: Layout) -> None:
+    """Refuse a temperature that is none, and options of it that could not show."""
+    one_of("model.temperature_on", on, (ALL, SKIPPING))
+    if law is not None:
+        one_of("model.temperature", law, LAWS)
+    if floor is not None and whole("model.temperature_floor", floor, at_least=1) and law != LLAMA4:
+        raise ValueError(f"model.temperature_floor={floor} changes nothing without model.temperature={LLAMA4}")
+    if on == SKIPPING and (law is None or layout.skip_every is None):
+        raise ValueError(
+            f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped; "
+            f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
         )
 
 
@@ -207,14 +212,14 @@ def attend(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attent
     """Attention as the encoder wants it: ``(batch, heads, query, head_dim)``.
 
     The plain path is the definition. The fused kernel stands in for it where the encoder leaves the
-    softmax alone and changes scores, if at all, by a bias that positions decide.
+    softmax alone and changes scores, if at all, by a bias that is there before them.
     """
     changes_scores = encoder.overrides("score")
     if attention == FUSED and not encoder.overrides("mix") and (encoder.static_bias or not changes_scores):
         q, k = encoder.rotate(q, k, site)
         mask = site.mask
         if changes_scores:
-            nothing = torch.zeros(1, 1, *site.mask.shape, dtype=q.dtype, device=q.device)
+            nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
             mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
     scores = raw_scores(encoder, q, k, site).masked_fill(~site.mask, -torch.inf)

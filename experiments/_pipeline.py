@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,6 @@ def _clear(folder: Path) -> None:
 
 def _opening(plan: Plan) -> dict[str, Any]:
     labels = plan.config.labels()
-    layout = ", ".join(f"{k}={v}" for k, v in asdict(plan.config.layout).items() if v is not None)
     return {
         "run_id": plan.config.run_id,
         "status": "running",
@@ -184,7 +183,7 @@ def _opening(plan: Plan) -> dict[str, Any]:
         "encoder": labels["encoder"],
         "choice": plan.config.choice,
         "positions": labels["positions"],
-        "layout": layout or "uniform",
+        "layout": str(plan.config.layout),
         "task": labels["task"],
         "seed": plan.config.seed,
         "torch": torch.__version__,

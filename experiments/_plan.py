@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,8 @@ import torch
 
 import pe_zoo
 from experiments import _catalogue
-from experiments._model import Layout, Transformer
+from experiments._layout import ALL, Layout
+from experiments._model import Transformer
 from experiments._random import initialising, stream
 from experiments._train import TrainConfig
 from experiments.tasks import Task, tasks
@@ -41,6 +43,10 @@ class ModelConfig:
         num_layers: at least 1.
         ffn_multiple: hidden width of the feed-forward block in multiples of ``model_dim``, at least 1.
         causal: whether a query sees only its past.
+        temperature: law by which queries that see more keys are sharpened: ``log_n``, ``scalable_softmax`` or
+            ``llama4``; null: none.
+        temperature_floor: of ``llama4``, keys to a step, at least 1 (8192 there); null: the training length.
+        temperature_on: which layers have it: ``all``, or ``skipping`` (those that go without the encoder).
     """
 
     model_dim: int = 128
@@ -48,6 +54,9 @@ class ModelConfig:
     num_layers: int = 3
     ffn_multiple: int = 4
     causal: bool = True
+    temperature: str | None = None
+    temperature_floor: int | None = None
+    temperature_on: str = ALL
 
 
 @dataclass(kw_only=True)
@@ -58,7 +67,7 @@ class RunConfig:
         encoder: ``name`` and knobs.
         task: ``name`` and knobs.
         positions: the numbering's ``name`` and knobs.
-        layout: which layers carry the encoder, and their window.
+        layout: which layers carry the encoder, and what each layer and head sees.
         model: the trunk.
         train: how it is trained.
         experiments: knobs of each experiment to run, by its name.
@@ -157,6 +166,9 @@ class Plan:
             encoder,
             causal=self.config.model.causal,
             layout=self.config.layout,
+            temperature=self.config.model.temperature,
+            temperature_floor=self.config.model.temperature_floor,
+            temperature_on=self.config.model.temperature_on,
             ffn_multiple=self.config.model.ffn_multiple,
         )
 
@@ -173,7 +185,7 @@ def prepare(config: RunConfig) -> Plan:
         for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
             whole(f"model.{size}", getattr(config.model, size), at_least=1)
         config.train.check()
-        config.layout.check(config.model.num_layers)
+        config.layout.check(config.model.num_layers, config.model.num_heads)
         task = _build(tasks, config.task)
         geometry = Geometry(
             model_dim=config.model.model_dim,
@@ -185,7 +197,9 @@ def prepare(config: RunConfig) -> Plan:
             config=config,
             geometry=geometry,
             task=task,
-            numbering=_build(pe_zoo.numberings, config.positions),
+            numbering=_build(pe_zoo.numberings, config.positions).bound(
+                partial(task.numbers, causal=config.model.causal)
+            ),
             experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
             device=find_device(config.device),
             folder=RESULTS / config.name / "runs" / config.run_id,
@@ -208,16 +222,26 @@ def _rehearse(plan: Plan) -> None:
     size = task.sequence_length(length)
     task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)
     encoder = plan.encoder()
-    highest = plan.numbering.highest(size)
-    if encoder.max_length is not None and highest >= encoder.max_length:
-        raise ValueError(
-            f"encoder={encoder.name} takes positions below {encoder.max_length}, but positions="
-            f"{plan.numbering.name} reaches {highest} in training; raise the one or lower the other"
-        )
+    check_range(encoder, plan.numbering, size)
     positions = plan.numbering.train(1, size, stream(0, "rehearsal"))
     encoder.embed(torch.zeros(1, size, plan.geometry.model_dim), positions)
     with torch.device("meta"):
         plan.around(encoder)
+
+
+def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
+    """Refuse an encoder with a table (``max_length``) that does not hold all positions a numbering may give."""
+    lowest, highest = numbering.lowest(length), numbering.highest(length)
+    if encoder.max_length is not None and highest > encoder.max_length - 1:
+        raise ValueError(
+            f"encoder={encoder.name} takes positions below {encoder.max_length}, but positions="
+            f"{numbering.name} reaches {highest:.10g} in training; raise the one or lower the other"
+        )
+    if encoder.max_length is not None and lowest < 0:
+        raise ValueError(
+            f"encoder={encoder.name} takes positions from 0 on, but positions={numbering.name} reaches "
+            f"{lowest:.10g}; take an encoder without a table, or another numbering"
+        )
 
 
 def check_name(name: str) -> str:

@@ -34,6 +34,13 @@ class TrainConfig:
         weight_decay: at least 0; on the trunk's matrices only, never on embeddings, norms or the encoder.
         gradient_clip: largest norm of the gradient, above 0.
         curve_points: how often loss and in-range accuracy are recorded, at least 1.
+        drop_encoder_after: share of the steps after which the model goes without its encoder, for the rest of the
+            training (the recalibration) and all of the evaluation, in (0, 1]; null: never. DroPE, Gelberg et al.
+            (2025), arXiv:2512.12167, §5.1 and App. C: 0.875 there, of the same number of steps in all. The rate
+            rises and falls once before the drop and once after it, warm-up being the same share of either part.
+            The paper drops it from a model in the middle of a cosine over all steps; Adam's moments are kept here.
+        recalibration_learning_rate: the peak after the drop, above 0; null: ``learning_rate``. In the paper 10/3 of
+            the first.
     """
 
     steps: int = 2400
@@ -44,6 +51,8 @@ class TrainConfig:
     weight_decay: float = 0.01
     gradient_clip: float = 1.0
     curve_points: int = 20
+    drop_encoder_after: float | None = None
+    recalibration_learning_rate: float | None = None
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -54,6 +63,20 @@ class TrainConfig:
         number("train.weight_decay", self.weight_decay, at_least=0)
         number("train.warmup", self.warmup, at_least=0, below=1)
         number("train.beta2", self.beta2, above=0, below=1)
+        if self.drop_encoder_after is not None:
+            number("train.drop_encoder_after", self.drop_encoder_after, above=0, at_most=1)
+        if self.recalibration_learning_rate is not None:
+            number("train.recalibration_learning_rate", self.recalibration_learning_rate, above=0)
+            if self.drop_step in (None, self.steps):
+                raise ValueError(
+                    f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
+                    f"step follows the drop; set train.drop_encoder_after below 1"
+                )
+
+    @property
+    def drop_step(self) -> int | None:
+        """After how many steps the encoder is dropped; None: never."""
+        return None if self.drop_encoder_after is None else max(1, round(self.drop_encoder_after * self.steps))
 
 
 @dataclass
@@ -78,7 +101,7 @@ class TrainLog:
 
 
 class Step:
-    """One optimizer step after another: AdamW, warm-up and cosine, gradient clipping."""
+    """One optimizer step after another: AdamW, warm-up and cosine (twice where the encoder is dropped), clipping."""
 
     def __init__(self, model: Transformer, config: TrainConfig) -> None:
         self.model = model
@@ -96,10 +119,17 @@ class Step:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
 
     def _share_of_peak(self, step: int) -> float:
-        warmup = self.config.warmup * self.config.steps
+        steps, dropped = self.config.steps, self.config.drop_step or self.config.steps
+        if step < dropped or dropped == steps:
+            return self._rise_and_fall(step, dropped)
+        peak = self.config.recalibration_learning_rate or self.config.learning_rate
+        return peak / self.config.learning_rate * self._rise_and_fall(step - dropped, steps - dropped)
+
+    def _rise_and_fall(self, step: int, steps: int) -> float:
+        warmup = self.config.warmup * steps
         if step < warmup:
             return (step + 1) / (warmup + 1)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / (self.config.steps - warmup))))
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / (steps - warmup))))
 
     def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Take one step; the batch's mean loss in nats per counted token, detached."""
@@ -158,6 +188,8 @@ def train(
             loss_sum += step(batch.to(device), positions.to(device))
             loss_count += 1
             log.tokens += batch_size * size
+            if done == config.drop_step:
+                model.drop_encoder()
             bar.update()
             if done % every and done != config.steps:
                 continue

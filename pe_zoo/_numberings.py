@@ -6,14 +6,19 @@ its own, shared by all layers and by queries and keys.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from pe_zoo._encoder import Unsupported
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import number, one_of, whole
 from pe_zoo._registry import Registry
+
+Supply = Callable[[str, int], Tensor]
+"""What a task offers: a kind of numbering and a number of places to the number of each place, ``(places,)``."""
 
 
 class Numbering:
@@ -29,8 +34,16 @@ class Numbering:
         """Positions of an evaluation batch: drawn as in training unless a method says otherwise."""
         return self.train(batch_size, length, generator)
 
-    def highest(self, length: int) -> int:
-        """The highest position that training at a length can draw: an encoder must reach it."""
+    def bound(self, supply: Supply) -> Numbering:
+        """This numbering, with a task's own numbers at hand. Most need none and are returned as they are."""
+        return self
+
+    def lowest(self, length: int) -> float:
+        """No position lies below this, in training or evaluation at a length."""
+        return 0.0
+
+    def highest(self, length: int) -> float:
+        """No position lies above this, in training or evaluation at a length: an encoder must reach it."""
         raise NotImplementedError
 
 
@@ -53,7 +66,7 @@ class Sequential(Numbering):
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         return count_up(length)
 
-    def highest(self, length: int) -> int:
+    def highest(self, length: int) -> float:
         return length - 1
 
 
@@ -83,8 +96,8 @@ class Offset(Numbering):
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         return self.evaluate_at + count_up(length)
 
-    def highest(self, length: int) -> int:
-        return self.num_offsets - 1 + length - 1
+    def highest(self, length: int) -> float:
+        return max(self.num_offsets - 1, self.evaluate_at) + length - 1
 
 
 @numberings.register("randomized")
@@ -112,5 +125,218 @@ class Randomized(Numbering):
         keys = torch.rand(batch_size, self.limit, generator=generator)
         return keys.topk(length, dim=-1, sorted=False).indices.sort(-1).values.float()
 
-    def highest(self, length: int) -> int:
+    def highest(self, length: int) -> float:
         return self.limit - 1
+
+
+@numberings.register("random_float")
+class RandomFloat(Numbering):
+    """Real numbers drawn from a range and sorted; evaluation spreads every length over the same range.
+    RFS, Shimizu et al. (2026), arXiv:2602.14050.
+
+        positions = sorted sample of ``length`` numbers out of U[0, limit)          in training
+        positions = limit · (0, 1, …, length − 1) / length                          in evaluation
+
+    Args:
+        limit: where the range ends, above 0; 1024 (ours).
+        evaluation: ``even`` as above, or ``sampled`` (drawn as in training).
+
+    Departures: a draw per sample, shared by all layers.
+    """
+
+    def __init__(self, *, limit: float = 1024.0, evaluation: str = "even") -> None:
+        self.limit = number("random_float limit", limit, above=0)
+        self.evaluation = one_of("random_float evaluation", evaluation, ("even", "sampled"))
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.limit * torch.rand(batch_size, length, generator=generator).sort(-1).values
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        if self.evaluation == "sampled":
+            return self.train(batch_size, length, generator)
+        return self.limit * (count_up(length) / length)
+
+    def highest(self, length: int) -> float:
+        return self.limit
+
+
+@numberings.register("scaled")
+class Scaled(Numbering):
+    """Counts up in training and in steps of a fraction in evaluation, so that long inputs stay in the range trained on.
+    Position interpolation, Chen et al. (2023), arXiv:2306.15595.
+
+        positions = (0, 1, 2, …) / factor          in evaluation
+
+    Args:
+        factor: how many times the training length should fit, at least 1; 4 (ours: the ratio of the longest
+            length to the one trained on).
+
+    Departures: all lengths are evaluated at the one factor, the training length too, and nothing is fine-tuned
+    at it; the paper fine-tunes.
+    """
+
+    def __init__(self, *, factor: float = 4.0) -> None:
+        self.factor = number("scaled factor", factor, at_least=1)
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return count_up(length)
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return count_up(length) / self.factor
+
+    def highest(self, length: int) -> float:
+        return length - 1
+
+
+@numberings.register("cape")
+class CAPE(Numbering):
+    """Counts up, and in training moves the whole sequence, jitters each position and stretches all of them.
+    Likhomanenko et al. (2021), arXiv:2106.03143.
+
+        positions = λ · ((0, 1, 2, …) − mean + Δ + ε)
+        Δ ~ U(−max_shift, max_shift) and ln λ ~ U(−1, 1) · ln(1 + max_stretch) per sample,
+        ε ~ U(−max_jitter, max_jitter) per position
+
+    Args:
+        max_shift: largest move of the whole sequence (global shift), in positions, at least 0; 5.
+        max_jitter: largest move of one position (local shift), in [0, 0.5], above which order would be lost; 0.5.
+        max_stretch: by how much positions are stretched or shrunk at most (global scale), at least 0; 0.03.
+        centred: whether the mean is taken off, in evaluation too; it makes half of the positions negative.
+
+    Departures: the paper feeds these positions to sinusoids; here they go to any encoder that takes real and negative
+    numbers. Ranges differ from task to task: these are the ones that a public implementation (gcambara/cape) gives
+    for text, but for the jitter, 1 there, which can exchange neighbours.
+    """
+
+    def __init__(
+        self, *, max_shift: float = 5.0, max_jitter: float = 0.5, max_stretch: float = 0.03, centred: bool = True
+    ) -> None:
+        self.max_shift = number("cape max_shift", max_shift, at_least=0)
+        self.max_jitter = number("cape max_jitter", max_jitter, at_least=0, at_most=0.5)
+        self.max_stretch = number("cape max_stretch", max_stretch, at_least=0)
+        if not isinstance(centred, bool):
+            raise ValueError(f"cape centred must be true or false; got {centred!r}")
+        self.centred = centred
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        def symmetric(width: int) -> Tensor:
+            return 2 * torch.rand(batch_size, width, generator=generator) - 1
+
+        shift, jitter, log_stretch = symmetric(1), symmetric(length), symmetric(1)
+        moved = self._start(length) + count_up(length) + self.max_shift * shift + self.max_jitter * jitter
+        return moved * (1 + self.max_stretch) ** log_stretch
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self._start(length) + count_up(length)
+
+    def lowest(self, length: int) -> float:
+        return (self._start(length) - self.max_shift - self.max_jitter) * (1 + self.max_stretch)
+
+    def highest(self, length: int) -> float:
+        return (self._start(length) + length - 1 + self.max_shift + self.max_jitter) * (1 + self.max_stretch)
+
+    def _start(self, length: int) -> float:
+        return -(length - 1) / 2 if self.centred else 0.0
+
+
+@numberings.register("chunked")
+class Chunked(Numbering):
+    """Two pieces of each training sequence with a random gap between them, so that far positions are seen.
+    PoSE, Zhu et al. (2023), arXiv:2309.10400.
+
+        positions = (0, 1, …, cut − 1), (cut, …, length − 1) + gap
+        cut ~ U{1 … ⌈length / 2⌉},      gap ~ U{0 … limit − length}
+
+    Args:
+        limit: size of the range to be reached, at least the longest length trained on; 2048. The paper extends
+            2048 to 16384 and beyond.
+
+    Departures: the pieces follow one another in the text; the official code also leaves text out between them.
+    """
+
+    def __init__(self, *, limit: int = 2048) -> None:
+        self.limit = whole("chunked limit", limit, at_least=1)
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        if length > self.limit:
+            raise Unsupported(f"chunked fits {length} positions into limit={self.limit}; set positions.limit higher")
+        cut = torch.randint(1, (length + 1) // 2 + 1, (batch_size, 1), generator=generator)
+        gap = torch.randint(self.limit - length + 1, (batch_size, 1), generator=generator)
+        return count_up(length) + gap * (count_up(length) >= cut)
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return count_up(length)
+
+    def highest(self, length: int) -> float:
+        return self.limit - 1
+
+
+class TaskNumbering(Numbering):
+    """Numbers that the task knows: which places belong together. Each training sample starts at random.
+
+    A task that offers none refuses. Knobs are those of a random start.
+    """
+
+    counts_first: ClassVar[bool]
+    """Whether the places numbered 0, which belong to none, get the random start too."""
+
+    def __init__(self, *, num_offsets: int) -> None:
+        self.num_offsets = whole(f"{self.name} num_offsets", num_offsets, at_least=1)
+        self._supply: Supply | None = None
+
+    def bound(self, supply: Supply) -> Numbering:
+        bound = copy.copy(self)
+        bound._supply = supply
+        return bound
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        if self._supply is None:
+            raise Unsupported(f"{self.name} takes its numbers from a task, and this one has been given none")
+        return self._supply(self.name, length).float()
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        numbers = self.evaluate(batch_size, length, generator)
+        starts = torch.randint(self.num_offsets, (batch_size, 1), generator=generator)
+        return numbers + (starts if self.counts_first else starts * (numbers > 0))
+
+    def highest(self, length: int) -> float:
+        return self.num_offsets - 1 + self.evaluate(1, length, Generator()).max().item()
+
+
+@numberings.register("coupled")
+class Coupled(TaskNumbering):
+    """Places that belong together get the same number: an answer's symbol that of the symbol it is to repeat.
+    Position coupling, Cho et al. (2024), arXiv:2405.20671, §3.
+
+        positions = k + number the task gives,      k ~ U{0 … num_offsets − 1} in training, 0 in evaluation
+
+    Args:
+        num_offsets: how many starts there are, at least 1. The paper takes as many as the longest evaluated
+            length has numbers, and so does 200, that of its longest addition.
+
+    Departures: the paper's starts count from 1, as 0 is its padding; there is none here.
+    """
+
+    counts_first = True
+
+    def __init__(self, *, num_offsets: int = 200) -> None:
+        super().__init__(num_offsets=num_offsets)
+
+
+@numberings.register("abacus")
+class Abacus(TaskNumbering):
+    """Counts within each word from 1: symbols of the same place in different words get the same number, marks get 0.
+    McLeish et al. (2024), arXiv:2405.17399, §3.
+
+        positions = number in the word + k (marks: 0),      k ~ U{0 … num_offsets − 1} in training, 0 in evaluation
+
+    Args:
+        num_offsets: how many starts there are, at least 1; 100 as published.
+
+    Departures: a start for each sample, where the official code draws one for a batch.
+    """
+
+    counts_first = False
+
+    def __init__(self, *, num_offsets: int = 100) -> None:
+        super().__init__(num_offsets=num_offsets)

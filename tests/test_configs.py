@@ -10,7 +10,7 @@ import yaml
 from conftest import ROOT, Command
 
 import pe_zoo
-from experiments._model import Layout
+from experiments._layout import Layout
 from experiments._plan import ModelConfig
 from experiments._train import TrainConfig
 

@@ -72,6 +72,19 @@ class Task:
         """The places whose order a permutation may change; what is scored after them is the answer."""
         raise NotImplementedError
 
+    def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
+        """The task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.
+
+        Args:
+            kind: ``coupled`` (places that belong together share a number) or ``abacus`` (counted within words).
+            size: places in the sequence.
+            causal: whether the model is; the answer stands one place later in a bidirectional one.
+
+        Raises:
+            ValueError: the task has none of this kind.
+        """
+        raise ValueError(f"task={self.name} offers no {kind} positions; take another task or numbering")
+
     def chance(self, metric: str, length: int) -> float:
         """What guessing uniformly gets."""
         raise NotImplementedError

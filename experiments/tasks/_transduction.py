@@ -38,6 +38,23 @@ class Transduction(Task):
         """The answer to each word: ``(batch, length)`` to the same shape."""
         raise NotImplementedError
 
+    def sources(self, length: int) -> Tensor | None:
+        """Which symbol of the word each symbol of the answer repeats, ``(length,)`` from 0; None where it depends."""
+        return None
+
+    def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
+        length = size // 2
+        word = torch.arange(1, length + 1)
+        sources = word - 1 if kind == "abacus" else self.sources(length)
+        if kind not in ("abacus", "coupled") or sources is None:
+            return super().numbers(kind, size, causal=causal)
+        answer = sources + 1
+        # The mark stands where the symbol before the answer's first would: one step before it.
+        step = self.sources(2) if kind == "coupled" else torch.arange(2)
+        assert step is not None
+        shown = torch.cat([answer[:1] - step.diff(), answer[:-1]]) if causal else answer
+        return torch.cat([torch.zeros(1, dtype=torch.long), word, shown])
+
     def sequence_length(self, length: int) -> int:
         return 2 * length + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from experiments.tasks._task import tasks
@@ -14,3 +15,6 @@ class Copy(Transduction):
 
     def answer(self, word: Tensor) -> Tensor:
         return word
+
+    def sources(self, length: int) -> Tensor:
+        return torch.arange(length)
