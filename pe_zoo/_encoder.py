@@ -77,6 +77,12 @@ class Site:
     causal: bool
     x: Tensor | None = None
 
+    def content(self, reader: str) -> Tensor:
+        """``x``, for an encoder that cannot do without it; ``reader`` is its name, for the message."""
+        if self.x is None:
+            raise ValueError(f"{reader} reads the layer's input: pass x, (batch, key, model_dim)")
+        return self.x
+
     @property
     def distance(self) -> Tensor:
         """Query minus key position: ``(query, key)``, or ``(batch, 1, query, key)`` for one draw per sample."""
@@ -104,7 +110,7 @@ class Encoder(nn.Module):
     causal_only: bool = False
     """Means nothing without a causal mask."""
     static_bias: bool = False
-    """``score`` adds a term that depends on positions alone, neither on the scores nor on q and k."""
+    """``score`` adds a term that neither the scores nor q and k decide (positions do, or the layer's input)."""
     max_length: int | None = None
     """Positions must lie below this; None: no limit."""
 

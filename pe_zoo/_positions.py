@@ -71,3 +71,26 @@ def look_up(distance: Tensor, buckets: Tensor) -> Tensor:
     tensor([0, 0, 4, 7])
     """
     return buckets[distance.clamp(0, len(buckets) - 1).long()]
+
+
+def look_up_both_ways(distance: Tensor, buckets: Tensor, per_side: int) -> Tensor:
+    """Buckets of distances, those of keys ahead after the ``per_side`` of keys behind.
+
+    >>> look_up_both_ways(torch.tensor([-1.0, 0.0, 1.0]), log_buckets(4, 8), 4)
+    tensor([5, 0, 1])
+    """
+    return look_up(distance.abs(), buckets) + per_side * (distance < 0)
+
+
+def slopes(num_heads: int, max_bias: float, like: Tensor) -> Tensor:
+    """ALiBi's official slopes, ``(heads,)``, in the dtype and on the device of a tensor.
+
+    Head counts that are no power of two get those of the power of two below, then those between.
+
+    >>> slopes(3, 8.0, torch.zeros(()))
+    tensor([0.0625, 0.0039, 0.2500])
+    """
+    below = 1 << (num_heads.bit_length() - 1)
+    count = torch.arange(1, below + 1, dtype=like.dtype, device=like.device)
+    ranks = torch.cat([count, count[: num_heads - below] - 0.5])  # between neighbours: slopes of 2 · below heads
+    return torch.exp2(-max_bias / below * ranks)

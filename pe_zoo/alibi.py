@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported
 from pe_zoo._knobs import number, one_of
+from pe_zoo._positions import slopes
 from pe_zoo._registry import register
 
 FORMS = ("symmetric", "one_sided", "asymmetric")
@@ -66,11 +67,3 @@ class ALiBi(Encoder):
         # At least float32, whatever the scores are: bfloat16 cannot hold distances above 256.
         distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32))
         return (scores + self.bias(distance, site.causal)).to(scores.dtype)
-
-
-def slopes(num_heads: int, max_bias: float, like: Tensor) -> Tensor:
-    """The official slopes, ``(heads,)``, in the dtype and on the device of a tensor."""
-    below = 1 << (num_heads.bit_length() - 1)
-    count = torch.arange(1, below + 1, dtype=like.dtype, device=like.device)
-    ranks = torch.cat([count, count[: num_heads - below] - 0.5])  # between neighbours: slopes of 2 · below heads
-    return torch.exp2(-max_bias / below * ranks)

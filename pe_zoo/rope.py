@@ -7,8 +7,11 @@ from torch import Tensor
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, one_of
-from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
+from pe_zoo._rotation import pairs_of, turn, turn_both
+
+__all__ = ["RoPE", "turn"]  # `turn` was defined here, and is asked for here
 
 
 @register("rope")
@@ -46,19 +49,16 @@ class RoPE(Encoder):
         spectrum: str = "compressed",
     ) -> None:
         super().__init__(geometry)
-        head_dim = geometry.head_dim
-        if head_dim % 2:
-            raise ValueError(
-                f"rope turns pairs of dimensions and needs an even head_dim; got {head_dim} "
-                f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
-            )
+        pairs = pairs_of("rope", geometry)
         self.base = number("rope base", base, above=0)
         self.pairing = one_of("rope pairing", pairing, ("interleaved", "half"))
         self.spectrum = one_of("rope spectrum", spectrum, ("compressed", "truncated"))
         number("rope fraction", fraction, above=0, at_most=1)
-        self.turning_pairs = int(fraction * (head_dim // 2) + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
+        self.turning_pairs = int(fraction * pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
         if self.turning_pairs < 1:
-            raise ValueError(f"rope fraction={fraction:g} of head_dim={head_dim} is less than one pair; raise it")
+            raise ValueError(
+                f"rope fraction={fraction:g} of head_dim={geometry.head_dim} is less than one pair; raise it"
+            )
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """Radians per position of each pair, ``(pairs,)`` float64; 0 for pairs that stand still."""
@@ -69,29 +69,4 @@ class RoPE(Encoder):
         return torch.cat([geometric_frequencies(turning, self.base, head_dim, device), still])
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        frequencies = self.frequencies(q.device)
-        return (
-            turn(q, angles(site.query_positions, frequencies), self.pairing),
-            turn(k, angles(site.key_positions, frequencies), self.pairing),
-        )
-
-
-def turn(x: Tensor, angle: Tensor, pairing: str) -> Tensor:
-    """Rotate the first ``2 · pairs`` dimensions of x counter-clockwise and leave the rest.
-
-    Args:
-        x: ``(batch, heads, length, head_dim)``.
-        angle: radians, ``(length, pairs)`` or ``(batch, length, pairs)``.
-        pairing: ``interleaved`` or ``half``.
-    """
-    if angle.ndim == 3:
-        angle = angle.unsqueeze(1)
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    turned, still = x.split([2 * angle.shape[-1], x.shape[-1] - 2 * angle.shape[-1]], -1)
-    if pairing == "interleaved":
-        a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
-    else:
-        a, b = turned.chunk(2, -1)
-        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
-    return torch.cat([turned, still], -1) if still.shape[-1] else turned
+        return turn_both(q, k, site, self.frequencies(q.device), self.pairing)

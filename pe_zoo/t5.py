@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
-from pe_zoo._positions import log_buckets, look_up
+from pe_zoo._positions import log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
 
 
@@ -70,7 +70,7 @@ class T5(Encoder):
         bidirectional = not causal if self.bidirectional is None else self.bidirectional
         if not bidirectional:
             return look_up(distance, self.looking_back)
-        return look_up(distance.abs(), self.one_side) + len(self.bias) // 2 * (distance < 0)
+        return look_up_both_ways(distance, self.one_side, len(self.bias) // 2)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         bias = self.bias[self.buckets(site.distance, site.causal)]  # (query, key, heads), or (batch, 1, …)

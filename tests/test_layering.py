@@ -24,6 +24,8 @@ NAMES_ALLOWED = {
 } | {
     ("experiments/_stats.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
+    ("experiments/_plan.py", "path"),  # a task's option, and the English word
+    ("experiments/_style.py", "path"),  # how SVG draws text
 }
 """Where an encoder's name may stand outside its own file: the colours of figures, and a default."""
 OTHER_WORDS = {"reduction", "linestyle", "edgecolor", "facecolor", "color", "marker"}

@@ -1,0 +1,78 @@
+"""Turning pairs of dimensions, shared by the rotary encoders; at which frequencies is each encoder's own affair."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Geometry, Site
+from pe_zoo._positions import angles
+
+
+def pairs_of(encoder: str, geometry: Geometry) -> int:
+    """How many pairs of dimensions a head has; an odd head_dim is refused."""
+    if geometry.head_dim % 2:
+        raise ValueError(
+            f"{encoder} turns pairs of dimensions and needs an even head_dim; got {geometry.head_dim} "
+            f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
+        )
+    return geometry.head_dim // 2
+
+
+def turn(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:
+    """Rotate the first ``2 · pairs`` dimensions of x counter-clockwise and leave the rest.
+
+    Args:
+        x: ``(batch, heads, length, head_dim)``.
+        angle: radians, ``(length, pairs)`` or ``(batch, length, pairs)``.
+        pairing: ``interleaved`` or ``half``.
+        scale: what the turned dimensions are multiplied by, a number or of the shape of the angles.
+    """
+    cos, sin = (part if part.ndim == 2 else part.unsqueeze(1) for part in (angle.cos() * scale, angle.sin() * scale))
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    turned, still = x.split([2 * angle.shape[-1], x.shape[-1] - 2 * angle.shape[-1]], -1)
+    if pairing == "interleaved":
+        a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+    else:
+        a, b = turned.chunk(2, -1)
+        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+    return torch.cat([turned, still], -1) if still.shape[-1] else turned
+
+
+def turn_both(
+    q: Tensor, k: Tensor, site: Site, frequencies: Tensor, pairing: str = "interleaved", scale: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys, each turned by its own position times the frequencies, ``(pairs,)`` float64."""
+    return (
+        turn(q, angles(site.query_positions, frequencies), pairing, scale),
+        turn(k, angles(site.key_positions, frequencies), pairing, scale),
+    )
+
+
+def reach(site: Site) -> Tensor:
+    """The highest position that each query knows of, ``(query,)`` or ``(batch, query)``.
+
+    In a causal model that is the highest so far: a later one would tell a query how long the text goes on.
+    """
+    if site.causal:
+        return site.key_positions.cummax(-1).values[..., site.rows]
+    return site.key_positions.amax(-1, keepdim=True).expand_as(site.query_positions)
+
+
+def rotations_ramp(
+    num: int, base: float, length: int, fast: float, slow: float, device: torch.device | None = None
+) -> Tensor:
+    """0 for pairs that turn more than ``fast`` times over a length, 1 below ``slow`` times, linear between.
+
+    The bounds are rounded outwards to whole pairs, as in YaRN's code; ``(num,)`` float64.
+
+    >>> rotations_ramp(4, 10000.0, 64, 32.0, 1.0)
+    tensor([0.0000, 0.5000, 1.0000, 1.0000], dtype=torch.float64)
+    """
+    low, high = (num * math.log(length / (2 * math.pi * turns)) / math.log(base) for turns in (fast, slow))
+    first, last = max(math.floor(low), 0), max(min(math.ceil(high), 2 * num - 1), 0)
+    pair = torch.arange(num, dtype=torch.float64, device=device)
+    return ((pair - first) / max(last - first, 1e-3)).clamp(0, 1)

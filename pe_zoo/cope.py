@@ -1,0 +1,53 @@
+"""Contextual position encoding: how far back a key lies is counted in the tokens that matter to the query."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import whole
+from pe_zoo._registry import register
+
+
+@register("cope")
+class CoPE(Encoder):
+    """Counts back from a query to a key only the tokens that the query's scores let through, and adds the
+    query's product with a learned vector for that count. Golovneva et al. (2024), arXiv:2405.18719, §4.
+
+        count[h, q, k] = Σ sigmoid(scores[h, q, t]),  t = k … q, both ends included
+        scores[h, q, k] += query[h, q] · embedding[layer, min(count[h, q, k], p_max − 1)]
+
+    A count between two whole numbers gets the straight line between their vectors. Each layer has a table,
+    shared by its heads. It counts places in the sequence and does not read positions.
+
+    Args:
+        p_max: rows of a table, at least 2; 64 as published. Counts stop at ``p_max − 1``.
+
+    Departures: none. Tables start at zero, so that training starts without a positional signal, and the
+    query is not scaled by 1/sqrt(head_dim) where it meets them, as in the published listing. Counts are
+    summed in float32 at least.
+    """
+
+    shift_invariant = True
+    causal_only = True
+
+    def __init__(self, geometry: Geometry, *, p_max: int = 64) -> None:
+        super().__init__(geometry)
+        whole("cope p_max", p_max, at_least=2)
+        self.embedding = nn.Parameter(torch.zeros(geometry.num_layers, p_max, geometry.head_dim))
+
+    def counts(self, scores: Tensor, site: Site) -> Tensor:
+        """Tokens counted from each key to the query, ``(batch, heads, query, key)``; 0 for keys ahead."""
+        place = torch.arange(scores.shape[-1], device=scores.device)
+        # The order of the sequence counts even where a mask hides nothing: gates ahead would be the future.
+        seen = site.mask & (place <= place[site.rows, None])
+        gates = torch.where(seen, scores.to(torch.promote_types(scores.dtype, torch.float32)).sigmoid(), 0.0)
+        return gates.flip(-1).cumsum(-1).flip(-1)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        table = self.embedding[site.layer]
+        count = self.counts(scores, site).clamp(max=len(table) - 1)
+        products = q.to(count.dtype) @ table.to(count.dtype).mT  # (batch, heads, query, p_max)
+        below, above = (products.gather(-1, row.long()) for row in (count.floor(), count.ceil()))
+        return (scores + torch.lerp(below, above, count - count.floor())).to(scores.dtype)

@@ -1,0 +1,71 @@
+"""Data-adaptive positional encoding: a small network over the heads corrects a static bias by the scores."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import one_of, whole
+from pe_zoo._positions import slopes
+from pe_zoo._registry import register
+
+
+@register("dape")
+class DAPE(Encoder):
+    """Adds a static bias to the scores, and what a small network makes of both, over all heads at once.
+    Zheng et al. (2024), arXiv:2405.14722, §3.
+
+        scores[q, k] += bias(q − k) + w_out · leaky_relu(w_in · [scores[q, k]; bias(q − k)] + b_in) + b_out
+
+    The network sees one query and one key at a time, so that nothing leaks from keys that are masked later.
+    Each layer has its own network and bias.
+
+    Args:
+        prior: the static bias. ``logarithmic``, −p[h] · log(1 + a[h] · |q − k|) with p and a learned, that of
+            KERPLE; ``linear``, −slope[h] · |q − k|, that of ALiBi. Both are published.
+        width: hidden units of the network, at least 1; 32 as published.
+
+    Departures: p and a stay positive by softplus, where the official code clamps them to 0.01 and more in
+    every forward pass; they start as there, uniform up to 2 and 1. Keys ahead count by |q − k|, where the
+    official, causal code has 0.
+    """
+
+    shift_invariant = True
+
+    def __init__(self, geometry: Geometry, *, prior: str = "logarithmic", width: int = 32) -> None:
+        super().__init__(geometry)
+        self.prior = one_of("dape prior", prior, ("logarithmic", "linear"))
+        whole("dape width", width, at_least=1)
+        layers, heads = geometry.num_layers, geometry.num_heads
+        self.w_in = nn.Parameter(torch.empty(layers, width, 2 * heads))
+        self.b_in = nn.Parameter(torch.empty(layers, width))
+        self.w_out = nn.Parameter(torch.empty(layers, heads, width))
+        self.b_out = nn.Parameter(torch.empty(layers, heads))
+        for weight, bias in ((self.w_in, self.b_in), (self.w_out, self.b_out)):
+            reach = weight.shape[-1] ** -0.5  # as nn.Linear starts
+            nn.init.uniform_(weight, -reach, reach)
+            nn.init.uniform_(bias, -reach, reach)
+        if prior == "logarithmic":
+            p, a = 2 * torch.rand(layers, heads), torch.rand(layers, heads)
+            self.p, self.a = (nn.Parameter(start.clamp(min=0.01).expm1().log()) for start in (p, a))
+
+    def bias(self, distance: Tensor, layer: int) -> Tensor:
+        """``(…, query, key)`` distances, not negative, to ``(…, heads, query, key)`` biases, all at most 0."""
+        if self.prior == "linear":
+            return -slopes(self.geometry.num_heads, 8.0, distance)[:, None, None] * distance
+        p, a = (functional.softplus(raw[layer].to(distance.dtype))[:, None, None] for raw in (self.p, self.a))
+        return -p * torch.log1p(a * distance)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        bias = self.bias(site.distance.to(dtype).abs(), site.layer)
+        w_in, b_in, w_out, b_out = (
+            parameter[site.layer].to(dtype) for parameter in (self.w_in, self.b_in, self.w_out, self.b_out)
+        )
+        heads = self.geometry.num_heads
+        from_scores = functional.linear(scores.to(dtype).movedim(-3, -1), w_in[:, :heads], b_in)
+        from_bias = functional.linear(bias.movedim(-3, -1), w_in[:, heads:])  # once for the whole batch
+        hidden = functional.leaky_relu(from_scores + from_bias)  # (batch, query, key, width)
+        return (scores + bias + functional.linear(hidden, w_out, b_out).movedim(-1, -3)).to(scores.dtype)

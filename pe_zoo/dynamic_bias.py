@@ -1,0 +1,99 @@
+"""Dynamic position bias: a network that turns any distance, whole or not, into a bias per head."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import one_of, whole
+from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._registry import register
+
+INPUTS = ("log", "linear", "fourier")
+
+
+@register("dynamic_bias")
+class DynamicBias(Encoder):
+    """Adds a bias that an MLP computes from the signed distance, one output for each head.
+    Wang et al. (2021), arXiv:2108.00154, §3.2; on a log scale: Liu et al. (2021), arXiv:2111.09883, §3.3.
+
+        scores[h, q, k] += mlp(seen(q − k))[h]
+
+    Args:
+        input: what the MLP sees of a distance. ``linear``: the distance itself (Wang et al.; DynamicPositionBias of
+            x-transformers). ``log``: sign(distance) · log(1 + |distance|) (Liu et al., Swin V2; x-transformers'
+            ``log_distance``), so that distances never trained on are not far outside those that were.
+            ``fourier``: cosines and sines of the distance, at frequencies from 1 down towards 1/10000;
+            none of the sources has it.
+        hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in
+            Swin V2).
+        depth: hidden layers, at least 1; 2 as in x-transformers (1 in Swin V2).
+        num_frequencies: frequencies of ``fourier``, at least 1.
+        shared: one MLP for all layers, as in x-transformers, or one for each, as in Swin V2.
+
+    Departures: written for one dimension; both papers have two. The MLP is that of x-transformers (SiLU, no
+    normalisation), its last layer without the bias, which softmax cannot see. Swin V2 has ReLU, scales
+    distances to ±8 over its window before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+    static_bias = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        input: str = "log",
+        hidden_dim: int | None = None,
+        depth: int = 2,
+        num_frequencies: int = 16,
+        shared: bool = True,
+    ) -> None:
+        super().__init__(geometry)
+        self.input = one_of("dynamic_bias input", input, INPUTS)
+        if hidden_dim is None:
+            hidden_dim = max(geometry.model_dim // 4, 1)
+        whole("dynamic_bias hidden_dim", hidden_dim, at_least=1)
+        whole("dynamic_bias depth", depth, at_least=1)
+        self.num_frequencies = whole("dynamic_bias num_frequencies", num_frequencies, at_least=1)
+        if not isinstance(shared, bool):
+            raise ValueError(f"dynamic_bias shared must be true or false; got {shared!r}")
+        self.shared = shared
+        widths = [2 * num_frequencies if input == "fourier" else 1, *depth * [hidden_dim]]
+        self.mlps = nn.ModuleList()
+        for _ in range(1 if shared else geometry.num_layers):
+            hidden = [nn.Linear(*pair) for pair in pairwise(widths)]
+            self.mlps.append(nn.ModuleList([*hidden, nn.Linear(hidden_dim, geometry.num_heads, bias=False)]))
+
+    def seen(self, distance: Tensor) -> Tensor:
+        """Distances of any shape as the MLP sees them: ``(..., inputs)``."""
+        if self.input == "fourier":
+            num = self.num_frequencies
+            angle = angles(distance, geometric_frequencies(num, 10000.0, 2 * num, distance.device))
+            return torch.cat([angle.cos(), angle.sin()], -1).to(distance.dtype)
+        if self.input == "log":
+            distance = distance.sign() * distance.abs().log1p()
+        return distance.unsqueeze(-1)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32))
+        mlp = self.mlps[0 if self.shared else site.layer]
+        assert isinstance(mlp, nn.ModuleList)
+        *hidden, out = mlp
+        found = self.seen(distance)
+        for layer in hidden:
+            found = functional.silu(linear(layer, found))
+        bias = linear(out, found)  # (query, key, heads), or (batch, 1, …)
+        bias = bias.squeeze(1) if bias.ndim == 5 else bias
+        return (scores + bias.movedim(-1, -3)).to(scores.dtype)
+
+
+def linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """A linear layer in the dtype of its input, whatever its own is."""
+    assert isinstance(layer, nn.Linear)
+    return functional.linear(x, *(parameter.to(x.dtype) for parameter in layer.parameters()))

@@ -1,0 +1,90 @@
+"""FIRE: a small network reads how far back a key lies, as a share of how far back it could lie."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number, whole
+from pe_zoo._registry import register
+
+EPSILON = 1e-6
+
+
+@register("fire")
+class FIRE(Encoder):
+    """Adds a bias that an MLP computes from the distance over the query's position, both on a learned log scale.
+    Li et al. (2023), arXiv:2310.04418, §3.
+
+        scores[h, q, k] += out[h] · ReLU(hidden · share + hidden_bias)
+        share = ψ(|q − k|) / ψ(max(limit, q)),      ψ(distance) = log(1 + c · distance)
+
+    A key at position 0 has share 1 for every query beyond the limit, so that the MLP meets no number at
+    a greater length that it has not met in training. The bias depends on where the query stands, not on
+    the distance alone. It is defined for keys at or before the query. Heads share c, limit and hidden layer.
+
+    Args:
+        hidden_dim: width of the MLP, at least 1; 32 as published.
+        init_c: c at the start, above 0; 0.1 as published.
+        init_limit: the limit at the start, at least 1; 512 as published. None: a quarter of
+            ``train_length``; with a limit beyond the training length the normaliser would be one constant.
+        shared: one MLP, c and limit for all layers (FIRE-S) instead of one each, as published.
+
+    Departures: c and limit are exponentials of their parameters where the published code takes absolute
+    values, and the output layer has no bias, which softmax cannot see.
+    """
+
+    causal_only = True
+    static_bias = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        hidden_dim: int = 32,
+        init_c: float = 0.1,
+        init_limit: int | None = None,
+        shared: bool = False,
+    ) -> None:
+        super().__init__(geometry)
+        whole("fire hidden_dim", hidden_dim, at_least=1)
+        number("fire init_c", init_c, above=0)
+        if init_limit is None:
+            init_limit = max(geometry.train_length // 4, 1)
+        self.init_limit = whole("fire init_limit", init_limit, at_least=1)
+        if not isinstance(shared, bool):
+            raise ValueError(f"fire shared must be true or false; got {shared!r}")
+        self.shared = shared
+        networks = 1 if shared else geometry.num_layers
+        self.log_c = nn.Parameter(torch.full((networks,), math.log(init_c)))
+        self.log_stretch = nn.Parameter(torch.zeros(networks))
+        self.hidden = nn.ModuleList(nn.Linear(1, hidden_dim) for _ in range(networks))
+        self.out = nn.ModuleList(nn.Linear(hidden_dim, geometry.num_heads, bias=False) for _ in range(networks))
+
+    def share(self, site: Site, dtype: torch.dtype) -> Tensor:
+        """How far back each key lies, 0 at the query itself: as ``site.distance``."""
+        network = 0 if self.shared else site.layer
+        c = self.log_c[network].to(dtype).exp()
+        limit = self.init_limit * self.log_stretch[network].to(dtype).exp()
+        query = site.query_positions.to(dtype).unsqueeze(-1)
+        query = query if query.ndim == 2 else query.unsqueeze(1)
+        reach = torch.log1p(c * torch.maximum(query, limit))
+        return torch.log1p(c * site.distance.to(dtype).abs()) / (reach + EPSILON)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        network = 0 if self.shared else site.layer
+        share = self.share(site, torch.promote_types(scores.dtype, torch.float32))
+        hidden = functional.relu(linear(self.hidden[network], share.unsqueeze(-1)))
+        bias = linear(self.out[network], hidden)  # (query, key, heads), or (batch, 1, …)
+        bias = bias.squeeze(1) if bias.ndim == 5 else bias
+        return (scores + bias.movedim(-1, -3)).to(scores.dtype)
+
+
+def linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """A linear layer in the dtype of its input, whatever its own is."""
+    assert isinstance(layer, nn.Linear)
+    return functional.linear(x, *(parameter.to(x.dtype) for parameter in layer.parameters()))

@@ -1,0 +1,57 @@
+"""The forgetting Transformer's bias: every token decides how much of all that came before it is kept."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number
+from pe_zoo._registry import register
+
+
+@register("fox")
+class FoX(Encoder):
+    """Lowers the score of a key by what the tokens after it forget: a gate per token and head, read off the
+    layer's input. Lin et al. (2025), arXiv:2503.02130, §3.
+
+        scores[h, q, k] += Σ log gate[h, t],  t = k + 1 … q,      gate[h, t] = sigmoid(weight[h] · x[t] + bias[h])
+
+    Each layer and head has its own gate. It goes by place in the sequence and does not read positions. A
+    gate that is the same for all tokens is ALiBi with slope −log gate. CABLE (Veisi et al. 2025,
+    arXiv:2503.08067) sums −softplus(weight · x + bias), which is this with weight and bias negated: the same
+    encoder, started from the same distribution, and so no variant of it.
+
+    Args:
+        initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published (bias 0: a token is half
+            forgotten one token on). Nearer to 1 the encoder starts with a longer memory.
+
+    Departures: none. Weights start at standard deviation 0.02, as in the official code; of its models this
+    is the bias alone, without output gates, normalised queries and keys, or shifted keys and values. Sums
+    are in float64.
+    """
+
+    shift_invariant = True
+    causal_only = True
+    static_bias = True  # neither scores nor q and k decide the bias, though the layer's input does
+
+    def __init__(self, geometry: Geometry, *, initial_gate: float = 0.5) -> None:
+        super().__init__(geometry)
+        number("fox initial_gate", initial_gate, above=0, below=1)
+        logit = math.log(initial_gate) - math.log1p(-initial_gate)
+        self.weight = nn.Parameter(torch.empty(geometry.num_layers, geometry.num_heads, geometry.model_dim))
+        self.bias = nn.Parameter(torch.full((geometry.num_layers, geometry.num_heads), logit))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        weight, bias = self.weight[site.layer].to(dtype), self.bias[site.layer].to(dtype)
+        log_gates = functional.logsigmoid(functional.linear(site.content("fox").to(dtype), weight, bias))
+        kept = log_gates.double().cumsum(-2).mT  # (batch, heads, key)
+        # Counted from the first query, sums are small, and differences exact, where weights are not yet 0.
+        kept = kept - kept[..., site.rows][..., :1]
+        kept = kept.to(dtype)
+        return (scores + kept[..., site.rows, None] - kept[..., None, :]).to(scores.dtype)

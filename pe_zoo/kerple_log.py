@@ -1,0 +1,41 @@
+"""KERPLE's logarithmic kernel: scores fall with the logarithm of distance, each head at a learned rate."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._registry import register
+
+FLOOR = 0.01
+
+
+@register("kerple_log")
+class KERPLELog(Encoder):
+    """Lowers scores with the logarithm of distance, by two learned numbers per head.
+    Chi et al. (2022), arXiv:2205.09921, §4.
+
+        scores[h, q, k] −= amplitude[h] · log(1 + rate[h] · |q − k|),      amplitude, rate > 0
+
+    Layers share the two numbers, as in the official code. In a bidirectional model the bias is the same
+    both ways: it cannot tell left from right.
+
+    Departures: the official code keeps both numbers at 0.01 or above by overwriting them in every forward
+    pass; here they are exponentials of the parameters, positive without a floor. They start where the
+    official ones do: amplitude uniform in (0, 2), rate uniform in (0, 1), neither below 0.01.
+    """
+
+    shift_invariant = True
+    static_bias = True
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.log_amplitude = nn.Parameter((2 * torch.rand(geometry.num_heads)).clamp(min=FLOOR).log())
+        self.log_rate = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=FLOOR).log())
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32)).abs()
+        amplitude = self.log_amplitude.to(distance.dtype).exp()[:, None, None]
+        rate = self.log_rate.to(distance.dtype).exp()[:, None, None]
+        return (scores - amplitude * torch.log1p(rate * distance)).to(scores.dtype)

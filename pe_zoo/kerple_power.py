@@ -1,0 +1,43 @@
+"""KERPLE's power kernel: scores fall with a power of distance, each head with a learned exponent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._registry import register
+
+FLOOR = 0.01
+
+
+@register("kerple_power")
+class KERPLEPower(Encoder):
+    """Lowers scores with a power of distance, by two learned numbers per head.
+    Chi et al. (2022), arXiv:2205.09921, §4.
+
+        scores[h, q, k] −= amplitude[h] · |q − k|^exponent[h],      amplitude > 0,  0 < exponent < 2
+
+    With exponent 1 and fixed amplitudes it is ALiBi. Layers share the two numbers, as in the official
+    code. In a bidirectional model the bias is the same both ways: it cannot tell left from right.
+
+    Departures: the official code keeps both numbers at 0.01 or above, and the exponent at 2 or below, by
+    overwriting them in every forward pass; here the amplitude is the exponential of its parameter, and the
+    exponent twice the sigmoid of its own. They start where the official ones do: amplitude uniform in
+    (0, 1), exponent uniform in (0, 2), neither below 0.01.
+    """
+
+    shift_invariant = True
+    static_bias = True
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.log_amplitude = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=FLOOR).log())
+        # Half of the exponent; the upper limit keeps the logit finite where 1 is drawn but for rounding.
+        self.exponent_logit = nn.Parameter(torch.rand(geometry.num_heads).clamp(FLOOR / 2, 1 - 1e-6).logit())
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32)).abs()
+        amplitude = self.log_amplitude.to(distance.dtype).exp()[:, None, None]
+        exponent = 2 * self.exponent_logit.to(distance.dtype).sigmoid()[:, None, None]
+        return (scores - amplitude * distance**exponent).to(scores.dtype)

@@ -1,0 +1,76 @@
+"""Learned rotations: queries and keys turned by the exponential of a learned generator."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number, whole
+from pe_zoo._registry import register
+
+
+@register("liere")
+class LieRE(Encoder):
+    """Turns queries and keys by a rotation of many dimensions at once, whose generator is learned.
+    Ostmeier et al. (2024), arXiv:2406.10322, §4.
+
+        q → exp(q/span · generator) q,   k → exp(k/span · generator) k,      generator = upper − upperᵀ
+
+    In one dimension a generator commutes with itself, so scores depend on distance exactly: a RoPE whose
+    planes and frequencies are both learned. Each layer and head has its own. A matrix exponential per
+    position and block costs about length · head_dim · block² a head; dense heads are slow at long lengths.
+
+    Args:
+        block_fraction: share of the head that one block of the generator spans, in (0, 1], rounded down to
+            whole dimensions but at least two; what whole blocks leave over stays unturned. 1 is the dense
+            form; blocks of 8 in heads of 64 are 0.125.
+        span: positions over which an entry of the generator is counted in radians, at least 1. None:
+            ``train_length``, as the published positions run from 0 to 1 over an image of the training size.
+
+    Departures: the published positions have two or three axes, whose generators need not commute; a
+    sequence has one. Entries start uniform in [0, 2π), as published. Everything is computed in float64.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(self, geometry: Geometry, *, block_fraction: float = 1.0, span: int | None = None) -> None:
+        super().__init__(geometry)
+        head_dim = geometry.head_dim
+        number("liere block_fraction", block_fraction, above=0, at_most=1)
+        if head_dim < 2:
+            raise ValueError(
+                f"liere turns at least two dimensions of a head; got head_dim {head_dim} "
+                f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
+            )
+        self.span = whole("liere span", geometry.train_length if span is None else span, at_least=1)
+        self.block = max(2, int(block_fraction * head_dim + 1e-9))
+        self.num_blocks = head_dim // self.block
+        pairs = self.block * (self.block - 1) // 2
+        self.upper = nn.Parameter(torch.empty(geometry.num_layers, geometry.num_heads, self.num_blocks, pairs))
+        nn.init.uniform_(self.upper, 0.0, 2 * math.pi)
+
+    def generators(self, layer: int) -> Tensor:
+        """Skew-symmetric, ``(heads, blocks, block, block)`` float64, radians per position."""
+        row = torch.arange(self.block, device=self.upper.device)
+        low, high = torch.minimum(row[:, None], row), torch.maximum(row[:, None], row)
+        # Which stored number stands at (low, high), counting along the rows above the diagonal. On the
+        # diagonal this is some number or other; its sign there is 0.
+        stored = low * self.block - low * (low + 1) // 2 + high - low - 1
+        return self.upper[layer].double()[..., stored] * (row - row[:, None]).sign() / self.span
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        places = site.key_positions.double()[..., None, :, None, None, None]
+        # One exponential for each key; the queries are some of the same rows.
+        rotation = torch.matrix_exp(places * self.generators(site.layer).unsqueeze(1))
+        return self._turn(q, rotation[..., site.rows, :, :, :]), self._turn(k, rotation)
+
+    def _turn(self, x: Tensor, rotation: Tensor) -> Tensor:
+        turning = self.num_blocks * self.block
+        turned, still = x.split([turning, x.shape[-1] - turning], -1)
+        blocks = turned.double().unflatten(-1, (self.num_blocks, self.block)).unsqueeze(-1)
+        turned = (rotation @ blocks).squeeze(-1).flatten(-2).to(x.dtype)
+        return torch.cat([turned, still], -1) if still.shape[-1] else turned

@@ -1,0 +1,75 @@
+"""Llama 3.1's RoPE: slow pairs are slowed down by a factor, fast ones are not, by their wavelength."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number, whole
+from pe_zoo._positions import geometric_frequencies
+from pe_zoo._registry import register
+from pe_zoo._rotation import pairs_of, turn_both
+
+
+@register("llama3_rope")
+class Llama3RoPE(Encoder):
+    """Divides the angles of pairs with long wavelengths by a factor and spares those with short ones.
+    Grattafiori et al. (2024), arXiv:2407.21783, §3.2, for the base; the rule is that of Llama 3.1's code.
+
+        turns[i] = original_length · base^(−2i/head_dim) / 2π
+        share[i] = (turns[i] − low_freq_factor) / (high_freq_factor − low_freq_factor), between 0 and 1
+        angle[i] = p · base^(−2i/head_dim) · (share[i] + (1 − share[i]) / factor)
+
+    Unlike YaRN it is linear in turns, not in i, and does not scale scores.
+
+    Args:
+        factor: at least 1 (1 is RoPE); 8 as published.
+        original_length: length that turns are counted over, at least 1. None: ``train_length``, as
+            published (8192).
+        low_freq_factor: turns up to which a pair is slowed in full, at least 0; 1 as published.
+        high_freq_factor: turns from which a pair is spared, above ``low_freq_factor``; 4 as published.
+        base: above 0; 500000 as published.
+
+    Departures: the factor holds from the start of training; Llama brought it to a model trained with RoPE
+    and trained on.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        factor: float = 8.0,
+        original_length: int | None = None,
+        low_freq_factor: float = 1.0,
+        high_freq_factor: float = 4.0,
+        base: float = 500000.0,
+    ) -> None:
+        super().__init__(geometry)
+        self.pairs = pairs_of("llama3_rope", geometry)
+        self.factor = number("llama3_rope factor", factor, at_least=1)
+        length = geometry.train_length if original_length is None else original_length
+        self.original_length = whole("llama3_rope original_length", length, at_least=1)
+        self.low_freq_factor = number("llama3_rope low_freq_factor", low_freq_factor, at_least=0)
+        self.high_freq_factor = number("llama3_rope high_freq_factor", high_freq_factor, above=0)
+        if high_freq_factor <= low_freq_factor:
+            raise ValueError(
+                f"llama3_rope high_freq_factor must be above low_freq_factor; "
+                f"got {high_freq_factor:g} and {low_freq_factor:g}"
+            )
+        self.base = number("llama3_rope base", base, above=0)
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Radians per position of each pair, ``(pairs,)`` float64."""
+        plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+        turns = self.original_length * plain / (2 * math.pi)
+        share = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        return plain * (share + (1 - share) / self.factor)
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        return turn_both(q, k, site, self.frequencies(q.device))

@@ -1,0 +1,50 @@
+"""NTK-aware interpolation: RoPE with a higher base, which slows the slow pairs and spares the fast ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number
+from pe_zoo._positions import geometric_frequencies
+from pe_zoo._registry import register
+from pe_zoo._rotation import pairs_of, turn_both
+
+
+@register("rope_ntk")
+class NTKRoPE(Encoder):
+    """Raises the base, so that the slowest pair turns slower by a factor and the fastest as before.
+    "NTK-aware" interpolation, Peng et al. (2023), arXiv:2309.00071, §3.1.
+
+        angle[i] = p · base^(−2i/head_dim) · factor^(−2i/(head_dim − 2))
+
+    which is RoPE with the base base · factor^(head_dim/(head_dim − 2)).
+
+    Args:
+        factor: length wanted over length trained at, at least 1 (1 is RoPE). The method names no value;
+            4 here, as in ``rope_linear``.
+        base: the base before it is raised, above 0; 10000 as published.
+
+    Departures: the factor holds from the start of training; the method was made for a model already
+    trained with RoPE.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:
+        super().__init__(geometry)
+        self.pairs = pairs_of("rope_ntk", geometry)
+        self.factor = number("rope_ntk factor", factor, at_least=1)
+        self.base = number("rope_ntk base", base, above=0)
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Radians per position of each pair, ``(pairs,)`` float64."""
+        head_dim = self.geometry.head_dim
+        # The formula leaves the first pair alone, and with head_dim 2 there is no other.
+        slower = geometric_frequencies(self.pairs, self.factor, max(head_dim - 2, 1), device)
+        return geometric_frequencies(self.pairs, self.base, head_dim, device) * slower
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        return turn_both(q, k, site, self.frequencies(q.device))

@@ -1,0 +1,68 @@
+"""Shaw's relative position representations: a learned vector per distance, for keys and for values."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import whole
+from pe_zoo._registry import register
+from pe_zoo._tables import pick
+
+
+@register("shaw")
+class Shaw(Encoder):
+    """Adds to each key, and to each value, a learned vector of its clipped distance from the query.
+    Shaw et al. (2018), arXiv:1803.02155, §3.2.
+
+        scores[q, k] += query[q] · key_vectors[c] / sqrt(head_dim),      c = clip(k − q, −max_distance, max_distance)
+        output[q] += Σ_k weights[q, k] · value_vectors[c]
+
+    Each layer has tables of its own, shared by its heads. All keys beyond ``max_distance`` on one side
+    look alike.
+
+    Args:
+        max_distance: where distances are clipped, at least 1; 16 as published.
+        value_term: whether values get vectors too; true as published.
+
+    Departures: none from the official code, whose tables are shared by heads and start uniform within
+    sqrt(6 / (rows + head_dim)), as here. A fractional distance takes the vector of the nearest whole one.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(self, geometry: Geometry, *, max_distance: int = 16, value_term: bool = True) -> None:
+        super().__init__(geometry)
+        self.max_distance = whole("shaw max_distance", max_distance, at_least=1)
+        if not isinstance(value_term, bool):
+            raise ValueError(f"shaw value_term must be true or false; got {value_term!r}")
+        self.key_vectors = self._table()
+        self.value_vectors = self._table() if value_term else None
+
+    def _table(self) -> nn.Parameter:
+        rows, dim = 2 * self.max_distance + 1, self.geometry.head_dim
+        bound = (6 / (rows + dim)) ** 0.5
+        return nn.Parameter(torch.empty(self.geometry.num_layers, rows, dim).uniform_(-bound, bound))
+
+    def rows(self, distance: Tensor) -> Tensor:
+        """Distances, query minus key, of any shape, to rows of the tables, int64."""
+        return (-distance).clamp(-self.max_distance, self.max_distance).round().long() + self.max_distance
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        # At least float32, whatever the scores are: the sum is rounded once.
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        products = q.to(wide) @ self.key_vectors[site.layer].to(wide).mT * self.geometry.head_dim**-0.5
+        return (scores + pick(products, self.rows(site.distance))).to(scores.dtype)
+
+    def mix(self, scores: Tensor, v: Tensor, site: Site) -> Tensor:
+        weights = scores.softmax(-1)
+        if self.value_vectors is None:
+            return weights @ v
+        # At least float32: in bfloat16, the many small weights beyond the clip would add up to too little.
+        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        vectors = self.value_vectors[site.layer].to(wide.dtype)
+        nothing = wide.new_zeros(*wide.shape[:-1], len(vectors))
+        weights_of_rows = nothing.scatter_add(-1, self.rows(site.distance).expand(wide.shape), wide)
+        return weights @ v + (weights_of_rows @ vectors).to(v.dtype)

@@ -1,0 +1,129 @@
+"""TUPE: positions are compared with positions, apart from content."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import whole
+from pe_zoo._positions import log_buckets, look_up, look_up_both_ways
+from pe_zoo._registry import register
+from pe_zoo._tables import enough_rows, rows_at
+
+
+@register("tupe")
+class TUPE(Encoder):
+    """Adds to each score a product of two learned and projected position vectors, and unties the first token from them.
+    Ke et al. (2020), arXiv:2006.15595, §3.
+
+        scores[q, k] = query[q] · key[k] / sqrt(2 · head_dim) + reset(bias)[q, k]
+        bias[q, k] = (U_q norm(table[q])) · (U_k norm(table[k])) / sqrt(2 · head_dim)  (+ relative[bucket(q − k)])
+        reset(bias) = first_to_others in the first row, others_to_first in the rest of the first column, else bias
+
+    The bias is the same in all layers, and so are its parameters; U_q and U_k have rows of their own for
+    each head.
+
+    Args:
+        num_rows: positions the table has, at least ``train_length``; 2048 as in ``learned`` (the official table
+            ends at the training length). Position ``num_rows`` and beyond are unsupported.
+        untie_first: whether the first token of the sequence, here the beginning-of-sequence token in the
+            place of [CLS], has two numbers per head instead of a position; true as published.
+        num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with so many buckets, a
+            multiple of 4: 32 in the published TUPE-R.
+        max_distance: where the last of these buckets begins to saturate, above ``num_buckets / 2``. None: a
+            quarter of ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``.
+
+    Departures: a causal model has T5's buckets for looking back only. Untied numbers get no relative bias; the
+    official code adds one per head, which says the same. As there, the untied numbers are products of vectors
+    of their own, and U_q and U_k have biases that the paper does not write; the table and those vectors start
+    at its standard deviation of 0.02, U_q and U_k as the trunk's projections do, the relative bias at
+    model_dim^(−1/2). Fractional positions are interpolated, as in ``learned``.
+    """
+
+    direction_aware = True
+    static_bias = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        num_rows: int = 2048,
+        untie_first: bool = True,
+        num_buckets: int | None = None,
+        max_distance: int | None = None,
+    ) -> None:
+        super().__init__(geometry)
+        dim = geometry.model_dim
+        self.max_length = enough_rows("tupe", num_rows, geometry.train_length)
+        if not isinstance(untie_first, bool):
+            raise ValueError(f"tupe untie_first must be true or false; got {untie_first!r}")
+        self.table = nn.Parameter(0.02 * torch.randn(num_rows, dim))
+        self.first = nn.Parameter(0.02 * torch.randn(2, dim)) if untie_first else None
+        self.norm = nn.LayerNorm(dim)
+        self.projection = nn.Linear(dim, 2 * dim)
+        nn.init.normal_(self.projection.weight, std=dim**-0.5)
+        nn.init.zeros_(self.projection.bias)
+        self.relative = self._relative(num_buckets, max_distance)
+
+    looking_back: Tensor
+    one_side: Tensor
+
+    def _relative(self, num_buckets: int | None, max_distance: int | None) -> nn.Parameter | None:
+        if num_buckets is not None and whole("tupe num_buckets", num_buckets, at_least=4) % 4:
+            raise ValueError(
+                f"tupe num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
+            )
+        if max_distance is not None:
+            whole("tupe max_distance", max_distance, at_least=(num_buckets or 0) // 2 + 1)
+        if num_buckets is None:
+            return None
+        if max_distance is None:
+            max_distance = max(self.geometry.train_length // 4, num_buckets)
+        # Integer buffers, which a change of the module's dtype leaves alone.
+        self.register_buffer("looking_back", log_buckets(num_buckets, max_distance), persistent=False)
+        self.register_buffer("one_side", log_buckets(num_buckets // 2, max_distance), persistent=False)
+        return nn.Parameter(self.geometry.model_dim**-0.5 * torch.randn(num_buckets, self.geometry.num_heads))
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        # Here and not in ``score``, which so adds a term that positions alone decide.
+        return q * 2**-0.5, k
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        # At least float32: it costs little without a batch, and the bias is as exact as its parameters.
+        dtype = torch.promote_types(scores.dtype, torch.float32)
+        of_queries, _ = self._project(rows_at("tupe", self.table, site.query_positions, dtype))
+        _, of_keys = self._project(rows_at("tupe", self.table, site.key_positions, dtype))
+        bias = of_queries @ of_keys.mT * (2 * self.geometry.head_dim) ** -0.5
+        if self.relative is not None:
+            bias = bias + self._relative_bias(self.relative.to(dtype), site)
+        if self.first is not None:
+            bias = self._untie(self.first.to(dtype), bias, site)
+        return scores + bias.to(scores.dtype)
+
+    def _project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """``(…, length, model_dim)`` to queries and keys, ``(…, heads, length, head_dim)``."""
+        norm, dtype = self.norm, vectors.dtype
+        normal = functional.layer_norm(
+            vectors, norm.normalized_shape, norm.weight.to(dtype), norm.bias.to(dtype), norm.eps
+        )
+        both = functional.linear(normal, self.projection.weight.to(dtype), self.projection.bias.to(dtype))
+        queries, keys = both.unflatten(-1, (2, self.geometry.num_heads, -1)).movedim(-4, -2).unbind(-4)
+        return queries, keys
+
+    def _relative_bias(self, relative: Tensor, site: Site) -> Tensor:
+        if site.causal:
+            buckets = look_up(site.distance, self.looking_back)
+        else:
+            buckets = look_up_both_ways(site.distance, self.one_side, len(relative) // 2)
+        bias = relative[buckets]  # (query, key, heads), or (batch, 1, …)
+        return (bias.squeeze(1) if bias.ndim == 5 else bias).movedim(-1, -3)
+
+    def _untie(self, first: Tensor, bias: Tensor, site: Site) -> Tensor:
+        queries, keys = self._project(first)
+        products = (queries * keys).sum(-1) * (2 * self.geometry.head_dim) ** -0.5
+        first_to_others, others_to_first = products[..., None, None].unbind(1)  # each (heads, 1, 1)
+        is_first = torch.arange(bias.shape[-1], device=bias.device) == 0
+        bias = torch.where(is_first, others_to_first, bias)
+        return torch.where(is_first[site.rows, None], first_to_others, bias)

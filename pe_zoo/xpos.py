@@ -1,0 +1,67 @@
+"""xPos: RoPE whose pairs also fade with distance, the fast ones sooner."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number
+from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._registry import register
+from pe_zoo._rotation import pairs_of, turn
+
+
+@register("xpos")
+class XPos(Encoder):
+    """RoPE with a decay per pair: the further back a key, the less each pair counts, fast ones least.
+    Sun et al. (2022), arXiv:2212.10554, §3.2.
+
+        q = turn(q, angle) · decay[i]^(p / scale_base),      k = turn(k, angle) · decay[i]^(−p / scale_base)
+        angle[i] = p · base^(−2i/head_dim),      decay[i] = (2i/head_dim + gamma) / (1 + gamma)
+
+    Their product fades as decay^(distance / scale_base); keys ahead would grow instead, hence a causal
+    mask only.
+
+    Args:
+        scale_base: distance over which a pair fades by its decay, above 0; 512 as published, where the
+            training length is 1024. Half of a shorter ``train_length`` is the same ratio.
+        gamma: above 0; the lower, the faster pairs fade; 0.4 as published.
+        base: above 0; 10000 as published.
+
+    Departures: exponents count from the middle of the queries at hand, where the official code counts from
+    the middle of the text: the same product, in range however long the text is. In float32 the queries
+    handled at once may span about 100 · scale_base positions. The blockwise attention that the paper
+    evaluates long texts with is not part of the encoder.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+    causal_only = True
+
+    def __init__(
+        self, geometry: Geometry, *, scale_base: float = 512.0, gamma: float = 0.4, base: float = 10000.0
+    ) -> None:
+        super().__init__(geometry)
+        self.pairs = pairs_of("xpos", geometry)
+        self.scale_base = number("xpos scale_base", scale_base, above=0)
+        self.gamma = number("xpos gamma", gamma, above=0)
+        self.base = number("xpos base", base, above=0)
+
+    def decay(self, device: torch.device | None = None) -> Tensor:
+        """What each pair is multiplied by over ``scale_base`` positions, ``(pairs,)`` float64."""
+        share = torch.arange(self.pairs, dtype=torch.float64, device=device) / self.pairs
+        return (share + self.gamma) / (1 + self.gamma)
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        here, there = site.query_positions.double(), site.key_positions.double()
+        middle = (here.amin(-1, keepdim=True) + here.amax(-1, keepdim=True)) / 2
+        rates = self.decay(q.device).log() / self.scale_base
+        query_scale, key_scale = ((away.unsqueeze(-1) * rates).exp() for away in (here - middle, middle - there))
+        # Keys that none of these queries may see could lie too far ahead for a finite number.
+        seen = site.mask.any(-2).unsqueeze(-1)
+        key_scale = torch.where(seen if seen.ndim < 4 else seen.any(1), key_scale, 0.0)
+        frequencies = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, q.device)
+        return turn(q, angles(here, frequencies), scale=query_scale), turn(
+            k, angles(there, frequencies), scale=key_scale
+        )

@@ -1,0 +1,72 @@
+"""YaRN: slow pairs are interpolated, fast ones are not, and scores are sharpened."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number, whole
+from pe_zoo._positions import geometric_frequencies
+from pe_zoo._registry import register
+from pe_zoo._rotation import pairs_of, rotations_ramp, turn_both
+
+
+@register("yarn")
+class YaRN(Encoder):
+    """Divides the angles of slow pairs by a factor, spares the fast ones, and sharpens all scores a little.
+    Peng et al. (2023), arXiv:2309.00071, §3.4.
+
+        angle[i] = p · base^(−2i/head_dim) · ((1 − ramp[i]) + ramp[i] / factor)
+        q, k = m · turn(q), m · turn(k),      m = 0.1 · ln(factor) + 1
+
+    The ramp is 0 for pairs that turn more than ``beta_fast`` times over the original length, 1 for those
+    that turn less than ``beta_slow`` times, and linear in i between. Scores grow by m².
+
+    Args:
+        factor: length wanted over original length, at least 1 (1 is RoPE); 16 as published.
+        original_length: length that turns are counted over, at least 1. None: ``train_length``, as
+            published.
+        beta_fast: turns from which a pair is spared, above ``beta_slow``; 32 as published.
+        beta_slow: turns below which a pair is fully interpolated, above 0; 1 as published.
+        base: above 1; 10000 as published.
+
+    Departures: the factor holds from the start of training; the paper gives it to a model trained with
+    RoPE and trains on. The ramp's upper end stays at pair 0 or above; in the official code it can fall
+    below, where original lengths under 7 would turn the ramp round.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        factor: float = 16.0,
+        original_length: int | None = None,
+        beta_fast: float = 32.0,
+        beta_slow: float = 1.0,
+        base: float = 10000.0,
+    ) -> None:
+        super().__init__(geometry)
+        self.pairs = pairs_of("yarn", geometry)
+        self.factor = number("yarn factor", factor, at_least=1)
+        length = geometry.train_length if original_length is None else original_length
+        self.original_length = whole("yarn original_length", length, at_least=1)
+        self.beta_slow = number("yarn beta_slow", beta_slow, above=0)
+        self.beta_fast = number("yarn beta_fast", beta_fast, above=0)
+        if beta_fast <= beta_slow:
+            raise ValueError(f"yarn beta_fast must be above beta_slow; got {beta_fast:g} and {beta_slow:g}")
+        self.base = number("yarn base", base, above=1)
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Radians per position of each pair, ``(pairs,)`` float64."""
+        ramp = rotations_ramp(self.pairs, self.base, self.original_length, self.beta_fast, self.beta_slow, device)
+        plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+        return plain * (1 - ramp + ramp / self.factor)
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        return turn_both(q, k, site, self.frequencies(q.device), scale=0.1 * math.log(self.factor) + 1)
