@@ -1,0 +1,162 @@
+"""What the contract is tried on: a minimal model that asks an encoder, and things to feed it. Needs torch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._encoder import Encoder, Geometry, Site, raw_scores
+
+VOCAB = 11
+LENGTH = 6
+"""Tokens of a trial sequence."""
+ONE = Geometry(model_dim=24, num_heads=6, num_layers=2, train_length=64)
+"""Most promises are tried at this geometry: positions of a trial stay below its ``train_length``."""
+
+Maker = Callable[[Geometry], Encoder]
+Trunk = Callable[..., nn.Module]
+"""``trunk(vocab_size, geometry, encoder, causal=…, query_block=…)``: a model with a ``token_embedding``."""
+
+
+class Broken(AssertionError):
+    """A promise that does not hold; the message says how."""
+
+
+class NotAsked(Exception):
+    """A promise that means nothing for this encoder; the message says why."""
+
+
+def hold(condition: bool | Tensor, otherwise: str) -> None:
+    """Raise ``Broken`` unless a condition is true."""
+    if not condition:
+        raise Broken(otherwise)
+
+
+class Stack(nn.Module):
+    """Token embedding, causal or bidirectional attention layers, logits: the plain path and nothing else.
+
+    Args:
+        vocab_size: number of tokens.
+        geometry: the sizes; the encoder must have been built with the same.
+        encoder: the positional encoder.
+        causal: whether a query sees only itself and what came before.
+        query_block: queries handled at once; None: all.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        geometry: Geometry,
+        encoder: Encoder,
+        *,
+        causal: bool = True,
+        query_block: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.geometry, self.causal, self.query_block = geometry, causal, query_block
+        self.encoder = encoder
+        dim, layers = geometry.model_dim, range(geometry.num_layers)
+        self.token_embedding = nn.Embedding(vocab_size, dim)
+        self.norms = nn.ModuleList(nn.LayerNorm(dim, bias=False) for _ in layers)
+        self.inward = nn.ModuleList(nn.Linear(dim, 3 * dim, bias=False) for _ in layers)
+        self.outward = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in layers)
+        self.unembedding = nn.Linear(dim, vocab_size, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=module.in_features**-0.5)
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``(batch, length)`` tokens to ``(batch, length, vocab)`` logits; positions 0, 1, 2, … if None."""
+        if positions is None:
+            positions = torch.arange(tokens.shape[-1], dtype=torch.float32)
+        stream = self.encoder.embed(self.token_embedding(tokens), positions)
+        for layer, (norm, inward, outward) in enumerate(zip(self.norms, self.inward, self.outward, strict=True)):
+            x = norm(stream)
+            q, k, v = inward(x).unflatten(-1, (3, self.geometry.num_heads, -1)).permute(2, 0, 3, 1, 4)
+            stream = stream + outward(self._attend(q, k, v, positions, layer, x).transpose(1, 2).flatten(-2))
+        return self.unembedding(stream)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, layer: int, x: Tensor) -> Tensor:
+        length = q.shape[-2]
+        mixed = []
+        for start in range(0, length, self.query_block or length):
+            rows = slice(start, min(start + (self.query_block or length), length))
+            site = site_of(positions, self.causal, x, rows, layer)
+            scores = raw_scores(self.encoder, q[:, :, rows], k, site)
+            mixed.append(self.encoder.mix(scores.masked_fill(~site.mask, -torch.inf), v, site))
+        return torch.cat(mixed, -2)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a promise is tried: in which model, at which sizes."""
+
+    trunk: Trunk = Stack
+    geometry: Geometry = ONE
+
+    def fresh(self, make: Maker, geometry: Geometry | None = None) -> Encoder:
+        """A float64 encoder whose parameters are not at their initial values, where some methods do nothing."""
+        encoder = make(geometry or self.geometry).double()
+        with torch.no_grad():
+            for parameter in encoder.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+        return encoder
+
+    def model(self, encoder: Encoder, causal: bool, **options: Any) -> nn.Module:
+        """A float64 model around an encoder."""
+        return self.trunk(VOCAB, encoder.geometry, encoder, causal=causal, **options).double()
+
+
+BENCH = Bench()
+
+
+def read(model: nn.Module, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+    """Logits, without gradients."""
+    with torch.no_grad():
+        return model(tokens, positions)
+
+
+def some_tokens(batch: int = 2, length: int = LENGTH) -> Tensor:
+    """No token twice in a sequence, so that no reordering leaves one as it was."""
+    return torch.stack([torch.randperm(VOCAB)[:length] for _ in range(batch)])
+
+
+def some_positions(*shape: int) -> Tensor:
+    """Increasing, irregular, small whole numbers."""
+    return torch.randint(1, 4, shape).cumsum(-1).float()
+
+
+def heads_of(geometry: Geometry, batch: int, length: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Random queries, keys or values."""
+    return torch.randn(batch, geometry.num_heads, length, geometry.head_dim, dtype=dtype)
+
+
+def site_of(
+    positions: Tensor, causal: bool, x: Tensor | None = None, rows: slice | None = None, layer: int = 0
+) -> Site:
+    """A site for some rows of the queries, or for all of them."""
+    keys = positions.shape[-1]
+    rows = rows or slice(0, keys)
+    mask = torch.ones(keys, keys, dtype=torch.bool)
+    return Site(
+        layer=layer,
+        query_positions=positions[..., rows],
+        key_positions=positions,
+        rows=rows,
+        mask=(mask.tril() if causal else mask)[rows],
+        causal=causal,
+        x=x,
+    )
+
+
+def gap(a: Tensor, b: Tensor) -> float:
+    """Largest difference; 0 where both are the same infinity.
+
+    >>> gap(torch.tensor([1.0, torch.inf]), torch.tensor([3.0, torch.inf]))
+    2.0
+    """
+    return torch.where(a == b, 0.0, (a - b).abs()).max().item() if a.numel() else 0.0
