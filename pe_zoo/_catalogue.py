@@ -14,6 +14,7 @@ import torch
 from pe_zoo import _registry
 from pe_zoo._contract_bench import Bench
 from pe_zoo._contract_claims import HOOKS, depends_on
+from pe_zoo._cost import extra_operations
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 from pe_zoo._knobs import knobs
 
@@ -24,6 +25,9 @@ CLAIMS = {
     "static_bias": "static",
 }
 LEGEND = """\
+Extra work: operations that the hooks add to a forward pass over the training length, as a share of the whole model's \
+without an encoder, on the plain path: 2·m·n·k for a matrix product, one for each number that anything else makes. \
+Counted, not timed: the same on every machine, and no promise of seconds.
 Family: what a score gains from position. input: a vector added to the token embeddings. rotation: queries and keys \
 transformed. score bias: a term that positions alone decide. relative term: one that queries or keys decide too. \
 content: one where content takes part in saying how far away a key is.
@@ -68,6 +72,7 @@ class Entry:
     family: str
     hooks: tuple[str, ...]
     parameters: str
+    extra: str
     claims: str
     papers: tuple[Paper, ...]
     remark: str = ""
@@ -86,9 +91,10 @@ def entry(name: str, geometry: Geometry) -> Entry:
     try:
         with torch.random.fork_rng(devices=[]):
             encoder = cls(geometry)
-            return Entry(name, family(encoder), hooks, f"{count(encoder):,}", claims(encoder), papers)
+            extra = f"+{extra_operations(encoder):.1%}"
+            return Entry(name, family(encoder), hooks, f"{count(encoder):,}", extra, claims(encoder), papers)
     except (ValueError, Unsupported) as refusal:
-        return Entry(name, "–", hooks, "–", "–", papers, " ".join(str(refusal).split()))
+        return Entry(name, "–", hooks, "–", "–", "–", papers, " ".join(str(refusal).split()))
 
 
 def count(encoder: Encoder) -> int:
@@ -174,7 +180,8 @@ def page(cls: type[Encoder]) -> Page:
 
 # --------------------------------------------------------------------------------------------------- as text
 
-COLUMNS = ("encoder", "family", "acts at", "parameters", "claims", "paper")
+COLUMNS = ("encoder", "family", "acts at", "parameters", "extra work", "claims", "paper")
+NUMBERS = ("parameters", "extra work")
 
 
 def table(listed: list[Entry], geometry: Geometry) -> str:
@@ -183,7 +190,7 @@ def table(listed: list[Entry], geometry: Geometry) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = [
         "  ".join(
-            cell.rjust(width) if COLUMNS[column] == "parameters" else cell.ljust(width)
+            cell.rjust(width) if COLUMNS[column] in NUMBERS else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -195,7 +202,7 @@ def table(listed: list[Entry], geometry: Geometry) -> str:
 
 def markdown(listed: list[Entry], geometry: Geometry) -> str:
     """The catalogue for a page."""
-    right = ["---:" if column == "parameters" else "---" for column in COLUMNS]
+    right = ["---:" if column in NUMBERS else "---" for column in COLUMNS]
     rows = [COLUMNS, right, *(_cells(entry, linked=True) for entry in listed)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     notes = [_counted(geometry), *LEGEND.splitlines(), *collisions(listed)]
@@ -217,7 +224,7 @@ def _cells(entry: Entry, *, linked: bool) -> tuple[str, ...]:
         for paper in entry.papers
     ]
     name = f"`{entry.name}`" if linked else entry.name
-    return (name, entry.family, ", ".join(entry.hooks), entry.parameters, entry.claims, "; ".join(cited))
+    return (name, entry.family, ", ".join(entry.hooks), entry.parameters, entry.extra, entry.claims, "; ".join(cited))
 
 
 def _counted(geometry: Geometry) -> str:
@@ -258,7 +265,7 @@ def card(name: str, geometry: Geometry, width: int = 100) -> str:
     parts.append(_filled(f"Departures: {told.departures or 'not said'}", width, then="  "))
     parts.append(f"Claims: {about.claims or 'nothing'}")
     counted = _counted(geometry).removeprefix("Parameters: learned ones, ")
-    parts.append(_filled(f"Learned parameters: {about.parameters}, {counted}", width))
+    parts.append(_filled(f"Learned parameters: {about.parameters}, extra work: {about.extra}, {counted}", width))
     if about.remark:
         parts.append(f"At this geometry: {about.remark}")
     papers = [f"  {paper}  {paper.link}" for paper in about.papers]

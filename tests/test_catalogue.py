@@ -15,6 +15,7 @@ from pe_zoo import Encoder, Geometry, Site, _catalogue
 from pe_zoo.__main__ import main, own
 from pe_zoo._catalogue import Paper
 from pe_zoo._contract_claims import depends_on
+from pe_zoo._cost import extra_operations
 from pe_zoo._knobs import knobs
 from pe_zoo._registry import encoders
 
@@ -80,6 +81,32 @@ def test_parameters_are_counted_at_the_geometry_asked_for(capsys: pytest.Capture
     assert " 256 " in t5
     assert " 131,072 " in learned
     assert "model_dim 64, 8 heads, 1 layers, train_length 9" in said
+
+
+class AddsOne(Encoder):
+    name = "fake"
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + 1
+
+
+class AsksAMatrix(Encoder):
+    name = "fake"
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores + q @ k.mT
+
+
+def test_extra_work_is_what_a_count_by_hand_gives() -> None:
+    geometry = Geometry(model_dim=8, num_heads=2, num_layers=3, train_length=5)
+    square, heads, layers = 5 * 5, 2, 3
+    # Two products, the scale, the mask turned round, the masked scores, softmax; -inf stays where it is.
+    attention = layers * (2 * 2 * heads * square * 4 + heads * square + square + heads * square + heads * square)
+    whole = 24 * 5 * 8 * 8 * layers + attention + 5 * 8 + 3 * 5 * 8 + 5 + square + square  # and what it is fed
+    assert extra_operations(Encoder(geometry)) == 0
+    assert extra_operations(AddsOne(geometry)) == pytest.approx(5 * 8 / whole, rel=0.02)
+    asked = layers * (2 * heads * square * 4 + heads * square + heads * 5 * 4)  # product, sum, keys laid out anew
+    assert extra_operations(AsksAMatrix(geometry)) == pytest.approx(asked / whole, rel=0.02)
 
 
 def test_an_encoder_that_refuses_the_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

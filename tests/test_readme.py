@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import ROOT, Command
 
 import pe_zoo
@@ -46,8 +51,41 @@ def test_the_example_encoder_runs(command: Command, tmp_path: Path) -> None:
 
 
 def example_encoder() -> str:
-    (source,) = (block for language, block in BLOCKS if language == "python")
+    (source,) = (block for language, block in BLOCKS if language == "python" and "register" in block)
     return source
+
+
+def test_the_example_model_runs() -> None:
+    (source,) = (block for language, block in BLOCKS if language == "python" and "register" not in block)
+    names: dict[str, object] = {}
+    exec(source, names)
+    output = names["output"]
+    assert isinstance(output, torch.Tensor)
+    assert output.shape == (2, 4, 10, 16)
+    assert output.isfinite().all()
+
+
+def test_an_installed_package_runs_as_readme_says(tmp_path: Path) -> None:
+    """A folder as pip leaves it, with README's encoder and README's entry point."""
+    (project,) = (block for language, block in BLOCKS if language == "toml")
+    (entry,) = tomllib.loads(project)["project"]["entry-points"]["pe_zoo.encoders"].items()
+    (tmp_path / "my_encoder.py").write_text(example_encoder())
+    info = tmp_path / "my_encoders-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-encoders\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[pe_zoo.encoders]\n{entry[0]} = {entry[1]}\n")
+    quick = ["model=tiny", "train.steps=2", "length_extrapolation.samples=2", "permutation_sensitivity.samples=2"]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run.py"), f"encoder={entry[0]}", *quick],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
+    assert run.name.startswith("log_distance-copy-")
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(((?!http)[^)#]+)\)", README))))
