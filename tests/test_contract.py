@@ -35,6 +35,7 @@ from pe_zoo._contract_bench import (
 from pe_zoo._contract_dtypes import GRID
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo.alibi import ALiBi
+from pe_zoo.cope import CoPE
 from pe_zoo.learned import Learned
 from pe_zoo.rope import RoPE, turn
 from pe_zoo.sinusoidal import Sinusoidal
@@ -403,6 +404,24 @@ class RotatesByPlace(RoPE):
         return turn(q, places[site.rows], self.pairing), turn(k, places, self.pairing)
 
 
+class GatesBeforeTheMask(CoPE):
+    """Counts keys ahead too: the mask comes after the gates."""
+
+    def counts(self, scores: Tensor, site: Site) -> Tensor:
+        return scores.sigmoid().flip(-1).cumsum(-1).flip(-1)
+
+
+class RelativeShiftWraps(Fake):
+    """Computes a term once per distance and shifts it into place: above the diagonal, the next row's numbers."""
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        num_queries, num_keys = scores.shape[-2:]
+        distances = torch.arange(num_keys - 1, -1, -1, dtype=q.dtype)
+        term = q.mean(-1, keepdim=True) * distances.cos()
+        padded = torch.nn.functional.pad(term, (1, 0)).reshape(*term.shape[:2], num_keys + 1, num_queries)
+        return scores + padded[:, :, 1:].reshape(term.shape)
+
+
 class CachedByLength(ALiBi):
     """A module-level cache, keyed on too little."""
 
@@ -651,6 +670,10 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (LeaksThroughMix, "future", FUTURE, Broken),
     (RotatesByPlace, "positions are read", asked(claims.check_positions_are_read, causal=False), Broken),
     (CachedByLength, "history", HISTORY, Broken),
+    (GatesBeforeTheMask, "future", FUTURE, Broken),
+    (GatesBeforeTheMask, "prefix", PREFIX, Broken),
+    (RelativeShiftWraps, "positions are read", POSITIONS, Broken),
+    (RelativeShiftWraps, "query blocks", asked(hooks.check_blocks), Broken),
     (SecondSignalInEmbed, "shift claim", SHIFT, Broken),
     (SecondSignalInEmbed, "direction claim", DIRECTION, Broken),
     (ScalesTheEmbedding, "embed adds", EMBED, Broken),
