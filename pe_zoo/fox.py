@@ -23,7 +23,7 @@ class FoX(Encoder):
     Each layer and head has its own gate. It goes by place in the sequence and does not read positions. A
     gate that is the same for all tokens is ALiBi with slope −log gate. CABLE (Veisi et al. 2025,
     arXiv:2503.08067) sums −softplus(weight · x + bias), which is this with weight and bias negated: the same
-    encoder, started from the same distribution, and so no variant of it.
+    encoder, started from the same distribution, so that ``encoder=cable`` is another name for it.
 
     Args:
         initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published (bias 0: a token is half
