@@ -590,14 +590,12 @@ def test_the_learning_rate_warms_up_and_falls_to_nothing() -> None:
 
 def test_gradients_are_clipped() -> None:
     model = model_of("none")
-    before = [p.detach().clone() for p in model.parameters()]
     tokens = some_tokens()
     Step(model, TrainConfig(gradient_clip=1e-30, weight_decay=0.0))(
         Batch(tokens, tokens, torch.ones(6, dtype=torch.bool))
     )
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
-    assert norm <= 1e-29
-    assert len(before) == len(list(model.parameters()))
+    assert 0 < norm <= 1e-29
 
 
 @pytest.mark.parametrize("numbering", pe_zoo.numberings.names())

@@ -28,8 +28,7 @@ def test_there_are_commands_to_check() -> None:
 
 @pytest.mark.parametrize("arguments", RUNS)
 def test_every_run_command_composes(command: Command, tmp_path: Path, arguments: str) -> None:
-    for name in ("README.md",):
-        (tmp_path / name).write_text(README, encoding="utf-8")
+    (tmp_path / "README.md").write_text(README, encoding="utf-8")
     (tmp_path / "my_encoder.py").write_text(example_encoder(), encoding="utf-8")
     words = shlex.split(arguments)
     if words == ["--help"]:
@@ -120,6 +119,7 @@ def test_every_encoder_task_and_numbering_is_named() -> None:
     own = [name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")]
     for name in [*own, *tasks.names(), *pe_zoo.numberings.names()]:
         assert f"`{name}`" in README
+    assert f"\n{len(own)} encoders" in README
 
 
 def test_the_changelog_has_the_version() -> None:

@@ -114,6 +114,6 @@ def test_help_names_everything_there_is(command: Command) -> None:
     done = command("--help")
     assert done.code == 0
     lines = {line.split()[0] for line in done.out.splitlines() if line.startswith("  ")}
-    own = set(pe_zoo.encoders.names()) if hasattr(pe_zoo, "encoders") else set(pe_zoo.names())
+    own = pe_zoo.names()
     assert lines >= {*tasks.names(), *pe_zoo.numberings.names(), *experiment_names(), "classic", "tiny", "quick"}
     assert lines >= {name for name in own if pe_zoo.get(name).__module__.startswith("pe_zoo.")}

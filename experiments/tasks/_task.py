@@ -36,7 +36,6 @@ class Task:
     """
 
     name: ClassVar[str]
-    unit: ClassVar[str] = "symbols"
     metrics: ClassVar[tuple[str, ...]] = ("token_accuracy", "exact_match")
     """What it is scored by, the main one first."""
     converged_at: ClassVar[float] = 0.98

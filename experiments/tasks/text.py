@@ -38,7 +38,6 @@ class Text(Task):
         path: a file or folder to read instead.
     """
 
-    unit = "bytes"
     metrics = ("bits_per_byte",)
     vocab_size = 257
 
