@@ -179,6 +179,40 @@ def test_carries_run_as_far_as_they_must(base: int, length: int, data: st.DataOb
     assert carried(torch.tensor([sums]), base).tolist() == [written(total, base, length + 1)]
 
 
+KNOBS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "addition": st.fixed_dictionaries(
+        {
+            "base": st.integers(2, 40),
+            "reverse": st.sampled_from(["all", "answer", "neither"]),
+            "zero_padded": st.booleans(),
+        }
+    ),
+    "counting": st.fixed_dictionaries({"num_symbols": st.integers(16, 90)}),
+    "modular_arithmetic": st.fixed_dictionaries(
+        {
+            "modulus": st.integers(2, 30),
+            "operators": st.sampled_from(["+", "+-", "+-*"]),
+            "scratchpad": st.booleans(),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@given(st.data(), st.integers(1, 16), st.booleans(), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_the_answer_is_right_however_the_knobs_are_turned(
+    name: str, data: st.DataObject, length: int, causal: bool, seed: int
+) -> None:
+    task: Any = tasks.build(name, **data.draw(KNOBS[name]))
+    batch, span = draw(task, length, causal=causal, seed=seed), task.input_span(length)
+    for problem, answer in zip(batch.tokens[:, span].tolist(), batch.targets[:, batch.counted].tolist(), strict=True):
+        assert answer == SOLVERS[name](task, problem)
+        if name == "addition" and not task.zero_padded and length > 1:
+            numbers = [problem[:length], problem[length + 1 :]]
+            assert all(number[-1 if task.reverse == "all" else 0] > 0 for number in numbers)
+
+
 @pytest.mark.parametrize("operators", ["+", "+-", "+-*"])
 def test_operators_are_those_chosen(operators: str) -> None:
     task: Any = tasks.build("modular_arithmetic", operators=operators)
@@ -417,7 +451,8 @@ def test_numbers_that_mean_nothing_are_refused(kind: str, name: str, knobs: dict
         ("parity", {"min_length": 0}, r"task\.min_length must be a whole number of at least 1; got 0"),
         ("parity", {"train_length": 4, "min_length": 5}, r"min_length=5 exceeds task\.train_length=4; lower it"),
         ("majority", {"train_length": 0}, r"task\.train_length must be a whole number of at least 1; got 0"),
-        ("counting", {"num_symbols": 0}, r"task\.num_symbols must be a whole number of at least 1; got 0"),
+        ("counting", {"num_symbols": 0}, r"task\.num_symbols must be a whole number of at least 2; got 0"),
+        ("counting", {"num_symbols": 1}, r"task\.num_symbols must be a whole number of at least 2; got 1"),
         ("counting", {"num_symbols": 8}, r"task\.num_symbols=8 has no list of task\.train_length=16; set it higher"),
         ("modular_arithmetic", {"modulus": 1}, r"task\.modulus must be a whole number of at least 2; got 1"),
         ("modular_arithmetic", {"operators": "-"}, r"task\.operators must be one of \+, \+-, \+-\*; got '-'"),

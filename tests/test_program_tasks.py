@@ -76,13 +76,14 @@ def programs(batch: Batch, length: int) -> list[tuple[list[tuple[str, str, str]]
 @given(st.integers(1, 12), st.integers(0, 20), st.booleans(), st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
 def test_lego_is_one_chain_and_its_values_are_right(length: int, spare: int, causal: bool, seed: int) -> None:
-    task = tasks.build("lego", train_length=1, num_variables=length + spare)
+    num_variables = max(2, length + spare)
+    task = tasks.build("lego", train_length=1, num_variables=num_variables)
     batch = draw(task, length, causal=causal, seed=seed)
     size = 4 * length + 2
     assert batch.tokens.shape == batch.targets.shape == (8, size) == (8, task.sequence_length(length))
     assert batch.tokens.dtype == batch.targets.dtype == torch.int64
     assert batch.counted.tolist() == [place >= 3 * length + 2 for place in range(size)]
-    assert 0 <= int(batch.tokens.min()) <= int(batch.tokens.max()) < task.vocab_size == length + spare + 5
+    assert 0 <= int(batch.tokens.min()) <= int(batch.tokens.max()) < task.vocab_size == num_variables + 5
     assert task.input_span(length) == slice(1, 3 * length + 1)
     for (clauses, asked), answer in zip(programs(batch, length), answers(batch), strict=True):
         assert asked == [name for name, _, _ in clauses]
@@ -477,7 +478,7 @@ def test_a_batch_may_be_one_sequence_and_a_length_great(name: str) -> None:
     ("name", "knobs", "said"),
     [
         ("lego", {"train_length": 0}, r"task\.train_length must be a whole number of at least 1; got 0"),
-        ("lego", {"num_variables": 0}, r"task\.num_variables must be a whole number of at least 1; got 0"),
+        ("lego", {"num_variables": 1}, r"task\.num_variables must be a whole number of at least 2; got 1"),
         ("lego", {"train_length": 9, "num_variables": 8}, r"train_length=9 exceeds task\.num_variables=8; lower"),
         ("lego", {"min_length": 7}, r"min_length=7 exceeds task\.train_length=6; lower it"),
         ("s5", {"min_length": 2.5}, r"task\.min_length must be a whole number of at least 1; got 2\.5"),

@@ -26,6 +26,8 @@ SHORTEST = {"dyck": 1, "flip_flop": 2, "associative_recall": 1, "selective_copy"
 RETRIEVAL = [*SHORTEST, "copy"]
 KNOBS: dict[str, dict[str, Any]] = {"copy": {"unique": True, "num_symbols": 64}}
 """What a task is built with here, where not with its defaults."""
+THREE = {"train_length": 3}
+"""Of an alphabet so small, no longer words can be trained on."""
 
 
 def build(name: str, **knobs: Any) -> Any:
@@ -149,8 +151,8 @@ def test_a_read_gives_the_bit_written_last(length: int, ignores: float, causal: 
 @given(st.integers(1, 20), st.integers(2, 30), st.booleans(), st.integers(0, 1000))
 @settings(max_examples=80, deadline=None)
 def test_every_key_is_asked_for_once_and_gives_its_value(length: int, size: int, causal: bool, seed: int) -> None:
-    num_keys = length + size % 4
-    task = build("associative_recall", num_keys=num_keys, num_values=size)
+    num_keys = max(2, length + size % 4)
+    task = build("associative_recall", train_length=1, num_keys=num_keys, num_values=size)
     batch = draw(task, length, causal=causal, seed=seed)
     check_form(task, batch, length)
     for tokens, asked in read(batch):
@@ -210,7 +212,7 @@ def test_the_passkey_is_what_stands_after_the_mark(
 @settings(max_examples=60, deadline=None)
 def test_unique_words_repeat_nothing(length: int, spare: int, causal: bool, seed: int) -> None:
     num_symbols = max(2, length + spare)
-    task = build("copy", unique=True, num_symbols=num_symbols)
+    task = build("copy", train_length=1, unique=True, num_symbols=num_symbols)
     batch = draw(task, length, causal=causal, seed=seed)
     check_form(task, batch, length)
     for tokens, asked in read(batch):
@@ -329,7 +331,7 @@ def test_the_sequences_of_a_batch_read_at_the_same_places_and_write_at_their_own
 
 
 def test_pairs_and_their_order_are_uniform() -> None:
-    task = build("associative_recall", num_keys=4, num_values=3)
+    task = build("associative_recall", train_length=3, num_keys=4, num_values=3)
     batch = draw(task, 3, 20000).tokens.tolist()
     assert close((tuple(tokens[1:6:2]) for tokens in batch), uniform(itertools.permutations(range(4), 3)))
     assert close((tuple(tokens[2:7:2]) for tokens in batch), uniform(itertools.product(range(4, 7), repeat=3)))
@@ -357,11 +359,11 @@ def test_a_passkey_is_as_likely_at_every_depth(length: int) -> None:
 @pytest.mark.parametrize(
     ("name", "knobs", "length", "expected"),
     [
-        ("associative_recall", {"num_keys": 5, "num_values": 3}, 3, itertools.product(range(5, 8), repeat=3)),
+        ("associative_recall", {**THREE, "num_keys": 5, "num_values": 3}, 3, itertools.product(range(5, 8), repeat=3)),
         ("selective_copy", {"num_symbols": 3, "num_copied": 3}, 4, itertools.product(range(3), repeat=3)),
         ("passkey", {"num_symbols": 2, "num_digits": 5}, 4, itertools.product(range(2), repeat=5)),
-        ("copy", {"unique": True, "num_symbols": 4}, 3, itertools.permutations(range(4), 3)),
-        ("copy", {"unique": True, "num_symbols": 3}, 3, itertools.permutations(range(3), 3)),
+        ("copy", {**THREE, "unique": True, "num_symbols": 4}, 3, itertools.permutations(range(4), 3)),
+        ("copy", {**THREE, "unique": True, "num_symbols": 3}, 3, itertools.permutations(range(3), 3)),
     ],
 )
 def test_all_answers_are_as_likely_as_the_guess_says(
@@ -431,11 +433,11 @@ def test_the_shortest_and_the_long(name: str) -> None:
             "associative_recall",
             {"num_keys": 9},
             10,
-            "task=associative_recall has at most task.num_keys=9 pairs, all keys being distinct; got 10",
+            "task=associative_recall has 1 to 9 pairs, all keys being distinct (task.num_keys); got a length of 10",
         ),
         (
             "copy",
-            {"unique": True},
+            {"unique": True, "train_length": 10},
             11,
             "task=copy with task.unique=true has words of at most task.num_symbols=10 symbols; got 11",
         ),
@@ -459,7 +461,7 @@ def test_a_length_that_a_task_cannot_express_is_unsupported(
         ("flip_flop", {"ignores": -0.1}, r"task\.ignores must be a finite number at least 0 and at most 1; got -0\.1"),
         ("flip_flop", {"min_length": 1}, r"task\.min_length must be a whole number of at least 2; got 1"),
         ("flip_flop", {"train_length": 1}, r"task\.train_length must be a whole number of at least 2; got 1"),
-        ("associative_recall", {"num_keys": 0}, r"task\.num_keys must be a whole number of at least 1; got 0"),
+        ("associative_recall", {"num_keys": 1}, r"task\.num_keys must be a whole number of at least 2; got 1"),
         ("associative_recall", {"num_values": 1}, r"task\.num_values must be a whole number of at least 2; got 1"),
         ("selective_copy", {"num_copied": 0}, r"task\.num_copied must be a whole number of at least 1; got 0"),
         ("selective_copy", {"num_symbols": 1}, r"task\.num_symbols must be a whole number of at least 2; got 1"),
@@ -546,10 +548,10 @@ def test_a_run_end_to_end(command: Command, tmp_path: Path, asked: list[str], un
 
 def test_an_alphabet_too_small_to_train_on_is_one_line(command: Command) -> None:
     for asked, said in {
-        ("task=copy", "task.unique=true"): "task=copy with task.unique=true has words of at most task.num_symbols=10 "
-        "symbols; got 16",
-        ("task=associative_recall", "task.num_keys=7"): "task=associative_recall has at most task.num_keys=7 pairs, "
-        "all keys being distinct; got 8",
+        ("task=copy", "task.unique=true"): "task.train_length=16 exceeds task.num_symbols=10, and with "
+        "task.unique=true all symbols of a word differ; lower the one or raise the other",
+        ("task=associative_recall", "task.num_keys=7"): "task.train_length=8 exceeds task.num_keys=7, all keys being "
+        "distinct; lower the one or raise the other",
     }.items():
         done = command(*QUICK, *asked)
         assert (done.code, done.err) == (2, f"error: {said}\n")

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from experiments.tasks._task import Batch, Task
 from experiments.tasks._transduction import asked
+from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 
 
@@ -48,6 +49,8 @@ class Hidden(Task):
         return 1 + self.text_length(length) + self.num_hidden
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        if length < 1:
+            raise Unsupported(f"task={self.name} hides symbols in noise of at least length 1; got {length}")
         hidden = torch.randint(self.num_symbols, (batch_size, self.num_hidden), generator=generator)
         text = self.text(hidden, length, generator)
         return asked(text, hidden, begin=self._begin, mark=self._mark, causal=causal)

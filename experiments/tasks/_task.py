@@ -20,14 +20,26 @@ class Batch:
         tokens: ``(batch, length)`` int64, what the model reads.
         targets: ``(batch, length)`` int64, what it should say at each place.
         counted: ``(length,)`` bool, the places that are scored.
+        target_bytes: ``(batch, length)`` int64, how many bytes of text each target stands for; None: one each.
     """
 
     tokens: Tensor
     targets: Tensor
     counted: Tensor
+    target_bytes: Tensor | None = None
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the sequences."""
+        widths = None if self.target_bytes is None else self.target_bytes[rows]
+        return Batch(self.tokens[rows], self.targets[rows], self.counted, widths)
+
+    def first(self, count: int) -> Batch:
+        """The first so many sequences."""
+        return self.part(slice(count))
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(self.tokens.to(device), self.targets.to(device), self.counted.to(device))
+        widths = None if self.target_bytes is None else self.target_bytes.to(device)
+        return Batch(self.tokens.to(device), self.targets.to(device), self.counted.to(device), widths)
 
 
 class Task:

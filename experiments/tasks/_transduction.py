@@ -6,6 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks._task import Batch, Task
+from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 
 
@@ -60,6 +61,8 @@ class Transduction(Task):
         return 2 * length + 1
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        if length < 1:
+            raise Unsupported(f"task={self.name} answers words of at least 1 symbol; got {length}")
         word = self.words(batch_size, length, generator)
         return asked(word, self.answer(word), begin=self._begin, mark=self._mark, causal=causal)
 

@@ -28,6 +28,8 @@ class Addition(Problem):
     stands one step before the sum's first digit. ``positions=abacus`` counts within each number as it is written,
     which tells significance if all are reversed. Both papers also add numbers of different lengths.
 
+    Chance: ``1 / base`` a digit, ``base ** -(length + 1)`` a sum. Place alone: 0.144 and 1e-08 at length 8.
+
     Args:
         train_length: most digits of a number trained on, at least 1.
         min_length: fewest digits trained on, between 1 and ``train_length``.

@@ -23,16 +23,23 @@ class AssociativeRecall(Task):
     there queries stand among random tokens, after gaps that follow a power law, the values of a sequence are distinct,
     and half of 8192 tokens are keys and half values; here queries follow one another, without gaps.
 
+    Chance: ``1 / num_values`` a value, ``num_values ** -length`` all of them. Place alone: no more.
+
     Args:
         train_length: most pairs trained on, at least 1.
         min_length: fewest pairs trained on, between 1 and ``train_length``.
-        num_keys: alphabet of the keys, at least ``train_length`` and any other length asked for.
+        num_keys: alphabet of the keys, at least 2, ``train_length`` and any other length asked for.
         num_values: alphabet of the values, at least 2; none is a key.
     """
 
     def __init__(self, *, train_length: int = 8, min_length: int = 1, num_keys: int = 64, num_values: int = 64) -> None:
         self.set_lengths(train_length, min_length)
-        self.num_keys = whole("task.num_keys", num_keys, at_least=1)
+        self.num_keys = whole("task.num_keys", num_keys, at_least=2)
+        if train_length > num_keys:
+            raise ValueError(
+                f"task.train_length={train_length} exceeds task.num_keys={num_keys}, all keys being distinct; lower "
+                f"the one or raise the other"
+            )
         self.num_values = whole("task.num_values", num_values, at_least=2)
         self._begin = num_keys + num_values
         self.vocab_size = self._begin + 1
@@ -41,10 +48,10 @@ class AssociativeRecall(Task):
         return 3 * length + 1
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length > self.num_keys:
+        if not 1 <= length <= self.num_keys:
             raise Unsupported(
-                f"task=associative_recall has at most task.num_keys={self.num_keys} pairs, all keys being distinct; "
-                f"got {length}"
+                f"task=associative_recall has 1 to {self.num_keys} pairs, all keys being distinct (task.num_keys); "
+                f"got a length of {length}"
             )
         # Double precision: in single, equal keys would favour the order of the alphabet.
         dealt = torch.rand(batch_size, self.num_keys, generator=generator, dtype=torch.float64)

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 from torch import Generator, Tensor
 
 from experiments.tasks._chomsky import Ended
@@ -28,6 +29,8 @@ class BinaryAddition(Ended):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``, words of one or two symbols are a number to repeat, and accuracy is over the symbols up to the end,
     here over all blanks. A context-sensitive task. As the + moves, places have no numbers of their own (``abacus``).
+
+    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Place alone: 0.625 and 0.00111 at length 16.
 
     Args:
         train_length: longest word trained on, + and all, at least 3; 40 published, 16 here for quick training.
@@ -82,24 +85,44 @@ def likeliest_sum(length: int) -> float:
 
 @lru_cache
 def likeliest_symbols(length: int) -> float:
-    """Mean over the blanks of the probability of the likeliest symbol.
-
-    Shares are of all pairs of numbers, 0 included, and the pairs with a 0 are taken off.
-    """
-    first = np.arange(1, length - 1)[:, None]
-    n, m = np.maximum(first, first[::-1]), np.minimum(first, first[::-1])
-    place = np.arange(length + 1)
-    one = np.where(place < n, 0.5, np.where(place == n, (0.5 ** (n - m) - 0.5**n) / 2, 0))
-    one -= (place < m) * 0.5 ** (n + 1) + (place < n) * 0.5 ** (m + 1)
-    end = _pairs_below(place, n, m) - _pairs_below(np.maximum(place - 1, 0), n, m)
-    pairs = (1 - 0.5**n) * (1 - 0.5**m)
-    one, end = (one / pairs).mean(0), (end / pairs).mean(0)
+    """Mean over the blanks of the probability of the likeliest symbol; time and memory grow with the length."""
+    n, m, splits = _splits(length)
+    pairs = splits / ((1 - 0.5**n) * (1 - 0.5**m))
+    highest = np.bincount(n, pairs * (0.5 ** (n - m) - 0.5**n) / 2, length + 1)
+    lower = _beyond(n, pairs * (0.5 - 0.5 ** (m + 1)), length) - _beyond(m, pairs * 0.5 ** (n + 1), length)
+    one = highest + lower[1:]
+    below = _shares_below(length)
+    end = np.diff(below, prepend=below[0])
     return float(np.maximum.reduce([one, end, 1 - one - end]).mean())
 
 
-def _pairs_below(k: NDArray[np.int64], n: NDArray[np.int64], m: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Share of the pairs that have no 0 and a sum below 2**k, one number of n digits and one of m, at most n."""
-    low, middle = np.minimum(k, m), np.minimum(k, n)
-    both_cut = (1 - 0.5**low) * (1 - 2 * 0.5**low) / 2 * 0.5 ** (n + m - 2 * low)
-    longer_cut = (1 - 0.5**m) * (0.5 ** (n - middle) - 0.5**n - 0.5 ** (n - m + 1))
-    return np.where(k <= m, both_cut, np.where(k <= n, longer_cut, (1 - 0.5**n) * (1 - 0.5**m)))
+def _splits(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Digits of the longer number, of the other, and how likely they are."""
+    longer = np.arange(length // 2, length - 1)
+    other = length - 1 - longer
+    return longer, other, np.where(longer == other, 1, 2) / (length - 2)
+
+
+def _shares_below(length: int) -> NDArray[np.float64]:
+    """Share of the sums below 2**k, for each k from 0 to the length.
+
+    Of each split, shares are of all pairs of numbers, 0 included, and the pairs with a 0 are taken off.
+    """
+    n, m, splits = _splits(length)
+    pairs = splits / ((1 - 0.5**n) * (1 - 0.5**m))
+    k = np.arange(length + 1)
+    # 2**k may cut both numbers (k <= m), the longer alone (m < k <= n), or none.
+    both = (1 - 0.5**k) * (1 - 2 * 0.5**k) / 2 * 0.5 ** np.maximum(length - 1 - 2 * k, 0)
+    longer = pairs * (1 - 0.5**m)
+    carried = longer * (0.5**n + 0.5 ** (n - m + 1))
+    alone = _beyond(n, longer, length, 0.5) - _beyond(m, longer * 0.5 ** (n - m), length, 0.5)
+    alone -= _beyond(n, carried, length) - _beyond(m, carried, length)
+    return both * _beyond(m, pairs, length)[:-1] + alone[:-1] + 1 - _beyond(n, splits, length)[:-1]
+
+
+def _beyond(
+    digits: NDArray[np.int64], values: NDArray[np.float64], length: int, fading: float = 1.0
+) -> NDArray[np.float64]:
+    """For each k from 0 to ``length + 1``, the values of the splits with at least k digits, less with each above k."""
+    found: NDArray[np.float64] = lfilter([1.0], [1.0, -fading], np.bincount(digits, values, length + 2)[::-1])[::-1]
+    return found

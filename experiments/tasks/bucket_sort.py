@@ -18,6 +18,8 @@ class BucketSort(Blanks, Sort):
     without ``^``. A context-sensitive task. Of few symbols the place alone tells most, and more the longer the
     word: read per-token accuracy against ``position_guess``.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: 0.66 and 0.00441 at length 16.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

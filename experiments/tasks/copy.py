@@ -20,6 +20,9 @@ class Copy(Transduction):
     Where none does (``unique``), the symbol before the one that is asked for says which comes next, by content alone:
     the unique copy of Huang et al. (2024), arXiv:2410.02140.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: no more; a
+    ``unique`` word is one of fewer.
+
     Args:
         train_length: longest word trained on, at least 1.
         min_length: shortest word trained on, between 1 and ``train_length``.
@@ -32,6 +35,11 @@ class Copy(Transduction):
     ) -> None:
         super().__init__(train_length=train_length, min_length=min_length, num_symbols=num_symbols)
         self.unique = true_or_false("task.unique", unique)
+        if unique and train_length > num_symbols:
+            raise ValueError(
+                f"task.train_length={train_length} exceeds task.num_symbols={num_symbols}, and with task.unique=true "
+                f"all symbols of a word differ; lower the one or raise the other"
+            )
 
     def words(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         if not self.unique:

@@ -22,6 +22,8 @@ class CycleNavigation(Question):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``. A regular task. After a few steps some places are likelier than others: see ``position_guess``.
 
+    Chance: ``1 / cycle_length``. Place alone: 0.2 at length 16.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

@@ -19,6 +19,9 @@ class DuplicateString(Blanks):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``. A context-sensitive task.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -(2 * length)`` an answer. Place alone: 0.5 and 1.53e-05 at
+    length 16.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks._task import Batch, Task, tasks
+from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 
 
@@ -24,6 +25,8 @@ class Dyck(Task):
     ask a language model the same at every place: is the right bracket likelier than 0.8 among the closing ones, and
     are those unlikely where nothing is open? Here the answer is what is trained on, and accuracy is the share of right
     answers. Half of them are easy: the bracket before was just opened, and closing it is the answer.
+
+    Chance: ``1 / (kinds + 1)``. Place alone: 0.424 at length 32.
 
     Args:
         train_length: most brackets trained on, at least 1.
@@ -45,6 +48,8 @@ class Dyck(Task):
         return length + 1
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        if length < 1:
+            raise Unsupported(f"task=dyck has words of at least 1 bracket; got {length}")
         if not causal:
             raise ValueError(
                 "task=dyck asks for brackets that close further on and needs a causal model: set model.causal=true"
@@ -86,7 +91,8 @@ def innermost(depth: Tensor, opened: Tensor) -> Tensor:
     >>> innermost(torch.tensor([[1, 2, 1, 2]]), torch.tensor([[True, True, False, True]]))
     tensor([[0, 1, 0, 3]])
     """
-    levels = torch.arange(1, int(depth.max()) + 1)[:, None]
-    reached = opened.unsqueeze(1) & (depth.unsqueeze(1) == levels)
-    latest = torch.where(reached, torch.arange(depth.shape[1]), 0).cummax(-1).values
-    return latest.gather(1, (depth - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+    # Among the places of one depth, in their order, the latest that was opened. The first of them was.
+    order = depth.argsort(dim=-1, stable=True)
+    ranks = torch.arange(depth.shape[1])
+    latest = torch.where(opened.gather(1, order), ranks, 0).cummax(-1).values
+    return torch.empty_like(depth).scatter_(1, order, order.gather(1, latest))

@@ -18,6 +18,8 @@ class EvenPairs(Question):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``. A regular task.
 
+    Chance: ``1 / 2``. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

@@ -27,6 +27,8 @@ class FlipFlop(Task):
     sequences have the p of training, and other lengths. The sequences of a batch read at the same places; each by
     itself is drawn as in the paper. Length counts instructions.
 
+    Chance: ``1 / 2``. Place alone: no more.
+
     Args:
         train_length: most instructions trained on, at least 2.
         min_length: fewest instructions trained on, between 2 and ``train_length``.

@@ -31,15 +31,17 @@ class Lego(Program):
     answers within the clauses, at the assigned variable, where a causal one could not know; clauses have ``=`` and
     ``;`` besides; programs have 12 clauses, of whose chain the first 6 are trained on, and there are 26 names.
 
+    Chance: ``1 / 2`` a value, ``2 ** -length`` all of them. Place alone: no more.
+
     Args:
         train_length: most clauses trained on, from 1 to ``num_variables``.
         min_length: fewest clauses trained on, between 1 and ``train_length``.
-        num_variables: names to draw from, at least 1; a program cannot have more clauses.
+        num_variables: names to draw from, at least 2; a program cannot have more clauses.
     """
 
     def __init__(self, *, train_length: int = 6, min_length: int = 1, num_variables: int = 64) -> None:
         super().__init__(train_length, min_length)
-        self.num_variables = whole("task.num_variables", num_variables, at_least=1)
+        self.num_variables = whole("task.num_variables", num_variables, at_least=2)
         if train_length > num_variables:
             raise ValueError(
                 f"task.train_length={train_length} exceeds task.num_variables={num_variables}; lower the one or raise "

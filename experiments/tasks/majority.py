@@ -21,6 +21,8 @@ class Majority(Question):
     arXiv:2410.02140, drawn as in their code; they also score an end token. ``mode`` with ``num_symbols=2`` asks the
     same of uniform words, whose margins are narrow.
 
+    Chance: ``1 / 2``. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 1.
         min_length: shortest word trained on, between 1 and ``train_length``.

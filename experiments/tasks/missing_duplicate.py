@@ -24,6 +24,8 @@ class MissingDuplicate(Question):
     train encoders on it; there without ``^``, and of length 1 there is a word that misses nothing. A
     context-sensitive task.
 
+    Chance: ``1 / 2``. Place alone: no more.
+
     Args:
         train_length: longest pair of words trained on, at least 2; 40 published, 16 here for quick training.
         min_length: shortest pair of words trained on, in symbols, between 2 and ``train_length``.

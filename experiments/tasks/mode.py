@@ -19,6 +19,8 @@ class Mode(Question):
     occurrence; each symbol is the answer as often as any other. A task of Zhou et al. (2024), arXiv:2310.16028;
     alphabet and words are this bench's own.
 
+    Chance: ``1 / num_symbols``. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 1.
         min_length: shortest word trained on, between 1 and ``train_length``.

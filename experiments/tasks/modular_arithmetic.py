@@ -27,6 +27,8 @@ class ModularArithmetic(Stepwise):
     are measured in symbols, and there is no scratchpad. ``positions=coupled`` gives an operand, the operator before
     it and the value after it one number.
 
+    Chance: ``1 / modulus`` a value, ``modulus ** -length`` all of them. Place alone: 0.267 and 2.17e-06 at length 16.
+
     Args:
         train_length: most operands trained on, at least 1.
         min_length: fewest operands trained on, between 1 and ``train_length``.

@@ -20,6 +20,8 @@ class OddsFirst(Blanks):
     without ``^``. Places are counted from 0, as in their code; its docstring counts them from 1, and so puts the
     other half first. A context-sensitive task.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

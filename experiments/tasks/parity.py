@@ -21,6 +21,8 @@ class Parity(Stepwise):
     of Delétang et al. (2023), arXiv:2207.02098, on uniform bits as there; the scratchpad and its coupled positions
     as in the official code of Cho et al. (2024), arXiv:2405.20671.
 
+    Chance: ``1 / 2``, of a whole scratchpad ``2 ** -length``. Place alone: no more.
+
     Args:
         train_length: most bits trained on, at least 1.
         min_length: fewest bits trained on, between 1 and ``train_length``.

@@ -20,6 +20,8 @@ class Passkey(Hidden):
     arXiv:2305.16300, in symbols: there a pretrained model reads English in which five sentences repeat, the key is a
     number up to 50000, and it is said twice; here a model is trained on the task, and every key is as long.
 
+    Chance: ``1 / num_symbols`` a digit, ``num_symbols ** -num_digits`` a key. Place alone: no more.
+
     Args:
         train_length: most filler trained on, at least 1.
         min_length: least filler trained on, between 1 and ``train_length``.

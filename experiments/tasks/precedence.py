@@ -18,6 +18,8 @@ class Precedence(Question):
     fillers dealt in turn from the rest of the alphabet (2, 3, …, and from 2 again). So whoever does not see order
     is right half of the time, whatever it learned. Fillers of several kinds make too many words to learn by heart.
 
+    Chance: ``1 / 2``. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 2.
         min_length: shortest word trained on, between 2 and ``train_length``.

@@ -11,7 +11,10 @@ from experiments.tasks._transduction import Transduction
 
 @tasks.register("reverse")
 class Reverse(Transduction):
-    """Say a random word backwards: ``3 1 2 | 2 1 3``. Retrieval at a distance that grows with every step."""
+    """Say a random word backwards: ``3 1 2 | 2 1 3``. Retrieval at a distance that grows with every step.
+
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: no more.
+    """
 
     def answer(self, word: Tensor) -> Tensor:
         return word.flip(-1)

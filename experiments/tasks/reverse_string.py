@@ -17,6 +17,8 @@ class ReverseString(Blanks, Reverse):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``. A deterministic context-free task.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: no more.
+
     Args:
         train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

@@ -42,6 +42,8 @@ class S5(Program):
     arXiv:2404.08819; Liu et al. (2023), arXiv:2210.10749. Departures: sequences are drawn afresh, not from a file of
     distinct ones; S3, of 6 elements, and pairs of generators are this bench's own.
 
+    Chance: ``1 / 120`` a product, ``120 ** -length`` all of them. Place alone: 0.193 and 0.00391 at length 8.
+
     Args:
         train_length: longest sequence trained on, at least 1.
         min_length: shortest sequence trained on, between 1 and ``train_length``.

@@ -20,6 +20,8 @@ class SelectiveCopy(Hidden):
     ``variable=true``, draws as this one does, and asks at a mark for each symbol. So are bidirectional models asked
     here; a causal one reads its answer as it goes.
 
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -num_copied`` all of them. Place alone: no more.
+
     Args:
         train_length: most noise trained on, at least 1.
         min_length: least noise trained on, between 1 and ``train_length``.

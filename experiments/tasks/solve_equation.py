@@ -26,6 +26,8 @@ class SolveEquation(Question):
     Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
     without ``^``, and words of one or two symbols are nothing but 0s. A deterministic context-free task.
 
+    Chance: ``1 / modulus``. Place alone: no more.
+
     Args:
         train_length: longest equation trained on, in symbols, at least 3; 40 published, 16 here for quick training.
         min_length: shortest equation trained on, between 3 and ``train_length``.

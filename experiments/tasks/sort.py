@@ -18,6 +18,9 @@ class Sort(Transduction):
 
     The place alone tells much (the first symbol is likely a 0), and more the longer the word: read
     per-token accuracy against ``position_guess``.
+
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: 0.423 and
+    3.27e-05 at length 16.
     """
 
     def answer(self, word: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ class StackManipulation(Ended):
     without ``^``, and accuracy is over the symbols up to the end, here over all blanks. A deterministic
     context-free task.
 
+    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` an answer. Place alone: 0.626 and 0.00581 at length 16.
+
     Args:
         train_length: longest word trained on, stack and actions, at least 1; 40 published, 16 here for quick training.
         min_length: shortest word trained on, between 1 and ``train_length``.

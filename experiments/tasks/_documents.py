@@ -1,0 +1,64 @@
+"""Tokens of a text, and windows of them that never cross the end of a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """One split of a corpus, all documents in one tensor.
+
+    Args:
+        tokens: ``(total,)``, of any type of whole numbers.
+        sizes: ``(documents,)`` int64, tokens in each.
+    """
+
+    tokens: Tensor
+    sizes: Tensor
+    _windows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
+
+    def __len__(self) -> int:
+        """Tokens."""
+        return len(self.tokens)
+
+    @property
+    def longest(self) -> int:
+        """Tokens in the longest document."""
+        return int(self.sizes.max()) if len(self.sizes) else 0
+
+    @property
+    def _begins(self) -> Tensor:
+        return self.sizes.cumsum(0) - self.sizes
+
+    def draw(self, count: int, length: int, generator: Generator) -> Tensor:
+        """``(count, length)`` tokens; every window inside a document is as likely as any other."""
+        if length not in self._windows:  # kept: there may be millions of documents
+            windows = (self.sizes - length + 1).clamp(min=0)
+            ends = windows.cumsum(0)
+            self._windows[length] = ends, self._begins - (ends - windows)
+        ends, shifts = self._windows[length]
+        drawn = torch.randint(int(ends[-1]), (count, 1), generator=generator)
+        starts = drawn + shifts[torch.searchsorted(ends, drawn, right=True)]
+        return self.tokens[starts + torch.arange(length)]
+
+    def neighbours(self, asked: int, length: int) -> Tensor:
+        """``(windows, length)``: windows that follow one another, from the longest document on.
+
+        Args:
+            asked: so many tokens are cut into windows, whatever the length; what is left of a document is left out.
+            length: of a window; one is cut even if it is longer than ``asked``.
+        """
+        sizes, order = self.sizes.sort(descending=True, stable=True)
+        taken = torch.minimum(sizes, (asked - (sizes.cumsum(0) - sizes)).clamp(min=0))
+        windows = taken // length
+        windows[0].clamp_(min=1)
+        used = windows.nonzero().flatten()
+        begins = [
+            begin + length * torch.arange(count)
+            for begin, count in zip(self._begins[order[used]].tolist(), windows[used].tolist(), strict=True)
+        ]
+        return self.tokens[torch.cat(begins).unsqueeze(1) + torch.arange(length)]

@@ -1,0 +1,242 @@
+"""What holds for every task: guesses get what they are said to, examples are as written, bad requests are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from experiments.tasks import Batch, Task, tasks
+from experiments.tasks import lego as lego_module
+from experiments.tasks import scan as scan_module
+from pe_zoo import Unsupported
+from pe_zoo._knobs import knobs as knobs_of
+
+NAMES = [name for name in tasks.names() if name != "text"]
+NEEDS_CAUSAL = {"dyck", "scan"}
+
+
+def generator(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def draw(task: Task, length: int, batch_size: int, *, causal: bool = True, seed: int = 0) -> Batch:
+    return task.sample(batch_size, length, generator(seed), split="test", causal=causal)
+
+
+# ----------------------------------------------------------------------------------------------------------- guesses
+
+TURNED: list[tuple[str, dict[str, Any]]] = [
+    ("addition", {"reverse": "neither", "zero_padded": False, "base": 3}),
+    ("associative_recall", {"num_values": 3}),
+    ("bucket_sort", {"num_symbols": 3}),
+    ("copy", {"unique": True, "num_symbols": 17}),
+    ("cycle_navigation", {"cycle_length": 3}),
+    ("dyck", {"kinds": 1, "max_depth": 5}),
+    ("flip_flop", {"ignores": 0.1}),
+    ("mode", {"num_symbols": 2}),
+    ("modular_arithmetic", {"modulus": 3, "operators": "+-", "scratchpad": False}),
+    ("modular_arithmetic", {"modulus": 4, "operators": "+-*"}),
+    ("modular_arithmetic_simple", {"modulus": 3}),
+    ("parity", {"scratchpad": True}),
+    ("passkey", {"num_symbols": 3, "num_digits": 2}),
+    ("s5", {"group": "s3", "generators": "all"}),
+    ("s5", {"group": "a5"}),
+    ("selective_copy", {"num_symbols": 2, "num_copied": 3}),
+    ("solve_equation", {"modulus": 3}),
+    ("sort", {"num_symbols": 2}),
+]
+every_task = pytest.mark.parametrize(("name", "knobs"), [*((name, {}) for name in NAMES), *TURNED], ids=str)
+NUM_DRAWS = 4000
+
+
+def lengths_of(task: Task) -> list[int]:
+    return sorted({task.shortest, task.shortest + 1, 5, task.train_length})
+
+
+def wrong_by(share: float) -> float:
+    """What a share of ``NUM_DRAWS`` sequences may be off by: five binomial errors, and as many stray hits."""
+    return 5 * (share * (1 - share) / NUM_DRAWS) ** 0.5 + 5 / NUM_DRAWS
+
+
+def hits(guess: Tensor, answers: Tensor) -> dict[str, float]:
+    right = (guess == answers).double()
+    return {"token_accuracy": right.mean().item(), "exact_match": right.prod(1).mean().item()}
+
+
+@every_task
+def test_who_knows_only_the_place_gets_no_more_and_no_less(name: str, knobs: dict[str, Any]) -> None:
+    """The likeliest answers of half of the draws: on the other half they get no more than the best guess there is, on
+    those that they were read off no less."""
+    task = tasks.build(name, **knobs)
+    for length in lengths_of(task):
+        batch = draw(task, length, 2 * NUM_DRAWS, seed=length)
+        seen, other = batch.targets[:, batch.counted].split(NUM_DRAWS)
+        symbols = seen.mode(0).values
+        words, counts = seen.unique(dim=0, return_counts=True)
+        for metric, likeliest in {"token_accuracy": symbols, "exact_match": words[counts.argmax()]}.items():
+            if metric not in task.metrics:
+                continue
+            said = task.position_guess(metric, length)
+            assert said >= task.chance(metric, length) * (1 - 1e-12)
+            assert hits(likeliest, other)[metric] <= said + wrong_by(said), (length, metric)
+            assert hits(likeliest, seen)[metric] >= said - wrong_by(said), (length, metric)
+
+
+@every_task
+def test_who_knows_nothing_gets_what_chance_says(name: str, knobs: dict[str, Any]) -> None:
+    """Uniform over the symbols that are ever an answer, of which there are as many as chance says."""
+    task = tasks.build(name, **knobs)
+    longest = task.train_length if name in ("copy", "scan") else 40
+    batch = draw(task, longest, NUM_DRAWS)
+    alphabet = batch.targets[:, batch.counted].unique()
+    assert len(alphabet) == round(1 / task.chance("token_accuracy", longest))
+    for length in lengths_of(task):
+        batch = draw(task, length, NUM_DRAWS, seed=length)
+        answers = batch.targets[:, batch.counted]
+        guess = alphabet[torch.randint(len(alphabet), answers.shape, generator=generator(1000))]
+        for metric in task.metrics:
+            said = task.chance(metric, length)
+            assert hits(guess, answers)[metric] == pytest.approx(said, abs=wrong_by(said)), (length, metric)
+        if "exact_match" in task.metrics:
+            assert task.chance("exact_match", length) == pytest.approx(len(alphabet) ** -float(answers.shape[1]))
+
+
+# ------------------------------------------------------------------------------------------------- what is documented
+
+
+def paragraph(name: str, opening: str) -> str:
+    found = re.search(rf"^ *{opening}.*?(?=\n *\n|\Z)", str(tasks.get(name).__doc__), re.MULTILINE | re.DOTALL)
+    assert found, f"{name} does not say: {opening}"
+    return " ".join(found.group().split())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_said_of_guessing_is_so(name: str) -> None:
+    # What is said of whole answers is said of scratchpads.
+    task = tasks.build(name, **({"scratchpad": True} if name == "parity" else {}))
+    by_chance, alone = paragraph(name, "Chance:").split("Place alone:")
+    known = {knob.name: knob.default for knob in knobs_of(tasks.get(name)).values()}
+    length = task.train_length
+    for metric, formula in zip(task.metrics, re.findall(r"``(.+?)``", by_chance), strict=True):
+        for asked in (3, length):
+            assert task.chance(metric, asked) == pytest.approx(eval(formula, {**known, "length": asked}))
+    if "no more" in alone:
+        guesses = [task.chance(metric, length) for metric in task.metrics]
+    else:
+        *said, at = re.findall(r"\d[-.\de]*\d|\d+", alone)
+        assert int(at) == length
+        guesses = [float(number) for number in said]
+    for metric, guess in zip(task.metrics, guesses, strict=True):
+        assert task.position_guess(metric, length) == pytest.approx(guess, rel=5e-3)
+
+
+SYMBOLS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "addition": ({}, {"+": 10}),
+    "associative_recall": (
+        {"train_length": 3, "num_keys": 3, "num_values": 9},
+        {"a": 0, "b": 1, "c": 2, "3": 6, "7": 10},
+    ),
+    "counting": ({}, {"$": 256}),
+    "dyck": ({}, {"(": 0, "[": 1, ")": 2, "]": 3}),
+    "flip_flop": ({}, {"w": 2, "i": 3, "r": 4}),
+    "lego": (
+        {"train_length": 3, "num_variables": 3},
+        {"+": lego_module.PLUS, "-": lego_module.MINUS, "1": lego_module.ONE, "|": lego_module.MARK}
+        | {name: lego_module.FIRST_VARIABLE + number for number, name in enumerate("abc")},
+    ),
+    "modular_arithmetic": ({}, {"+": 5, "-": 6, "*": 7}),
+    "passkey": ({"num_digits": 2}, {"a": 12, "b": 13, "c": 14}),
+    "scan": ({}, {token: number for number, token in enumerate(scan_module.TOKENS)}),
+    "selective_copy": ({"num_copied": 2}, {"_": 12}),
+}
+"""Knobs that an example is drawn with, and the tokens that are not written as the numbers they are."""
+
+
+def example(name: str) -> tuple[str, str]:
+    """What is read in a docstring's example, and the answers: of two lines below each other, or of the one."""
+    lines = str(tasks.get(name).__doc__).splitlines()
+    above = [place for place, line in enumerate(lines) if " tokens " in line]
+    if not above:
+        inline = re.search(r"``(.+?)``", lines[0])
+        assert inline
+        word, answer = inline.group(1).rsplit("|", 1)
+        return word, answer
+    tokens = re.search(r"(?<= tokens )\s*(.+?)(\s{4,}|$)", lines[above[0]])
+    assert tokens
+    targets = lines[above[0] + 1].partition("targets")[2].rjust(len(lines[above[0] + 1]))
+    return tokens.group(1), targets[: tokens.end()].replace(".", "").strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_is_so(name: str) -> None:
+    """Among many draws is the one that is written, and its answers are those written."""
+    knobs, written = SYMBOLS.get(name, ({}, {}))
+    task: Any = tasks.build(name, **knobs)
+    begin = int(draw(task, task.train_length, 1).tokens[0, 0])
+    marks = (
+        {"^": begin} if name in ("dyck", "flip_flop", "associative_recall", "scan") else {"^": begin, "|": begin + 1}
+    )
+    known = {**marks, "_": begin + 1} | written
+    given, answer = ([known[s] if s in known else int(s) for s in part.split()] for part in example(name))
+    (length,) = {
+        length
+        for length in range(task.shortest, 20)
+        if (task.sequence_length(length) if given[0] == begin else task.input_span(length).stop - 1) == len(given)
+        and (name != "modular_arithmetic_simple" or length % 2)
+    }
+    for seed in range(100):
+        batch = draw(task, length, 10_000, seed=seed)
+        read = batch.tokens if given[0] == begin else batch.tokens[:, task.input_span(length)]
+        alike = (read == torch.tensor(given)).all(1)
+        if alike.any():
+            break
+    assert alike.any(), f"{given} is never drawn"
+    assert batch.targets[alike][0, batch.counted].tolist() == answer
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lengths_that_there_are_not_are_unsupported(name: str) -> None:
+    knobs: dict[str, Any] = {"unique": True, "num_symbols": 64} if name == "copy" else {}
+    task = tasks.build(name, **knobs)
+    longest = {"associative_recall": 64, "copy": 64, "counting": 256, "lego": 64, "scan": 48}
+    beyond = [longest[name] + 1, 10**6] if name in longest else []
+    for length in [-1, *range(task.shortest), *beyond]:
+        for causal in [True] if name in NEEDS_CAUSAL else [True, False]:
+            for ask in (task.sample, task.evaluation):
+                more = {"split": "test"} if ask == task.sample else {}
+                with pytest.raises(Unsupported, match=rf"^task={name}\b.*-?\b\d") as refusal:
+                    ask(2, length, generator(), causal=causal, **more)  # type: ignore[operator]
+                assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_knobs_that_are_nothing_of_the_kind_are_refused(name: str) -> None:
+    for knob in knobs_of(tasks.get(name)):
+        for value in ("8", None, -1, 2.5, [4], float("nan")):
+            with pytest.raises(ValueError, match=rf"^task\.{knob} must be .*got {re.escape(repr(value))}") as refusal:
+                tasks.build(name, **{knob: value})
+            assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_trained_on_must_be_a_range(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^task\.min_length=6 exceeds task\.train_length=5; lower it$"):
+        tasks.build(name, train_length=5, min_length=6)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"associative_recall", "counting", "lego", "scan"}))
+def test_64_times_as_long_is_a_batch_like_any_other(name: str) -> None:
+    task = tasks.build(name)
+    length = 64 * task.train_length
+    batch = draw(task, length, 4)
+    assert batch.tokens.shape == batch.targets.shape == (4, task.sequence_length(length))
+    assert batch.counted.any()
+    for metric in task.metrics:
+        assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) + 1e-12 <= 1 + 1e-12
