@@ -1,26 +1,25 @@
-"""What a model makes of the same bytes with more context before them, less of it, or another."""
+"""What a model makes of the same text with more context before them, less of it, or another."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from experiments._evaluate import CHUNK_TOKENS, Subject, evaluate
+from experiments._evaluate import CHUNK_TOKENS, Scored, Subject, evaluate
 from experiments.tasks import Batch
 from pe_zoo import Unsupported
 
 
 @dataclass(frozen=True, eq=False)
-class Bytes:
-    """Which bytes of the running test text are asked for; the same for every encoder, seed and window.
+class Places:
+    """Which tokens of the running test text are asked for; the same for every encoder, seed and window.
 
     Args:
         target_ends: ``(batch,)`` int64, where the windows of the comparison of contexts end, evenly over the text.
-        targets: how many bytes before each end are asked for.
+        targets: how many tokens before each end are asked for.
         starts: ``(stretches,)`` int64, where the stretches begin that windows are cut from, evenly over the text.
         size: length of a stretch, that of the longest window.
     """
@@ -31,14 +30,14 @@ class Bytes:
     size: int
 
     @classmethod
-    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Bytes:
-        """About ``budget`` bytes for either comparison, each with ``longest`` bytes of text before it or its window.
+    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Places:
+        """About ``budget`` tokens for either comparison, each with ``longest`` of them before it or its window.
 
         Args:
-            text_length: of the running text, at least twice ``longest``.
+            text_length: of the running text in tokens, at least twice ``longest``.
             longest: window.
-            targets: bytes asked for at a window's end.
-            budget: bytes, at least 1.
+            targets: tokens asked for at a window's end.
+            budget: tokens, at least 1.
         """
         room = text_length - longest
         windows, stretches = (max(1, min(budget, room) // size) for size in (targets, longest))
@@ -46,8 +45,8 @@ class Bytes:
         return cls(ends, targets, longest + torch.arange(stretches) * room // stretches, longest)
 
 
-def nats_of(subject: Subject, purpose: str, ends: Tensor, length: int, change: Callable[[Batch], Batch]) -> Tensor:
-    """``(batch, length)`` cross-entropy of windows up to given places, numbered from the start as any sequence is."""
+def told(subject: Subject, purpose: str, ends: Tensor, length: int, change: Callable[[Batch], Batch]) -> Scored:
+    """Every token of windows up to given places, numbered from the start as any sequence is."""
     numbers = subject.stream(f"{purpose}/{length}/positions")
     positions = subject.numbering.evaluate(len(ends), length, numbers)
     batch = change(subject.task.windows(ends, length, causal=subject.model.causal))
@@ -55,25 +54,26 @@ def nats_of(subject: Subject, purpose: str, ends: Tensor, length: int, change: C
     parts = []
     for start in range(0, len(ends), at_once):  # logits of all windows at once would be large
         rows = slice(start, start + at_once)
-        part = replace(batch, tokens=batch.tokens[rows], targets=batch.targets[rows])
-        parts.append(evaluate(subject.model, part, positions if positions.ndim == 1 else positions[rows]).nats)
-    return torch.cat(parts)
+        numbered = positions if positions.ndim == 1 else positions[rows]
+        parts.append(evaluate(subject.model, batch.part(rows), numbered))
+    return Scored.joined(parts)
 
 
-def kept(subject: Subject, purpose: str, asked: Bytes, length: int) -> Tensor:
-    """The targets with all that a window of a length holds before them: ``(batch, targets)`` nats."""
-    return nats_of(subject, purpose, asked.target_ends, length, lambda batch: batch)[:, -asked.targets :]
+def kept(subject: Subject, purpose: str, asked: Places, length: int) -> Scored:
+    """The targets with all that a window of a length holds before them: ``(batch, targets)``."""
+    scored = told(subject, purpose, asked.target_ends, length, lambda batch: batch)
+    return scored.each(lambda answers: answers[:, -asked.targets :])
 
 
-def replaced(subject: Subject, purpose: str, asked: Bytes, length: int, near: int) -> Tensor:
-    """The same, but what lies before the last ``near`` bytes of a window is that of the window half the text away.
+def replaced(subject: Subject, purpose: str, asked: Places, length: int, near: int) -> Scored:
+    """The same, but what lies before the last ``near`` tokens of a window is that of the window half the text away.
 
     Raises:
         Unsupported: the text is so short that the two windows overlap.
     """
     other = asked.target_ends.roll(len(asked.target_ends) // 2)
     if int((other - asked.target_ends).abs().min()) < length:
-        raise Unsupported(f"the test text is too short for another window of {length} bytes beside each")
+        raise Unsupported(f"the test text is too short for another window of {length} tokens beside each")
 
     def swap(batch: Batch) -> Batch:
         tokens = batch.tokens.clone()
@@ -81,30 +81,30 @@ def replaced(subject: Subject, purpose: str, asked: Bytes, length: int, near: in
         tokens[:, far] = subject.task.windows(other, length, causal=subject.model.causal).tokens[:, far]
         return replace(batch, tokens=tokens)
 
-    return nats_of(subject, purpose, asked.target_ends, length, swap)[:, -asked.targets :]
+    scored = told(subject, purpose, asked.target_ends, length, swap)
+    return scored.each(lambda answers: answers[:, -asked.targets :])
 
 
-def separate(subject: Subject, purpose: str, asked: Bytes, length: int) -> Tensor:
-    """Every byte of the stretches in windows that follow one another: ``(stretches, bytes)`` nats."""
+def separate(subject: Subject, purpose: str, asked: Places, length: int) -> Scored:
+    """Every token of the stretches in windows that follow one another: ``(stretches, tokens)``."""
     return sliding(subject, purpose, asked, length, length)
 
 
-def sliding(subject: Subject, purpose: str, asked: Bytes, length: int, stride: int) -> Tensor:
-    """Every byte of the stretches by a window that ends at most ``stride`` - 1 bytes after it.
+def sliding(subject: Subject, purpose: str, asked: Places, length: int, stride: int) -> Scored:
+    """Every token of the stretches by a window that ends at most ``stride`` - 1 tokens after it.
 
-    So every byte has at least ``length - stride`` bytes before it.
+    So every token has at least ``length - stride`` before it.
 
     Returns:
-        ``(stretches, bytes)`` nats of the bytes that ``separate`` asks for: a stretch in whole windows.
+        ``(stretches, tokens)``, those that ``separate`` asks for: a stretch in whole windows.
     """
     size = asked.size // length * length
     steps = torch.arange(stride, size + stride, stride).clamp(max=size)
     ends = (asked.starts.unsqueeze(1) + steps).flatten()
-    nats = nats_of(subject, purpose, ends, length, lambda batch: batch)[:, -stride:].unflatten(0, (-1, len(steps)))
     last = size - stride * (len(steps) - 1)  # the last step may be a shorter one
-    return torch.cat([nats[:, :-1].flatten(1), nats[:, -1, -last:]], 1)
 
+    def new(answers: Tensor) -> Tensor:
+        stretches = answers[:, -stride:].unflatten(0, (-1, len(steps)))
+        return torch.cat([stretches[:, :-1].flatten(1), stretches[:, -1, -last:]], 1)
 
-def bits(nats: Tensor) -> float:
-    """The mean, in bits."""
-    return nats.double().mean().item() / math.log(2)
+    return told(subject, purpose, ends, length, lambda batch: batch).each(new)

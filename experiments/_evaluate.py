@@ -30,10 +30,24 @@ class Scored:
     Args:
         correct: ``(batch, counted)`` bool.
         nats: ``(batch, counted)`` cross-entropy.
+        target_bytes: ``(batch, counted)`` int64, how many bytes of text each answer stands for; None: one each.
     """
 
     correct: Tensor
     nats: Tensor
+    target_bytes: Tensor | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Scored]) -> Scored:
+        """The answers of some sequences after those of others, of one task."""
+        widths = [part.target_bytes for part in parts if part.target_bytes is not None]
+        correct, nats = (torch.cat([getattr(part, name) for part in parts]) for name in ("correct", "nats"))
+        return cls(correct, nats, torch.cat(widths) if widths else None)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Scored:
+        """The same done to everything that is said of an answer: some of the answers, say, or in another shape."""
+        widths = None if self.target_bytes is None else change(self.target_bytes)
+        return Scored(change(self.correct), change(self.nats), widths)
 
     @property
     def num_sequences(self) -> int:
@@ -45,10 +59,11 @@ class Scored:
 
     def quality(self) -> dict[str, float]:
         """Every quality by its metric's name."""
+        num_bytes = self.num_tokens if self.target_bytes is None else int(self.target_bytes.sum())
         return {
             "token_accuracy": self.correct.double().mean().item(),
             "exact_match": self.correct.all(1).double().mean().item(),
-            "bits_per_byte": self.nats.double().mean().item() / math.log(2),
+            "bits_per_byte": self.nats.double().sum().item() / num_bytes / math.log(2),
         }
 
     def n(self, metric: str) -> int:
@@ -75,15 +90,17 @@ def _part(positions: Tensor, start: int, size: int) -> Tensor:
     return positions if positions.ndim == 1 else positions[start : start + size]
 
 
-def score(logits: Tensor, targets: Tensor) -> Scored:
-    """``(batch, counted, vocab)`` against ``(batch, counted)``."""
+def score(logits: Tensor, batch: Batch) -> Scored:
+    """``(batch, counted, vocab)`` against a batch's targets at its counted places."""
+    targets = batch.targets[:, batch.counted]
     nats = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
-    return Scored(logits.argmax(-1) == targets, nats)
+    widths = None if batch.target_bytes is None else batch.target_bytes[:, batch.counted]
+    return Scored(logits.argmax(-1) == targets, nats, widths)
 
 
 def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     """Score a batch at its counted places."""
-    return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch.targets[:, batch.counted])
+    return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from experiments._temperature import LAWS, LLAMA4, Temperature
 from pe_zoo import Encoder, Geometry, Site, Unsupported, raw_scores
 from pe_zoo._knobs import one_of, whole
 
+PAIRS_AT_ONCE = 2**20
+"""Pairs of a query and a key, over a batch, that are handled at once where gradients are not needed."""
 PLAIN = "plain"
 FUSED = "fused"
 
@@ -30,8 +32,9 @@ class Transformer(nn.Module):
         temperature_floor: of the law ``llama4``, keys to a step; None: the training length.
         temperature_on: which layers have it: ``all``, or ``skipping`` (those that go without the encoder).
         ffn_multiple: hidden width of the feed-forward block, in multiples of model_dim.
-        query_block: queries handled at once where gradients are not needed: memory grows with
-            block × length instead of length².
+        ffn_extra: hidden units of each layer's feed-forward block beyond that.
+        query_block: queries handled at once where gradients are not needed, at most; of long sequences fewer, so
+            that memory grows with the length and not with its square.
         attention: ``fused`` takes a fused kernel wherever the encoder's hooks allow it, ``plain`` never.
     """
 
@@ -47,6 +50,7 @@ class Transformer(nn.Module):
         temperature_floor: int | None = None,
         temperature_on: str = ALL,
         ffn_multiple: int = 4,
+        ffn_extra: int = 0,
         query_block: int = 1024,
         attention: str = FUSED,
     ) -> None:
@@ -78,7 +82,7 @@ class Transformer(nn.Module):
                     if temperature and not (temperature_on == SKIPPING and layout.carries(layer))
                     else None
                 ),
-                ffn_multiple=ffn_multiple,
+                ffn_dim=ffn_multiple * geometry.model_dim + ffn_extra,
                 query_block=query_block,
                 attention=attention,
             )
@@ -122,6 +126,23 @@ class Transformer(nn.Module):
         """
         return self.unembedding(self.norm(self.hidden(tokens, positions)[-1]))
 
+    def read_on(self, tokens: Tensor, positions: Tensor, pasts: Sequence[Past]) -> Tensor:
+        """Logits of tokens that follow others, whose keys and values the layers have kept.
+
+        Args:
+            tokens: ``(batch, new)`` int64.
+            positions: of all places up to the last of them, ``(length,)`` or ``(batch, length)``.
+            pasts: of each layer; they gain the new places.
+
+        Returns:
+            ``(batch, new, vocab)``.
+        """
+        encoder = self._bare[0] if self.encoder_dropped else self.encoder
+        stream = encoder.embed(self.token_embedding(tokens), positions[..., -tokens.shape[-1] :])
+        for index, (layer, past) in enumerate(zip(self.layers, pasts, strict=True)):
+            stream = layer(stream, positions, self._encoder_in(index), past)
+        return self.unembedding(self.norm(stream))
+
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
         """The residual stream before the first layer and after each: ``num_layers + 1`` of ``(batch, length, dim)``."""
         if positions is None:
@@ -152,6 +173,27 @@ class Transformer(nn.Module):
         return self.encoder if self.layout.carries(layer) and not self.encoder_dropped else self._bare[0]
 
 
+class Past:
+    """What a layer keeps of the places it has read: input, keys and values, in memory taken once.
+
+    Args:
+        longest: places there will be at most.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.longest, self.length = longest, 0
+        self._kept: list[Tensor] = []
+
+    def and_now(self, *new: Tensor) -> list[Tensor]:
+        """What was kept with what is new behind it, ``(..., length, dim)`` each; the new is kept."""
+        if not self._kept:
+            self._kept = [part.new_empty(*part.shape[:-2], self.longest, part.shape[-1]) for part in new]
+        start, self.length = self.length, self.length + new[0].shape[-2]
+        for kept, part in zip(self._kept, new, strict=True):
+            kept[..., start : self.length, :] = part
+        return [kept[..., : self.length, :] for kept in self._kept]
+
+
 class Layer(nn.Module):
     """Attention and feed-forward, each behind a norm and added to the stream. No biases, no dropout."""
 
@@ -163,7 +205,7 @@ class Layer(nn.Module):
         causal: bool,
         windows: tuple[int | None, ...],
         temperature: Temperature | None,
-        ffn_multiple: int,
+        ffn_dim: int,
         query_block: int,
         attention: str,
     ) -> None:
@@ -177,11 +219,11 @@ class Layer(nn.Module):
         self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
         self.attention_out = nn.Linear(dim, dim, bias=False)
         self.ffn_norm = nn.LayerNorm(dim, bias=False)
-        self.ffn_in = nn.Linear(dim, ffn_multiple * dim, bias=False)
-        self.ffn_out = nn.Linear(ffn_multiple * dim, dim, bias=False)
+        self.ffn_in = nn.Linear(dim, ffn_dim, bias=False)
+        self.ffn_out = nn.Linear(ffn_dim, dim, bias=False)
 
-    def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
-        blocks = self._blocks(stream, positions)
+    def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder, past: Past | None = None) -> Tensor:
+        blocks = self._blocks(stream, positions, past)
         mixed = [attend(encoder, q, k, v, site, self.attention) for q, k, v, site in blocks]
         stream = stream + self.attention_out(torch.cat(mixed, -2).transpose(1, 2).flatten(-2))
         return stream + self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(stream))))
@@ -191,17 +233,25 @@ class Layer(nn.Module):
         blocks = self._blocks(stream, positions)
         return torch.cat([weights(encoder, raw_scores(encoder, q, k, site), site) for q, k, _, site in blocks], -2)
 
-    def _blocks(self, stream: Tensor, positions: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
+    def _blocks(
+        self, stream: Tensor, positions: Tensor, past: Past | None = None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
         """Some queries, ``(batch, heads, query, head_dim)``, all keys and values, and where they stand."""
         x = self.attention_norm(stream)
         q, k, v = (
             self.attention_in(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         )  # (batch, heads, length, head_dim)
-        length = stream.shape[-2]
-        block = length if torch.is_grad_enabled() else self.query_block
-        for start in range(0, length, block):
-            rows = slice(start, min(start + block, length))
-            site, query = self._site(rows, positions, x), q[:, :, rows]
+        new = stream.shape[-2]
+        if past is not None:
+            x, k, v = past.and_now(x, k, v)
+        length = x.shape[-2]
+        block = new
+        if not torch.is_grad_enabled():
+            block = min(self.query_block, max(1, PAIRS_AT_ONCE // (stream.shape[0] * length)))
+        for start in range(0, new, block):
+            some = slice(start, min(start + block, new))
+            rows = slice(length - new + some.start, length - new + some.stop)
+            site, query = self._site(rows, positions, x), q[:, :, some]
             if self.temperature is not None:
                 query = query * self.temperature(site.mask).to(query.dtype)
             yield query, k, v, site

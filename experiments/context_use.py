@@ -1,27 +1,27 @@
-"""Does a model use text that lies far back, or do longer windows merely give each byte more text before it?
+"""Does a model use text that lies far back, or do longer windows merely give each token more text before it?
 
 A model's loss often falls as windows grow, even where it makes nothing of distant text: cut into longer windows, fewer
-bytes stand near a beginning, where little is known (the early token curse of Press et al. 2021, arXiv:2108.12409,
-appendix B). Two comparisons tell these apart. First, the same bytes are asked for after a whole long context (kept),
+tokens stand near a beginning, where little is known (the early token curse of Press et al. 2021, arXiv:2108.12409,
+appendix B). Two comparisons tell these apart. First, the same tokens are asked for after a whole long context (kept),
 after its last part only, as long as in training (cut), and after a context whose distant part is other text (replaced).
-Whoever uses distant text does better with it kept. Second, all bytes of some stretches of text are asked for in windows
-that follow one another (separate), where a byte has as much before it as its place allows, and in windows that move on
-by a few bytes (sliding), where all have about the same. All is teacher-forced: the text before a byte is the true one,
-but for what was replaced.
+Whoever uses distant text does better with it kept. Second, all tokens of some stretches of text are asked for in
+windows that follow one another (separate), where a token has as much before it as its place allows, and in windows that
+move on by a few tokens (sliding), where all have about the same. All is teacher-forced: the text before a token is the
+true one, but for what was replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-    from torch import Tensor
 
-    from experiments._context import Bytes
-    from experiments._evaluate import Subject
+    from experiments._context import Places
+    from experiments._evaluate import Scored, Subject
     from experiments._table import Row
 
 NAME = "context_use"
@@ -32,11 +32,11 @@ QUALITY, GAIN, CONTENT = "bits_per_byte", "far_context_gain", "far_context_conte
 KEPT, CUT, REPLACED, SEPARATE, SLIDING = "kept", "cut", "replaced", "separate windows", "sliding windows"
 CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
 CAPTIONS = {
-    NAME: "Bits per byte over the length of windows. Kept, cut and replaced ask for the same bytes: after the whole "
+    NAME: "Bits per byte over the length of windows. Kept, cut and replaced ask for the same tokens: after the whole "
     "window, after its last part only, as long as in training, and with all before that part replaced by other text. "
-    "Separate and sliding windows ask for other bytes, all those of some stretches. Lower is better; the gap from cut "
+    "Separate and sliding windows ask for others, all those of some stretches. Lower is better; the gap from cut "
     "down to kept is what distant text gives. Bands: 95 % intervals over seeds. Dashed: the training length. Dotted, "
-    "where within the panel: guessing by how often each byte occurs. A line along a panel's top is at least as bad.",
+    "where within the panel: guessing by how often each token occurs. A line along a panel's top is at least as bad.",
 }
 
 
@@ -68,19 +68,19 @@ def measure(
     target_share: float = 0.25,
     stride_share: float = 0.125,
 ) -> list[Row]:
-    """Bits per byte of the same bytes with different text before them, at multiples of the training length.
+    """Bits per byte of the same text with different text before them, at multiples of the training length.
 
     Args:
         subject: the trained model and its task, which must have running text.
         multiples: lengths of windows, in training lengths, each above 0.
-        samples: bytes asked for in each of the two comparisons, in training lengths, at least 1.
-        target_share: bytes asked for at the end of a window, in training lengths, in (0, 1]; at most the shortest
+        samples: tokens asked for in each of the two comparisons, in training lengths, at least 1.
+        target_share: tokens asked for at the end of a window, in training lengths, in (0, 1]; at most the shortest
             window.
         stride_share: how far sliding windows move on, in training lengths, above 0; at most the shortest window.
     """
     import torch
 
-    from experiments._context import Bytes
+    from experiments._context import Places
 
     train_length, text_length = subject.task.train_length, subject.task.running_length
     if not text_length:
@@ -90,29 +90,30 @@ def measure(
     lengths = sorted({max(targets, stride, round(train_length * multiple)) for multiple in multiples})
     fitting = [length for length in lengths if 2 * length <= text_length]
     rows = [
-        subject.cannot(NAME, QUALITY, f"a test text of {text_length} bytes is too short", eval_length=length)
+        subject.cannot(NAME, QUALITY, f"a test text of {text_length} tokens is too short", eval_length=length)
         for length in lengths
         if length not in fitting
     ]
     if fitting:
-        asked = Bytes.of(text_length, fitting[-1], targets, samples * train_length)
+        asked = Places.of(text_length, fitting[-1], targets, samples * train_length)
         for length in fitting:
             rows += _measure_at(subject, asked, length, stride)
     return rows
 
 
-def _measure_at(subject: Subject, asked: Bytes, length: int, stride: int) -> list[Row]:
+def _measure_at(subject: Subject, asked: Places, length: int, stride: int) -> list[Row]:
     from experiments import _context
     from pe_zoo import Unsupported
 
     train_length = subject.task.train_length
-    asks: dict[str, Callable[[], Tensor]] = {KEPT: lambda: _context.kept(subject, NAME, asked, length)}
+    asks: dict[str, Callable[[], Scored]] = {KEPT: lambda: _context.kept(subject, NAME, asked, length)}
     if length >= train_length:
         asks[CUT] = lambda: _context.kept(subject, NAME, asked, train_length)
         asks[REPLACED] = lambda: _context.replaced(subject, NAME, asked, length, train_length)
     asks[SEPARATE] = lambda: _context.separate(subject, NAME, asked, length)
     asks[SLIDING] = lambda: _context.sliding(subject, NAME, asked, length, stride)
-    rows, found = [], {}
+    rows: list[Row] = []
+    found: dict[str, Scored] = {}
     for condition, ask in asks.items():
         try:
             found[condition] = ask()
@@ -123,16 +124,20 @@ def _measure_at(subject: Subject, asked: Bytes, length: int, stride: int) -> lis
     if length > train_length:
         for metric, other in ((GAIN, CUT), (CONTENT, REPLACED)):
             if KEPT in found and other in found:
-                rows.append(_row(subject, metric, length, found[other] - found[KEPT]))
+                more = replace(found[KEPT], nats=found[other].nats - found[KEPT].nats)
+                rows.append(_row(subject, metric, length, more))
             else:
                 rows.append(subject.cannot(NAME, metric, f"not both {other} and {KEPT}", eval_length=length))
     return rows
 
 
-def _row(subject: Subject, metric: str, length: int, nats: Tensor, condition: str = "") -> Row:
-    from experiments._context import bits
-
-    measured = {"eval_length": length, "condition": condition, "value": bits(nats), "n": nats.numel()}
+def _row(subject: Subject, metric: str, length: int, scored: Scored, condition: str = "") -> Row:
+    measured = {
+        "eval_length": length,
+        "condition": condition,
+        "value": scored.quality()[QUALITY],
+        "n": scored.n(QUALITY),
+    }
     if metric == QUALITY:
         measured["chance"] = subject.best_guess(metric, length)
     return subject.row(NAME, metric, **measured)

@@ -2,6 +2,8 @@
 
 The trained model is asked for every length by itself: one length a batch, sequences that it was not trained on,
 the same for every encoder of a seed. It is teacher-forced: each token is predicted from the true ones before it.
+Where answers are read on, some of the sequences are also answered free-running: each token is predicted from the
+model's own answers, so that one mistake can bring on others.
 """
 
 from __future__ import annotations
@@ -13,20 +15,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from experiments._evaluate import Subject
     from experiments._style import Look
     from experiments._table import Row
+    from experiments.tasks import Batch
 
 NAME = "length_extrapolation"
 NEEDS_TRAINING = True
 MAIN = None
 
-QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match")
+QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", "generated_token_accuracy")
+GENERATED = "generated_"
+"""Before a metric's name: free-running."""
 POSITION_LOSS = "position_loss"
 
 
-def check(*, multiples: Iterable[float], samples: int, position_bins: int) -> None:
+def check(*, multiples: Iterable[float], samples: int, position_bins: int, generated: int) -> None:
     """Refuse knobs out of range."""
     from pe_zoo._knobs import number, whole
 
@@ -36,6 +42,7 @@ def check(*, multiples: Iterable[float], samples: int, position_bins: int) -> No
         number("length_extrapolation.multiples", multiple, above=0)
     whole("length_extrapolation.samples", samples, at_least=1)
     whole("length_extrapolation.position_bins", position_bins, at_least=1)
+    whole("length_extrapolation.generated", generated, at_least=0)
 
 
 def measure(
@@ -44,6 +51,7 @@ def measure(
     multiples: tuple[float, ...] = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
     samples: int = 256,
     position_bins: int = 32,
+    generated: int = 32,
 ) -> list[Row]:
     """Quality at multiples of the training length, as a whole and place by place.
 
@@ -53,6 +61,8 @@ def measure(
         samples: sequences per length, at least 1; of a fixed test set, windows of the training length.
         position_bins: bins that the scored places of a training-length sequence are divided into, at
             least 1; bins of longer sequences are as wide, so that there are more of them.
+        generated: of the sequences, at most so many are also answered free-running, at least 0: by a causal model,
+            where a task's answers are read on.
     """
     from pe_zoo import Unsupported
 
@@ -60,13 +70,13 @@ def measure(
     train_length = subject.task.train_length
     for length in sorted({max(1, round(train_length * multiple)) for multiple in multiples}):
         try:
-            rows += _measure_at(subject, length, samples, position_bins)
+            rows += _measure_at(subject, length, samples, position_bins, generated)
         except Unsupported as reason:
             rows += [subject.cannot(NAME, metric, reason, eval_length=length) for metric in subject.task.metrics]
     return rows
 
 
-def _measure_at(subject: Subject, length: int, samples: int, position_bins: int) -> list[Row]:
+def _measure_at(subject: Subject, length: int, samples: int, position_bins: int, generated: int) -> list[Row]:
     from experiments._evaluate import evaluate
 
     batch, positions = subject.question(NAME, samples, length)
@@ -82,6 +92,7 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int)
         )
         for metric in subject.task.metrics
     ]
+    rows += _generated(subject, length, batch, positions, generated)
     num_places = scored.nats.shape[1]
     width = max(1, math.ceil(subject.task.train_length / position_bins))
     for start in range(0, num_places, width):
@@ -91,6 +102,29 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int)
         bits = part.double().mean().item() / math.log(2)
         rows.append(subject.row(NAME, POSITION_LOSS, eval_length=length, condition=place, value=bits, n=part.numel()))
     return rows
+
+
+def _generated(subject: Subject, length: int, batch: Batch, positions: Tensor, count: int) -> list[Row]:
+    """Quality free-running; nothing where that is no other question than teacher-forced."""
+    from experiments._generate import generate
+
+    metrics = [metric for metric in subject.task.metrics if metric != "bits_per_byte"]
+    if not metrics or not count or not subject.model.causal:
+        return []
+    scored = generate(subject.model, batch, positions, count)
+    if scored is None:
+        return []
+    return [
+        subject.row(
+            NAME,
+            GENERATED + metric,
+            eval_length=length,
+            value=scored.quality()[metric],
+            chance=subject.best_guess(metric, length),
+            n=scored.n(metric),
+        )
+        for metric in metrics
+    ]
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:

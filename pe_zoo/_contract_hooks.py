@@ -105,6 +105,8 @@ def check_blocks(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
     whole, blocks = (bench.model(encoder, causal, query_block=size) for size in (8, 3))
     blocks.load_state_dict(whole.state_dict())
     for positions in (some_positions(8), some_positions(2, 8)):
+        changed = gap(encoder.embed(x, positions)[:, -1:], encoder.embed(x[:, -1:], positions[..., -1:]))
+        hold(changed < 1e-11, f"what embed adds to the last token alone differs by {changed:.1g} from the whole")
         expected = scores(encoder, q, k, positions, x=x, causal=causal)
         for last in (1, 3):
             found = scores(encoder, q[:, :, -last:], k, positions, x=x, causal=causal)

@@ -42,7 +42,7 @@ from pe_zoo.sinusoidal import Sinusoidal
 
 ORDERLESS = {"none"}
 """Encoders that leave a bidirectional model blind to order."""
-POSITIONLESS = {"cope", "fox", "none", "path", "selective_rope", "stick_breaking"}
+POSITIONLESS = {"cope", "fox", "none", "path", "selective_rope", "short_convolution", "stick_breaking"}
 """Encoders that do not read the positions they are given."""
 
 
@@ -100,6 +100,7 @@ TURNED = [
     Case("liere", {"block_fraction": 0.75, "span": 1}),
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),
+    Case("short_convolution", {"rank": 2, "conv_width": 4}, causal=(True,)),
     Case("stick_breaking", {"remainder": "vector"}, causal=(True,)),
     Case("stick_breaking", {"attend_current": True}, causal=(True,)),
 ]
@@ -450,6 +451,15 @@ class ScalesTheEmbedding(Sinusoidal):
         return super().embed(x * self.geometry.model_dim**0.5, positions)
 
 
+class CountsAlong(Sinusoidal):
+    """Adds up the positions that it is shown: right as long as it is shown all of them."""
+
+    name = "fake"
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return super().embed(x, positions.cumsum(-1))
+
+
 class DropsOut(Sinusoidal):
     """Draws from the global random state."""
 
@@ -665,6 +675,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (BiasByPlace, "shift claim", SHIFT, Broken),
     (BiasByPlace, "positions are read", POSITIONS, Broken),
     (BiasIgnoresBlock, "query blocks", asked(hooks.check_blocks), Broken),
+    (CountsAlong, "query blocks", asked(hooks.check_blocks), Broken),
     (LeaksFromTheFuture, "future", FUTURE, Broken),
     (LeaksFromTheFuture, "prefix", PREFIX, Broken),
     (LeaksThroughMix, "future", FUTURE, Broken),
