@@ -1,0 +1,57 @@
+"""The short convolution alone: what encoders that bring one are to be compared with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_zoo._content import look_back
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import whole
+from pe_zoo._registry import register
+
+
+@register("short_convolution")
+class ShortConvolution(Encoder):
+    """Adds to queries and keys what a token and its nearest predecessors hold: no encoder, but the convolution that
+    some encoders bring. After Allen-Zhu (2025), arXiv:2512.17351, §4, whose Canon layers lift a model without an
+    encoder to one with RoPE.
+
+        q → q + query_convolution(x @ down @ up),      k → k + key_convolution(x @ down @ up)
+
+    A control: PaTH and Selective RoPE read the layer's input through such a branch, and what this one gains over
+    no encoder needs none of their reflections and turns. The defaults stand against PaTH; ``rank=9 conv_width=4``
+    has the kernel and the number of parameters of Selective RoPE. With a kernel of one token nothing is left but
+    another projection. Positions are not read. Every layer has its own parameters; heads share ``down``.
+
+    Args:
+        rank: width between ``down`` and ``up``, at least 1; 32 as in PaTH's official code.
+        conv_width: tokens the convolution sees, its own included, at least 1; 3 as in PaTH's official code; Canon
+            layers and Selective RoPE have 4.
+
+    Departures: Canon layers convolve projections and stream themselves, values too; here the low-rank branch of
+    PaTH is convolved, without its activation, as Canon layers go without one. Kernels start uniform within
+    ±1/sqrt(conv_width), as torch's convolutions do, the other weights with variance 1/fan-in, as this trunk's do.
+    """
+
+    shift_invariant = True
+    causal_only = True
+
+    def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:
+        super().__init__(geometry)
+        layers, dim = geometry.num_layers, geometry.model_dim
+        whole("short_convolution rank", rank, at_least=1)
+        whole("short_convolution conv_width", conv_width, at_least=1)
+        self.down = nn.Parameter(torch.randn(layers, dim, rank) * dim**-0.5)
+        self.up = nn.Parameter(torch.randn(layers, rank, dim) * rank**-0.5)
+        # Kernels of their own: with one for both, a query would be most like its own key before anything is learned.
+        self.query_kernel = nn.Parameter((2 * torch.rand(layers, dim, conv_width) - 1) * conv_width**-0.5)
+        self.key_kernel = nn.Parameter((2 * torch.rand(layers, dim, conv_width) - 1) * conv_width**-0.5)
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        layer, x = site.layer, site.content("short_convolution")
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        features = x @ self.down[layer].to(x.dtype) @ self.up[layer].to(x.dtype)
+        seen = (look_back(features, kernel[layer].to(x.dtype)) for kernel in (self.query_kernel, self.key_kernel))
+        for_q, for_k = (each.unflatten(-1, (self.geometry.num_heads, -1)).transpose(-3, -2) for each in seen)
+        return (q + for_q[..., site.rows, :]).to(q.dtype), (k + for_k).to(k.dtype)
