@@ -1,4 +1,4 @@
-"""What can be said over seeds, and what cannot: intervals, paired comparisons, and how far quality holds.
+"""What can be said over seeds, and what cannot: intervals and paired comparisons.
 
 Intervals are Student's t over seeds: mean ± t(0.975, seeds - 1) · deviation / √seeds. They are not cut to the
 metric's range. One seed has no interval.
@@ -19,8 +19,6 @@ from experiments._table import metric_of
 SIGNIFICANCE = 0.05
 CONFIDENCE = 1 - SIGNIFICANCE
 NOT_SEPARABLE = "not separable with these seeds"
-KEEPS = 0.9
-"""Share of the in-range quality from which a length counts as mastered."""
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
@@ -178,33 +176,3 @@ def verdict(metric: str, difference: float, corrected: float) -> str:
     if higher_is_better is None:
         return "higher" if difference > 0 else "lower"
     return "better" if (difference > 0) == higher_is_better else "worse"
-
-
-def reach(summary: pd.DataFrame) -> pd.DataFrame:
-    """How far each label keeps its quality: up to which length it holds `KEEPS` of what it has in range.
-
-    Args:
-        summary: of `over_seeds`, one task and its main metric, one line for each label and ``eval_length``.
-
-    Returns:
-        ``label``, ``in_range`` (mean at the longest length measured that was trained on), ``reach`` (longest length
-        up to which every measured length holds; NaN where nothing was measured in range), ``multiple`` (of the
-        training length), ``longest`` (measured), ``train_length``.
-    """
-    lines = []
-    for label, group in summary.sort_values("eval_length").groupby("label"):
-        train_length = int(group["train_length"].iloc[0])
-        inside = group[(group["eval_length"] <= train_length) & (group["seeds"] > 0)]
-        in_range = float(inside["mean"].iloc[-1]) if len(inside) else math.nan
-        higher_is_better = metric_of(str(group["metric"].iloc[0])).higher_is_better
-        held = float(train_length) if len(inside) else math.nan
-        beyond = group[group["eval_length"] > train_length]
-        for length, mean in zip(beyond["eval_length"], beyond["mean"], strict=True):
-            least = KEEPS - 1e-9  # 0.72 of 0.8 is 90 %, whatever floats make of it
-            if not (mean >= least * in_range if higher_is_better else in_range >= least * mean):
-                break
-            held = float(length)
-        line = {"label": label, "in_range": in_range, "reach": held, "multiple": held / train_length}
-        lines.append(line | {"longest": int(group["eval_length"].max()), "train_length": train_length})
-    columns = ["label", "in_range", "reach", "multiple", "longest", "train_length"]
-    return pd.DataFrame(lines, columns=columns)

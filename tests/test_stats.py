@@ -19,7 +19,6 @@ from experiments._stats import (
     labelled,
     over_seeds,
     paired,
-    reach,
     verdict,
 )
 from experiments._table import Row, frame
@@ -178,24 +177,6 @@ def test_holm_worked_by_hand() -> None:
 )
 def test_verdict(metric: str, difference: float, p: float, said: str) -> None:
     assert verdict(metric, difference, p) == said
-
-
-def test_reach_stops_at_the_first_length_that_does_not_hold() -> None:
-    table = reach(summary_of({"none": {8: [1.0], 16: [0.8], 32: [0.72], 64: [0.7], 128: [0.8]}}))
-    line = only(table)
-    assert (line["in_range"], line["reach"], line["multiple"], line["longest"]) == (0.8, 32, 2.0, 128)
-
-
-def test_reach_where_lower_is_better() -> None:
-    line = only(reach(summary_of({"none": {16: [1.8], 32: [1.99], 64: [2.01]}}, "bits_per_byte")))
-    assert line["reach"] == 32  # 1.8 / 0.9 = 2
-
-
-def test_reach_of_a_label_that_cannot_be_asked_further() -> None:
-    values: dict[str, dict[int, list[float | None]]] = {"learned": {16: [0.9], 32: [None]}, "rope": {32: [0.9]}}
-    table = reach(summary_of(values))
-    assert only(table, label="learned")["reach"] == 16
-    assert math.isnan(only(table, label="rope")["reach"])
 
 
 def test_baseline_by_default_and_by_name() -> None:

@@ -1,0 +1,112 @@
+"""What the page says of several tasks side by side: quality in range, beyond, and when answers are read on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from experiments import _stats, _style, _words
+from experiments._page import Section, Table
+from experiments._table import main_metric, metric_of
+
+BEYOND = 2.0
+"""Length beyond training at which tasks are put side by side, in training lengths."""
+EXPERIMENT = "length_extrapolation"
+FREE_RUNNING = "generated_token_accuracy"
+NOTE = (
+    "Mean over seeds ± half the 95 % t interval. †: a run of this label did not learn the task within the training "
+    "length. Guess: the best without reading the input."
+)
+
+
+def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
+    """A section where several tasks were measured within and beyond their training length; else None.
+
+    Args:
+        rows: of all tasks, labelled.
+        order: labels in the order they are shown in.
+    """
+    rows = rows[(rows["experiment"] == EXPERIMENT) & (rows["condition"] == "")]
+    parts = [of_task[of_task["metric"] == main_metric(of_task["metric"])] for _, of_task in rows.groupby("task")]
+    quality = pd.concat(parts) if parts else rows
+    if quality["task"].nunique() < 2:
+        return None
+    marks = rows.loc[rows["converged"].map(lambda judged: judged is False), ["task", "label"]]
+    failing = set(marks.itertuples(index=False, name=None))
+    grid = _Grid(order, rows.groupby(["task", "label"])["seed"].nunique().to_dict(), failing)
+    said = (
+        f"How do the {quality['task'].nunique()} tasks compare? Main metric of each, per scored token, teacher-forced."
+    )
+    found = Section("Tasks side by side", [said])
+    within, beyond = (
+        quality[quality["eval_length"] == (quality["train_length"] * multiple).round()] for multiple in (1.0, BEYOND)
+    )
+    found.parts.append(grid.table("tasks_in_range", "Within the training length: at the longest trained on", within))
+    if len(beyond):
+        found.parts.append(grid.table("tasks_at_twice", "At twice the training length", beyond))
+    at_twice = rows[rows["eval_length"] == (rows["train_length"] * BEYOND).round()]
+    freed = _freed(at_twice)
+    if len(freed):
+        caption = "Free-running less teacher-forced token accuracy, at twice the training length"
+        note = (
+            "Negative: what goes wrong is read on and brings more mistakes; teacher-forcing corrects each of them. Of "
+            "tasks whose answers are read on, of causal models. Mean over seeds ± half the 95 % t interval."
+        )
+        found.parts.append(grid.table("tasks_free_running", caption, freed, note, _signed, guess=False))
+    return found
+
+
+def _freed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Free-running less teacher-forced accuracy of each run that has both."""
+    values = rows[rows["status"] == "ok"].pivot_table(index="run_id", columns="metric", values="value")
+    if FREE_RUNNING not in values:
+        return rows.iloc[:0]
+    lost = (values[FREE_RUNNING] - values["token_accuracy"]).dropna()
+    kept = rows[(rows["metric"] == "token_accuracy") & rows["run_id"].isin(lost.index)]
+    return kept.assign(value=kept["run_id"].map(lost))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:.2f}"
+
+
+class _Grid:
+    """Tasks down, labels across."""
+
+    def __init__(self, order: Sequence[str], seeds: dict[tuple[str, str], int], failing: set[tuple[str, str]]) -> None:
+        self.order, self.seeds, self.failing = order, seeds, failing
+
+    def table(
+        self,
+        stem: str,
+        caption: str,
+        rows: pd.DataFrame,
+        note: str = NOTE,
+        written: Callable[[float], str] = _plain,
+        *,
+        guess: bool = True,
+    ) -> Table:
+        by = ["task", "metric", "label", "train_length", "eval_length"]
+        summary = _stats.over_seeds(rows, by)
+        found = {(line["task"], line["label"]): line for line in summary.to_dict("records")}
+        lines = []
+        for task, of_task in summary.groupby("task"):
+            lengths = sorted(set(of_task["eval_length"]))
+            cells = [self._cell(found, str(task), label, written) for label in self.order]
+            chance = [_words.short(of_task["chance"].mean())] if guess else []
+            metric = metric_of(str(of_task["metric"].iloc[0])).label
+            lines.append([task, metric, _words.listed(lengths), *chance, *cells])
+        head = ["task", "metric", "length", *(["guess"] if guess else []), *self.order]
+        return Table(stem, caption, pd.DataFrame(lines, columns=head), summary, note)
+
+    def _cell(
+        self, found: dict[tuple[str, str], dict[str, object]], task: str, label: str, written: Callable[[float], str]
+    ) -> str:
+        seeds = self.seeds.get((task, label), 0)
+        mark = _style.NOT_CONVERGED if (task, label) in self.failing else ""
+        return _words.cell(found.get((task, label)), seeds, written) + mark
