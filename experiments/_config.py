@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from inspect import signature
@@ -54,6 +55,7 @@ class Request:
         seeds: how many seeds to run, from ``seed`` on; one after another.
         name: folder under ``results/``.
         device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
+        tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: a Python file that registers encoders of your own.
         force: run again what has finished, in place of the old files.
     """
@@ -63,6 +65,7 @@ class Request:
     seeds: int = 1
     name: str = "scratch"
     device: str = "auto"
+    tune: bool = False
     plugin: str | None = None
     force: bool = False
 
@@ -145,6 +148,7 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
             seed=seed,
             name=config["name"],
             device=config["device"],
+            tune=config["tune"],
             plugin=plugin,
             choice=str(choices.get("encoder", "")),
         )
@@ -221,9 +225,9 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
     kept = [argument for argument in arguments if argument != named[0]]
     given = {argument.partition("=")[0] for argument in kept}
     lines = []
-    for part in content["parts"]:
-        said = [word for word in (f"name={content['name']}", *part.split()) if word.partition("=")[0] not in given]
-        lines += expand([*kept, *said], configs)
+    for part, times in itertools.product(content["parts"], content.get("times", [""])):
+        words = (f"name={content['name']}", *part.split(), *times.split())
+        lines += expand([*kept, *(word for word in words if word.partition("=")[0] not in given)], configs)
     return lines
 
 

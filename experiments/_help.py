@@ -29,6 +29,7 @@ OPTIONS = {
     "seed=0, seeds=1": "the first seed, and how many from there on",
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
+    "tune=false": "true trains once for each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py": "a file that registers encoders of your own",
     "force=false": "true runs again what has finished, in place of the old files",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import platform
 import shutil
@@ -23,9 +24,11 @@ import torch
 import yaml
 
 from experiments._evaluate import Subject
+from experiments._model import Transformer
 from experiments._plan import BadRequest, Plan, RunConfig, prepare
 from experiments._table import Row, write_json, write_rows, write_whole
 from experiments._train import TrainLog, train
+from experiments._tune import Tuning, tune
 from pe_zoo import Unsupported
 
 logger = logging.getLogger("pe_zoo")
@@ -88,12 +91,8 @@ def run(config: RunConfig, *, force: bool = False) -> Outcome:
 def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
     """Train the plan's model, ask the experiments, save the model: rows, and what the run's record gains."""
     with _repeatable():
-        model = plan.model()
-        log = TrainLog()
+        model, log, tuning = _train(plan)
         if plan.config.trains:
-            log = train(
-                model, plan.task, plan.numbering, plan.config.train, seed=plan.config.seed, label=plan.config.run_id
-            )
             write_whole(plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
         subject = Subject(
             model=model,
@@ -104,7 +103,7 @@ def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
             seed=plan.config.seed,
             labels={**plan.config.labels(), "train_length": plan.task.train_length},
         )
-        rows = _training_rows(subject, log)
+        rows = _training_rows(subject, log) + _tuning_rows(subject, tuning)
         started = time.perf_counter()
         for name, module in plan.experiments.items():
             metric = module.MAIN or plan.task.metrics[0]
@@ -118,10 +117,13 @@ def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
     quality = log.points[-1][2] if log.points else {}
     return rows, {
         "status": log.status,
-        "message": "" if log.status == "ok" else f"the loss was {log.final_loss} by step {log.points[-1][0]}",
+        "message": _how_it_diverged(log, tuning) if log.status == "diverged" else "",
         "model_parameters": sum(p.numel() for _, p in model.trunk_parameters()),
         "encoder_parameters": sum(p.numel() for p in model.encoder.parameters()),
         "trained": plan.config.trains,
+        "steps": log.steps if plan.config.trains else None,
+        "stopped": log.stopped,
+        "tuning": tuning and tuning.record(),
         "train_seconds": round(log.seconds, 3),
         "measure_seconds": round(time.perf_counter() - started, 3),
         "tokens_per_second": round(log.tokens / log.seconds, 1) if log.tokens else None,
@@ -129,6 +131,31 @@ def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
         "in_range": quality.get(plan.task.metrics[0]),
         "converged": (plan.task.has_converged(quality) if quality else False) if plan.config.trains else None,
     }
+
+
+def _train(plan: Plan) -> tuple[Transformer, TrainLog, Tuning | None]:
+    """The model as it is to be measured: trained once, once for each learning rate, or not at all."""
+    config = plan.config
+    if config.trains and config.tune:
+        return tune(
+            plan.model,
+            plan.task,
+            plan.numbering,
+            config.train,
+            causal=config.model.causal,
+            seed=config.seed,
+            label=config.run_id,
+        )
+    model, log = plan.model(), TrainLog()
+    if config.trains:
+        log = train(model, plan.task, plan.numbering, config.train, seed=config.seed, label=config.run_id)
+    return model, log, None
+
+
+def _how_it_diverged(log: TrainLog, tuning: Tuning | None) -> str:
+    if tuning is not None:
+        return f"no learning rate of {', '.join(map(str, tuning.losses))} came to a finite loss"
+    return f"the loss was {log.final_loss} by step {log.points[-1][0]}"
 
 
 def _training_rows(subject: Subject, log: TrainLog) -> list[Row]:
@@ -148,6 +175,22 @@ def _training_rows(subject: Subject, log: TrainLog) -> list[Row]:
             if metric in quality
         ]
     return rows
+
+
+def _tuning_rows(subject: Subject, tuning: Tuning | None) -> list[Row]:
+    if tuning is None:
+        return []
+    return [
+        subject.row(
+            "tuning",
+            "validation_loss",
+            condition=f"learning_rate={rate}",
+            value=loss if math.isfinite(loss) else math.nan,
+            n=tuning.tokens,
+            status="ok" if math.isfinite(loss) else "diverged",
+        )
+        for rate, loss in tuning.losses.items()
+    ]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ from experiments._layout import ALL, Layout
 from experiments._model import Transformer
 from experiments._random import initialising, stream
 from experiments._train import TrainConfig
+from experiments._tune import check_tuning, rates
 from experiments.tasks import Task, tasks
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._knobs import check_knobs, knobs, listing, suggestion, whole
@@ -47,6 +48,10 @@ class ModelConfig:
             ``llama4``; null: none.
         temperature_floor: of ``llama4``, keys to a step, at least 1 (8192 there); null: the training length.
         temperature_on: which layers have it: ``all``, or ``skipping`` (those that go without the encoder).
+        as_many_as: an encoder's name: the feed-forward blocks of all layers are widened alike until the trunk and the
+            run's own encoder have as many parameters as the plain trunk and that encoder with its default knobs, or
+            more by less than one hidden unit a layer (num_layers · 2 · model_dim parameters). A widened trunk has
+            initial parameters of its own. null: not widened.
     """
 
     model_dim: int = 128
@@ -57,6 +62,7 @@ class ModelConfig:
     temperature: str | None = None
     temperature_floor: int | None = None
     temperature_on: str = ALL
+    as_many_as: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -74,6 +80,7 @@ class RunConfig:
         seed: decides parameters and data, at least 0.
         name: folder under ``results/``.
         device: ``auto``, ``cpu``, ``cuda``, …
+        tune: whether the peak learning rate is the best of ``train.learning_rates`` instead of ``train.learning_rate``.
         plugin: sha256 of the file that outside encoders came from, if any.
         choice: the encoder as typed (a variant's name, say).
     """
@@ -88,6 +95,7 @@ class RunConfig:
     seed: int
     name: str
     device: str = "auto"
+    tune: bool = False
     plugin: str | None = None
     choice: str = ""
 
@@ -100,11 +108,19 @@ class RunConfig:
             "layout": asdict(self.layout),
             "task": self.task,
             "model": asdict(self.model),
-            "train": asdict(self.train) if self.trains else None,
+            "train": self._training() if self.trains else None,
             "experiment": list(self.experiments),
             **self.experiments,
             "plugin": self.plugin,
         }
+
+    def _training(self) -> dict[str, Any]:
+        """How it is trained: with one learning rate, or with the best of several."""
+        told = asdict(self.train)
+        del told["learning_rates"]
+        if self.tune:
+            told |= {"learning_rate": "tuned", "learning_rates": rates(self.train)}
+        return told
 
     @property
     def trains(self) -> bool:
@@ -163,6 +179,22 @@ class Plan:
         with initialising(self.config.seed, "trunk"):
             return self.around(encoder).to(self.device)
 
+    @cached_property
+    def ffn_extra(self) -> int:
+        """Hidden units that each layer's feed-forward block has beyond its plain width: ``model.as_many_as``."""
+        wanted = self.config.model.as_many_as
+        if wanted is None:
+            return 0
+        with initialising(self.config.seed, "encoder"):
+            other = pe_zoo.build(wanted, self.geometry)
+        theirs, ours = (sum(p.numel() for p in encoder.parameters()) for encoder in (other, self.encoder()))
+        if theirs <= ours:
+            raise ValueError(
+                f"model.as_many_as={wanted} has nothing to make up for: {wanted} has {theirs} parameters here, "
+                f"encoder={self.config.encoder['name']} {ours}; name an encoder with more, or leave it out"
+            )
+        return -(-(theirs - ours) // (2 * self.geometry.model_dim * self.geometry.num_layers))
+
     def around(self, encoder: Encoder) -> Transformer:
         """The trunk around an encoder."""
         return Transformer(
@@ -175,6 +207,7 @@ class Plan:
             temperature_floor=self.config.model.temperature_floor,
             temperature_on=self.config.model.temperature_on,
             ffn_multiple=self.config.model.ffn_multiple,
+            ffn_extra=self.ffn_extra,
         )
 
 
@@ -190,6 +223,7 @@ def prepare(config: RunConfig) -> Plan:
         for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
             whole(f"model.{size}", getattr(config.model, size), at_least=1)
         config.train.check()
+        check_tuning(config.tune, config.train, trains=config.trains)
         config.layout.check(config.model.num_layers, config.model.num_heads)
         task = _build(tasks, config.task)
         geometry = Geometry(

@@ -18,7 +18,10 @@ from experiments._model import Transformer
 from experiments._random import stream
 from experiments.tasks import Batch, Task
 from pe_zoo import Numbering
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import number, true_or_false, whole
+
+TUNED_RATES = (3e-4, 1e-3, 3e-3)
+"""Peak learning rates that ``tune=true`` tries unless told otherwise: the usual one, and half a decade either way."""
 
 
 @dataclass(kw_only=True)
@@ -41,6 +44,12 @@ class TrainConfig:
             The paper drops it from a model in the middle of a cosine over all steps; Adam's moments are kept here.
         recalibration_learning_rate: the peak after the drop, above 0; null: ``learning_rate``. In the paper 10/3 of
             the first.
+        max_steps: steps after which training ends although the learning rate is laid out for ``steps``, at least 1
+            and below those; null: none.
+        stop_at_convergence: whether training ends at the first in-range check at which the task counts as learned, as
+            the model will be measured: after the drop, where there is one. Lengths beyond are never looked at.
+        learning_rates: with ``tune=true``, the peaks that are tried in place of ``learning_rate``, each above 0;
+            null: ``TUNED_RATES``.
     """
 
     steps: int = 2400
@@ -53,6 +62,9 @@ class TrainConfig:
     curve_points: int = 20
     drop_encoder_after: float | None = None
     recalibration_learning_rate: float | None = None
+    max_steps: int | None = None
+    stop_at_convergence: bool = False
+    learning_rates: list[float] | None = None
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -64,17 +76,56 @@ class TrainConfig:
         number("train.weight_decay", self.weight_decay, at_least=0)
         number("train.warmup", self.warmup, at_least=0, below=1)
         number("train.beta2", self.beta2, above=0, below=1)
+        if self.max_steps is not None and whole("train.max_steps", self.max_steps, at_least=1) >= self.steps:
+            raise ValueError(
+                f"train.max_steps={self.max_steps} changes nothing unless below train.steps={self.steps}, which the "
+                f"learning rate is laid out for; lower it or leave it out"
+            )
+        self._check_drop()
+        if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
+            self._check_stop()
+
+    def _check_drop(self) -> None:
         if self.drop_encoder_after is not None:
             number("train.drop_encoder_after", self.drop_encoder_after, above=0, at_most=1)
             if not self.steps:
                 raise ValueError("train.drop_encoder_after changes nothing without training; set train.steps above 0")
+            if self.drop_step is not None and self.drop_step > self.last_step:
+                raise ValueError(
+                    f"train.drop_encoder_after={self.drop_encoder_after} would drop the encoder after {self.drop_step} "
+                    f"steps, but train.max_steps={self.max_steps} ends before; lower the one or raise the other"
+                )
         if self.recalibration_learning_rate is not None:
             number("train.recalibration_learning_rate", self.recalibration_learning_rate, above=0)
-            if self.drop_step in (None, self.steps):
+            if self.drop_step in (None, self.last_step):
                 raise ValueError(
                     f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
                     f"step follows the drop; set train.drop_encoder_after below 1"
                 )
+
+    def _check_stop(self) -> None:
+        earliest = max(self.check_every, self.drop_step or 0)
+        if -(-earliest // self.check_every) * self.check_every >= self.last_step:
+            raise ValueError(
+                f"train.stop_at_convergence=true changes nothing: no in-range check comes before the last of "
+                f"{self.last_step} steps; raise train.curve_points or train.steps"
+            )
+
+    @property
+    def last_step(self) -> int:
+        """After how many steps training ends, unless the task counts as learned before."""
+        return self.steps if self.max_steps is None else self.max_steps
+
+    @property
+    def check_every(self) -> int:
+        """How many steps there are from one in-range check to the next; the last step has one besides."""
+        return max(1, self.steps // self.curve_points)
+
+    def ends(self, done: int, learned: bool) -> str | None:
+        """What ends training at a check, if it ends: ``steps``, ``max_steps`` or ``converged``."""
+        if done == self.last_step:
+            return "steps" if self.max_steps is None else "max_steps"
+        return "converged" if self.stop_at_convergence and learned and done >= (self.drop_step or 0) else None
 
     @property
     def drop_step(self) -> int | None:
@@ -91,12 +142,16 @@ class TrainLog:
         points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
         seconds: wall-clock time of the loop, in-range checks included.
         tokens: tokens trained on.
+        steps: optimizer steps taken.
+        stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
     """
 
     status: str = "ok"
     points: list[tuple[int, float, dict[str, float], int]] = field(default_factory=list)
     seconds: float = 0.0
     tokens: int = 0
+    steps: int = 0
+    stopped: str | None = None
 
     @property
     def final_loss(self) -> float:
@@ -178,11 +233,11 @@ def train(
     device = model.token_embedding.weight.device
     data, numbers, checks = (stream(seed, purpose) for purpose in ("training data", "training positions", "checks"))
     step, log = Step(model.train(), config), TrainLog()
-    every = max(1, config.steps // config.curve_points)
     loss_sum, loss_count = torch.zeros((), device=device), 0
     started = time.perf_counter()
-    with logging_redirect_tqdm(), tqdm(total=config.steps, desc=label, unit="step", disable=None, leave=False) as bar:
-        for done in range(1, config.steps + 1):
+    last, title = config.last_step, f"{label}, until learned" if config.stop_at_convergence else label
+    with logging_redirect_tqdm(), tqdm(total=last, desc=title, unit="step", disable=None, leave=False) as bar:
+        for done in range(1, last + 1):
             length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
             size = task.sequence_length(length)
             batch_size = max(1, config.tokens_per_step // size)
@@ -191,10 +246,11 @@ def train(
             loss_sum += step(batch.to(device), positions.to(device))
             loss_count += 1
             log.tokens += batch_size * size
+            log.steps = done
             if done == config.drop_step:
                 model.drop_encoder()
             bar.update()
-            if done % every and done != config.steps:
+            if done % config.check_every and done != last:
                 continue
             loss = float(loss_sum) / loss_count
             loss_sum.zero_()
@@ -204,10 +260,14 @@ def train(
                 log.points.append((done, loss, {}, 0))
                 break
             scored = check_in_range(model, task, numbering, checks)
-            log.points.append((done, loss, scored.quality(), scored.num_tokens))
+            quality = scored.quality()
+            log.points.append((done, loss, quality, scored.num_tokens))
             rate = log.tokens / (time.perf_counter() - started)
-            accuracy = f"{scored.quality()['token_accuracy']:.3f}"
+            accuracy = f"{quality['token_accuracy']:.3f}"
             bar.set_postfix_str(f"loss {loss:.3f}, in-range accuracy {accuracy}, {rate:,.0f} tokens/s")
+            log.stopped = config.ends(done, task.has_converged(quality))
+            if log.stopped:
+                break
     log.seconds = time.perf_counter() - started
     return log
 

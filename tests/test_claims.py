@@ -17,6 +17,7 @@ import report
 from experiments import _claims, _config, _results
 from experiments._claims import Finding, Rule
 from experiments._table import METRICS, Row
+from experiments.tasks import tasks
 
 QUALITY = {"experiment": "length_extrapolation", "metric": "token_accuracy", "condition": ""}
 
@@ -295,6 +296,26 @@ def test_what_is_given_replaces_what_a_part_says() -> None:
         assert len({argument.partition("=")[0] for argument in line}) == len(line)
     assert _config.expand(["-m", "+sweep=classic"], ROOT / "configs") == [["-m", "+sweep=classic"]]
     assert _config.expand(["encoder=rope"], ROOT / "configs") == [["encoder=rope"]]
+
+
+def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
+    content = {"name": "all", "parts": ["task=copy", "task=sort seed=1"], "times": ["encoder=none", "encoder=rope"]}
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "all.yaml").write_text(yaml.safe_dump(content))
+    lines = _config.expand(["-m", "+sweep=all", "encoder=t5"], tmp_path)
+    assert lines == [
+        ["-m", "encoder=t5", "name=all", "task=copy"],
+        ["-m", "encoder=t5", "name=all", "task=copy"],
+        ["-m", "encoder=t5", "name=all", "task=sort", "seed=1"],
+        ["-m", "encoder=t5", "name=all", "task=sort", "seed=1"],
+    ]
+    whole = _config.expand(["-m", "+sweep=all"], tmp_path)
+    assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
+
+
+def test_every_task_is_in_the_sweep_over_tasks() -> None:
+    content = yaml.safe_load((ROOT / "configs/sweep/tasks.yaml").read_text())
+    assert {part.split()[0].partition("=")[2] for part in content["parts"]} == set(tasks.names())
 
 
 def test_a_sweep_of_parts_wants_m(command: Command) -> None:
