@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class Effects:
     def joined(cls, parts: list[Effects]) -> Effects:
         """The effects on all sequences, from those on some after some."""
         return cls(
-            Scored(torch.cat([p.scored.correct for p in parts]), torch.cat([p.scored.nats for p in parts])),
+            Scored.joined([p.scored for p in parts]),
             torch.cat([p.changed for p in parts]),
             torch.cat([p.output for p in parts]),
             torch.cat([p.equivariance for p in parts]),
@@ -50,9 +50,7 @@ class Effects:
 
     def quality(self, metric: str, sequences: Tensor | None = None) -> float:
         """A quality of the answers to all sequences, or to some."""
-        scored = self.scored
-        if sequences is not None:
-            scored = Scored(scored.correct[sequences], scored.nats[sequences])
+        scored = self.scored if sequences is None else self.scored.each(lambda answers: answers[sequences])
         return scored.quality()[metric]
 
     def share_changed(self) -> float:
@@ -111,7 +109,7 @@ def effects(
         for start in range(0, len(batch.tokens), at_once):
             rows = slice(start, start + at_once)
             numbers = positions if positions.ndim == 1 else positions[rows]
-            part = Batch(batch.tokens[rows], batch.targets[rows], answer)
+            part = replace(batch.part(rows), counted=answer)
             before = Reply.of(model, part.tokens, numbers)
             parts[""].append(_compared(before, before, part, span, None))
             for condition in interventions.keys() - refused.keys():
@@ -136,7 +134,7 @@ def _compared(after: Reply, before: Reply, batch: Batch, span: slice, interventi
     now, then = after.logits[:, answer].cpu(), before.logits[:, answer].cpu()
     layers = [_squares(a[:, span], moved(b)) for a, b in zip(after.stream, before.stream, strict=True)]
     return Effects(
-        score(now, batch.targets[:, answer]),
+        score(now, batch),
         now.argmax(-1) != then.argmax(-1),
         _squares(now, then),
         _squares(after.logits[:, span], moved(before.logits)),

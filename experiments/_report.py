@@ -13,7 +13,19 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import _claims, _claims_page, _stats, _style, _words, length_extrapolation, permutation_sensitivity
+from experiments import (
+    _claims,
+    _claims_page,
+    _fair_page,
+    _reach,
+    _reach_page,
+    _stats,
+    _style,
+    _tasks_page,
+    _words,
+    length_extrapolation,
+    permutation_sensitivity,
+)
 from experiments._page import Page, Picture, Section, Table
 from experiments._results import FINISHED, Results
 from experiments._table import main_metric, metric_of
@@ -37,9 +49,13 @@ def build(results: Results, baselines: dict[str, str], claims: list[_claims.Clai
         decided = _claims.decide(claims, results)
         sections += _claims_page.sections(decided)
         rows = rows.assign(look=rows["label"].map(_style.looks(rows)))
+        side_by_side = _tasks_page.section(rows, list(_style.looks(rows)))
+        sections += [side_by_side] if side_by_side else []
         compared = _comparisons(rows, baselines)
+        areas = _reach_page.compare({task: _quality(rows[rows["task"] == task]) for task in baselines}, baselines)
         for task in sorted(set(rows["task"])):
-            of_task = _Task(task, rows[rows["task"] == task], runs, compared[compared["task"] == task])
+            of_task = _Task(task, rows[rows["task"] == task], results, compared[compared["task"] == task])
+            of_task.areas = areas.get(task)
             summary += of_task.summary()
             sections += of_task.sections()
         summary += _claims_page.said(decided)
@@ -47,7 +63,13 @@ def build(results: Results, baselines: dict[str, str], claims: list[_claims.Clai
         summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     sections.append(_runs_section(runs))
     sections.append(_provenance_section(runs, results.settings))
-    return Page(title, summary + _marked(runs), _warnings(runs), _method(rows), sections)
+    return Page(
+        title,
+        summary + _marked(runs),
+        _warnings(runs),
+        _method(rows) + _fair_page.method(runs, results.configs),
+        sections,
+    )
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
@@ -108,9 +130,12 @@ def _quality(rows: pd.DataFrame) -> pd.DataFrame:
 class _Task:
     """What the page says of one task."""
 
-    def __init__(self, task: str, rows: pd.DataFrame, runs: pd.DataFrame, compared: pd.DataFrame) -> None:
-        self.task, self.compared = task, compared
-        self.runs = runs[(runs["task"] == task) & runs["status"].isin(FINISHED)]
+    areas: pd.DataFrame | None = None
+    """Comparisons of areas, see `_reach_page.compare`."""
+
+    def __init__(self, task: str, rows: pd.DataFrame, results: Results, compared: pd.DataFrame) -> None:
+        self.task, self.compared, self.configs = task, compared, results.configs
+        self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
         failing = rows[rows["converged"].map(lambda judged: judged is False)]
         self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
         self.rows = rows
@@ -141,7 +166,7 @@ class _Task:
         summary = length_extrapolation.summarise(quality)
         main = str(summary["metric"].iloc[0])
         metric = metric_of(main).label
-        reach = _stats.reach(summary)
+        reach = _reach.reach(summary)
         low, high = min(self.seeds.values()), max(self.seeds.values())
         seeds = f"{low} to {high} seeds each" if low != high else f"{high} seed{'s' * (high > 1)} each"
         trained, longest = sorted(set(reach["train_length"])), int(reach["longest"].max())
@@ -160,14 +185,15 @@ class _Task:
         if longest <= trained[-1]:
             said.append("Lengths beyond the training length were not measured.")
         elif clauses:
-            kept = f"At least {_stats.KEEPS:.0%} of the {metric} within the training length is kept"
+            kept = f"At least {_reach.KEEPS:.0%} of the {metric} within the training length is kept"
             if not metric_of(main).higher_is_better:
-                kept = f"No more than {1 / _stats.KEEPS:.2f} times the {metric} within the training length is reached"
+                kept = f"No more than {1 / _reach.KEEPS:.2f} times the {metric} within the training length is reached"
             said.append(f"{kept} {'; '.join(reversed(clauses))}.")
         if unmeasured := reach.loc[reach["multiple"].isna(), "label"].tolist():
             said.append(
                 f"Nothing within the training length was measured of {_words.listed(map(self.name, unmeasured))}."
             )
+        said += _reach_page.said(quality, self.order, self.name)
         return [" ".join(said), *self._verdicts(metric)]
 
     def _verdicts(self, metric: str) -> list[str]:
@@ -194,6 +220,7 @@ class _Task:
             "length_extrapolation": self._length_extrapolation,
             "permutation_sensitivity": self._permutation_sensitivity,
             "training": self._training,
+            "tuning": self._tuning,
         }
         present = list(dict.fromkeys(self.rows["experiment"]))
         for experiment in [*parts, *sorted(set(present) - set(parts))]:
@@ -201,7 +228,7 @@ class _Task:
                 section = parts[experiment]() if experiment in parts else self._other(experiment)
                 section.level = 3
                 found.append(section)
-        found.append(Section("Cost", parts=[self._cost()], level=3))
+        found.append(self._cost())
         return found
 
     def _length_extrapolation(self) -> Section:
@@ -214,19 +241,24 @@ class _Task:
             if of_metric.empty:
                 continue
             stem, named = self.stem(metric), metric_of(metric).label
+            how = "free-running" if metric.startswith(length_extrapolation.GENERATED) else "teacher-forced"
             caption = (
-                f"{named.capitalize()} at each length. Lines: mean over seeds; bands: 95 % t interval, not cut to the "
-                "axis. Dashed: the longest length trained on. Dotted: the best guess without reading the input."
+                f"{named.partition(',')[0].capitalize()} ({metric_of(metric).unit}) at each length, {how}. Lines: mean "
+                "over seeds; bands: 95 % t interval, not cut to the axis. Dashed: the longest length trained on. "
+                "Dotted: the best guess without reading the input."
             )
             section.parts.append(Picture(stem, caption, figures[stem]))
             section.parts.append(self._length_table(stem, named, of_metric))
-            if metric == main_metric(summary["metric"]) and len(self.compared):
-                section.parts.append(self._comparison_table(named))
+            if metric == main_metric(summary["metric"]):
+                quality, stem = _quality(self.rows), self.stem("reach")
+                section.parts.append(_reach_page.table(stem, self.task, quality, self.areas, self.order, self.name))
+                if len(self.compared):
+                    section.parts.append(self._comparison_table(named))
         stem = self.stem(length_extrapolation.POSITION_LOSS)
         if stem in figures:
             caption = (
-                "Loss at each place of the scored part, a panel a label and a line a length: where in a long sequence "
-                "the answers go wrong. Means over seeds."
+                "Loss at each place of the scored part, teacher-forced, a panel a label and a line a length: where in "
+                "a long sequence the answers go wrong. Means over seeds."
             )
             data = summary[summary["metric"] == length_extrapolation.POSITION_LOSS]
             section.parts.append(Picture(stem, caption, figures[stem], data))
@@ -264,7 +296,7 @@ class _Task:
                         f"{line['low']:+.3f} to {line['high']:+.3f}" if tested else "",
                         f"{line['pairs']} of {max(self.seeds[label], self.seeds[baseline])}",
                         f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else "",
-                        ("< 0.001" if line["p_holm"] < 0.001 else f"{line['p_holm']:.3f}") if tested else "",
+                        _words.p_value(line["p_holm"]),
                         _words.said(line["verdict"]),
                     ]
                 )
@@ -416,15 +448,23 @@ class _Task:
         ]
         return pd.DataFrame(lines, columns=["label", *heads])
 
-    def _cost(self) -> Table:
-        columns = ["encoder_parameters", "model_parameters", "train_seconds", "tokens_per_second"]
+    def _tuning(self) -> Section:
+        return _fair_page.tuning(self.runs, self.order, self.name, self.stem("tuning"), self.task)
+
+    def _cost(self) -> Section:
+        columns = ["encoder_parameters", "model_parameters", "steps", "train_seconds", "tokens_per_second"]
         numbers = self.runs[["label"]].join(self.runs[columns].apply(pd.to_numeric, errors="coerce"))
         data = numbers.groupby("label")[columns].mean().reindex(self.order).reset_index()
         records = data.to_dict("records")
         lines = [[self.name(line["label"]), *(_words.number(line[column]) for column in columns)] for line in records]
         head = ["label", *(column.replace("_", " ") for column in columns)]
         note = "Means over seeds. Seconds and tokens per second are those of training, on the machine of the run."
-        return Table(self.stem("cost"), f"Cost, {self.task}", pd.DataFrame(lines, columns=head), data, note)
+        table = Table(
+            self.stem("training_cost"), f"Training cost, {self.task}", pd.DataFrame(lines, columns=head), data, note
+        )
+        beyond, stem = _beyond(self.rows), self.stem("controls")
+        said, controls = _fair_page.controls(self.runs, self.configs, beyond, self.order, self.name, stem, self.task)
+        return Section("Training cost", said, [table, *controls], level=3)
 
 
 # ---- what is said of the folder as a whole --------------------------------------------------------
@@ -511,7 +551,7 @@ def _runs_section(runs: pd.DataFrame) -> Section:
     head += ["encoder parameters", "model parameters", "train seconds", "measure seconds", "tokens per second"]
     note = "In range: the task's main metric at the training length. Final loss: nats per token."
     cells = pd.DataFrame(lines, columns=head)
-    data = runs.drop(columns=["corpus"])
+    data = runs.drop(columns=["corpus", "tuning"])
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
 

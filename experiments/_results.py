@@ -21,7 +21,7 @@ FINISHED = ("ok", "diverged")
 RUN_COLUMNS = [
     *("run_id", "label", "encoder", "choice", "positions", "layout", "task", "seed", "status", "message"),
     *("in_range", "converged", "final_loss", "model_parameters", "encoder_parameters"),
-    *("train_seconds", "measure_seconds", "tokens_per_second"),
+    *("steps", "stopped", "tuning", "train_seconds", "measure_seconds", "tokens_per_second"),
     *("torch", "python", "device", "precision", "threads", "commit", "command", "corpus", "started", "finished"),
 ]
 _COMPONENTS = ("encoder", "positions", "layout")
@@ -195,6 +195,8 @@ def _label(records: list[dict[str, Any]], configs: list[dict[str, str]]) -> dict
 def _usual(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> str | None:
     """What almost all runs that have a key have it at, so that labels need not say it; None if they do not agree."""
     values = Counter(_values(key, group))
+    if "null" in values:  # an option left off needs no name, however few did so
+        return "null"
     value, count = values.most_common(1)[0]
     return value if count > USUAL * values.total() else None
 

@@ -6,16 +6,18 @@ import json
 import math
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from tabulate import tabulate
 
+from experiments import _reach_page
 from experiments._pipeline import Outcome
 from experiments._plan import RunConfig, load_experiment
 from experiments._stats import labelled
-from experiments._table import Row, frame, metric_of
+from experiments._table import Row, frame, main_metric, metric_of
 
-TABLED = ("training", "length_extrapolation", "permutation_sensitivity")
-"""Experiments with a table of their own here, and the training curve."""
+TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
+"""Experiments with a table or a line of their own here, and the training curve."""
 LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivariance_error")
 
 
@@ -45,6 +47,10 @@ def _show_record(outcome: Outcome) -> None:
     record = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8"))
     learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
     trained = f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second'] or 0:,.0f} tokens/s"
+    if record["tuning"]:
+        trained = f"{_tuned(record['tuning'])}, {trained}"
+    if record["stopped"] in ("max_steps", "converged"):
+        trained += f", stopped after {record['steps']} steps ({record['stopped'].replace('_', ' ')})"
     if not record["trained"]:
         learned = trained = "not trained"
     print(
@@ -57,12 +63,24 @@ def _show_record(outcome: Outcome) -> None:
     train_length = rows[0].train_length if rows else 0
     whole = [row for row in rows if row.experiment == "length_extrapolation" and not row.condition]
     _table(whole, "eval_length", f"length (trained on up to {train_length})")
+    main = main_metric(row.metric for row in whole)
+    if main and (held := _reach_page.of_one_run(labelled(frame(row for row in whole if row.metric == main)))):
+        print(held)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
     _table(permuted, "condition", f"order of the input (length {train_length})", upright=True)
     for name in dict.fromkeys(row.experiment for row in rows):
         if name not in TABLED:
             _headlines(name, [row for row in rows if row.experiment == name])
     print(f"files: {outcome.folder}")
+
+
+def _tuned(tuning: dict[str, Any]) -> str:
+    """The rate that was chosen, among which, and what the search took."""
+    tried = f"of {', '.join(map(str, tuning['grid']))} in {tuning['seconds']:.0f} s"
+    if tuning["chosen"] is None:
+        return f"no learning rate {tried} came to a finite loss"
+    edge = ", at the edge" if tuning["at_edge"] else ""
+    return f"learning rate {tuning['chosen']} {tried}{edge}"
 
 
 def _headlines(name: str, rows: list[Row]) -> None:

@@ -37,6 +37,11 @@ def short(value: Any) -> str:
     return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
 
 
+def p_value(p: float) -> str:
+    """Three digits; blank where nothing was tested."""
+    return "" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def number(value: Any) -> str:
     """A count or an amount; blank for what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:

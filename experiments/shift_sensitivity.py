@@ -79,9 +79,8 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
     main = subject.task.metrics[0]
     batch, positions = subject.question(NAME, samples, subject.task.train_length)
     models = {CHANGE: subject.model, INITIAL: subject.initial()}
-    targets = batch.targets[:, batch.counted]
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
-    untouched = score(before[CHANGE], targets)
+    untouched = score(before[CHANGE], batch)
     rows = _quality(subject, untouched, "")
     for shift in sorted(set(shifts)):
         condition = f"shift={shift}"
@@ -91,7 +90,7 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
             metrics = (*subject.task.metrics, MAIN, *CHANGES)
             rows += [subject.cannot(NAME, metric, reason, condition=condition) for metric in metrics]
             continue
-        scored = score(after[CHANGE], targets)
+        scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
         values |= {change: _change(before[change], after[change]) for change in CHANGES}
         rows += _quality(subject, scored, condition)

@@ -289,6 +289,8 @@ OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder selective_rope", "rank"): [0, -1],
     ("encoder selective_rope", "conv_width"): [0, -1],
     ("encoder selective_rope", "base"): [0, -500000.0],
+    ("encoder short_convolution", "rank"): [0, -1],
+    ("encoder short_convolution", "conv_width"): [0, -1],
     ("encoder sinusoidal", "base"): [0, -10000.0],
     ("encoder t5", "num_buckets"): [0, -4, 2, 3, 5, 6, 33],
     ("encoder t5", "max_distance"): [0, -1, 16],

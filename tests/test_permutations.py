@@ -458,9 +458,9 @@ def test_one_seed_has_an_interval_over_its_inputs_and_several_over_seeds(table: 
 STEMS = {"quality_loss", "output_change", "damage", "damage_positions", "sensitivity", "representation_change"}
 
 
-@pytest.mark.parametrize("labels", [1, 2, 38])
+@pytest.mark.parametrize("labels", [1, 2, 39])
 def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_path: Path) -> None:
-    rows = {1: table[table["run_id"] == "rope-0"], 2: table, 38: many(table, 38)}[labels]
+    rows = {1: table[table["run_id"] == "rope-0"], 2: table, 39: many(table, 39)}[labels]
     drawn = permutation_sensitivity.plot(rows)
     assert set(drawn) == {f"copy_{stem}" for stem in STEMS}
     assert {stem.removeprefix("copy_") for stem in drawn} == set(permutation_sensitivity.CAPTIONS)

@@ -239,6 +239,85 @@ def test_every_number_of_the_comparison_comes_from_the_rows(sweep: Path) -> None
         assert verdict == expected
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_every_number_of_how_far_it_holds_comes_from_the_rows(tmp_path: Path) -> None:
+    encoders = ("none", "learned", "rope", "alibi")
+    write_sweep(tmp_path, encoders)
+    assert report.main([str(tmp_path)]) == 0
+    head, *lines = read_page(tmp_path).tables["How far it holds, copy"]
+    versus = ["area less that of none", "p (Holm)"]
+    assert head == ["label", "in range", "learned in range", "reach", "area, ×1 to ×8", *versus]
+    curves: dict[tuple[str, int], dict[int, float]] = {}
+    for length in LENGTHS[1:]:
+        where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "eval_length": [str(length)]}
+        for key, value in values_of(tmp_path, **where).items():
+            curves.setdefault(key, {})[length] = value
+    areas = {
+        key: np.trapezoid(list(curve.values()), np.log2(list(curve))) / 3  # from 16 to 128 it doubles thrice
+        for key, curve in curves.items()
+    }
+    p = {
+        name: scipy_stats.ttest_rel([areas[name, s] for s in range(3)], [areas["none", s] for s in range(3)]).pvalue
+        for name in ("rope", "alibi")
+    }
+    low, high = sorted(p.values())
+    holm = {low: min(1, 2 * low), high: min(1, max(2 * low, high))}
+    assert [line[0] for line in lines] == list(encoders)
+    for encoder, in_range, learned, reached, area, less, corrected in lines:
+        mean, half = mean_and_half([curves[encoder, seed][16] for seed in range(3)])
+        assert (in_range, learned) == (f"{mean:.3f} ± {half:.3f}", "3 of 3")
+        assert reached == ("×8 or more" if encoder in EXTRAPOLATE else "×1")
+        if encoder == "learned":
+            assert (area, less, corrected) == ("unsupported", "", "")
+            continue
+        mean, half = mean_and_half([areas[encoder, seed] for seed in range(3)])
+        assert area == f"{mean:.3f} ± {half:.3f}"
+        if encoder != "none":
+            mean, half = mean_and_half([areas[encoder, seed] - areas["none", seed] for seed in range(3)])
+            assert less == f"{mean:+.3f} ± {half:.3f}"
+            expected = holm[p[encoder]]
+            assert corrected == ("< 0.001" if expected < 0.001 else f"{expected:.3f}")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_areas_over_fewer_lengths_say_so_and_the_gate_is_counted(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none",), 2)
+    write_run(tmp_path, "rope", 0, rows=lambda rows: [row for row in rows if row.eval_length <= 32])
+    write_run(
+        tmp_path,
+        "rope",
+        1,
+        rows=lambda rows: [row for row in rows if row.eval_length <= 32],
+        record={"converged": False},
+    )
+    write_run(tmp_path, "alibi", 0, record={"converged": None})
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    _, none, rope, alibi = page.tables["How far it holds, copy"]
+    assert (none[2], rope[0], rope[2], alibi[2]) == ("2 of 2", "rope †", "1 of 2", "not judged")
+    assert rope[4].endswith(" (up to ×2)")
+    assert rope[5].endswith(" (up to ×2)")
+    assert "up to" not in none[4] + alibi[4] + alibi[5]
+    assert f"rope † {rope[4]}" in page.text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_free_running_and_teacher_forced_are_told_apart(tmp_path: Path) -> None:
+    def also_generated(rows: list[Row]) -> list[Row]:
+        scored = [row for row in rows if row.metric == "token_accuracy" and row.experiment == "length_extrapolation"]
+        return [*rows, *(replace(row, metric="generated_token_accuracy", value=row.value / 2) for row in scored)]
+
+    write_run(tmp_path, "none", rows=also_generated)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    forced, free = (page.tables[f"Token accuracy{how} by length, copy"][1][3] for how in ("", ", free-running"))
+    assert float(free) == pytest.approx(float(forced) / 2, abs=1e-3)
+    assert page.tables["How far it holds, copy"][1][1] == forced, "the teacher-forced one is the main one"
+    assert "Token accuracy (share of tokens) at each length, teacher-forced." in page.text
+    assert "Exact match (share of sequences) at each length, teacher-forced." in page.text
+    assert "Token accuracy (share of tokens) at each length, free-running." in page.text
+
+
 def test_every_number_of_the_permutations_comes_from_the_rows(sweep: Path) -> None:
     head, *lines = read_page(sweep).tables["Quality lost, copy"]
     assert head == ["change of order", "index displacement", "neighbours lost", *ENCODERS]

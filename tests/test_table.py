@@ -205,5 +205,7 @@ def test_metrics_have_readers_words() -> None:
     assert main_metric(["exact_match", "token_accuracy"]) == "token_accuracy"
     assert main_metric(["token_accuracy", "bits_per_byte"]) == "bits_per_byte"
     assert main_metric(["loss"]) is None
+    assert main_metric(["generated_token_accuracy", "generated_exact_match"]) is None, "free-running is no main metric"
+    assert main_metric(["generated_token_accuracy", "token_accuracy"]) == "token_accuracy"
     assert metric_of("bits_per_byte").higher_is_better is False
     assert metric_of("outside_metric").label == "outside metric"
