@@ -18,7 +18,8 @@ class Held(TorchDispatchMode):
 
     A storage counts from the operation that makes it until nothing refers to it any longer; views share one. What was
     there before (parameters, inputs) does not count; what stays (gradients, an optimizer's moments) does. Not seen is
-    what one operation takes and gives back before it returns, such as the blocks of a fused attention kernel.
+    what one operation takes and gives back before it returns, such as the blocks of a fused attention kernel, and what
+    an allocator keeps of what was freed: a process may hold more.
     """
 
     def __init__(self) -> None:

@@ -63,6 +63,7 @@ def test_its_own_splits_are_read_in_order(tmp_path: Path) -> None:
     told = task.provenance()
     assert (told["source"], told["column"], told["rows"]) == ("set", "text", 30 + 9 + 12)
     assert told["splits"] == {"test": "own", "validation": "own", "train": "own"}
+    assert told["boundary"] == "a line break after each row, its own or one added"
     assert told["bytes"] == sum(len(part.encode()) for part in read(task).values())
     own["train"][3] += "!"
     assert text(parquet(tmp_path / "other", **own)).provenance()["sha256"] != told["sha256"]  # type: ignore[arg-type]

@@ -75,6 +75,7 @@ class Text(Task):
             whole("task.vocabulary", vocabulary, at_least=256)
         corpus = _corpus(path, dataset, column, joined=self._joined)
         num_documents = {name: len(held) for name, held in corpus.splits.items()}
+        boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
         corpus = corpus.joined() if self._joined else corpus
         text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or VOCABULARY)
         self._splits, self._spelled = text.splits, text.spelled
@@ -92,7 +93,7 @@ class Text(Task):
         self._token_bytes = float((counts["test"] * self._widths).sum() / counts["test"].sum())
         self._provenance = corpus.provenance | {
             "documents": documents,
-            "boundary": "no mark" if self._joined else "not crossed by any window",
+            "boundary": boundary if self._joined else "not crossed by any window",
             "documents_by_split": num_documents,
             "tokenizer": tokenizer,
             "vocabulary": self._num_tokens,
