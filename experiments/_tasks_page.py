@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -34,7 +35,8 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
         return None
     marks = rows.loc[rows["converged"].map(lambda judged: judged is False), ["task", "label"]]
     failing = set(marks.itertuples(index=False, name=None))
-    grid = _Grid(order, rows.groupby(["task", "label"])["seed"].nunique().to_dict(), failing)
+    seeds: dict[Any, int] = rows.groupby(["task", "label"])["seed"].nunique().to_dict()
+    grid = _Grid(order, seeds, failing)
     said = (
         f"How do the {quality['task'].nunique()} tasks compare? Main metric of each, per scored token, teacher-forced."
     )
@@ -78,7 +80,7 @@ def _plain(value: float) -> str:
 class _Grid:
     """Tasks down, labels across."""
 
-    def __init__(self, order: Sequence[str], seeds: dict[tuple[str, str], int], failing: set[tuple[str, str]]) -> None:
+    def __init__(self, order: Sequence[str], seeds: dict[Any, int], failing: set[tuple[str, str]]) -> None:
         self.order, self.seeds, self.failing = order, seeds, failing
 
     def table(
@@ -104,9 +106,7 @@ class _Grid:
         head = ["task", "metric", "length", *(["guess"] if guess else []), *self.order]
         return Table(stem, caption, pd.DataFrame(lines, columns=head), summary, note)
 
-    def _cell(
-        self, found: dict[tuple[str, str], dict[str, object]], task: str, label: str, written: Callable[[float], str]
-    ) -> str:
+    def _cell(self, found: dict[Any, dict[Any, Any]], task: str, label: str, written: Callable[[float], str]) -> str:
         seeds = self.seeds.get((task, label), 0)
         mark = _style.NOT_CONVERGED if (task, label) in self.failing else ""
         return _words.cell(found.get((task, label)), seeds, written) + mark
