@@ -49,15 +49,21 @@ def build(results: Results, baselines: dict[str, str], claims: list[_claims.Clai
         decided = _claims.decide(claims, results)
         sections += _claims_page.sections(decided)
         rows = rows.assign(look=rows["label"].map(_style.looks(rows)))
-        side_by_side = _tasks_page.section(rows, list(_style.looks(rows)))
+        order = list(_style.looks(rows))
+        side_by_side = _tasks_page.section(rows, order)
         sections += [side_by_side] if side_by_side else []
+        many = rows["task"].nunique() >= _tasks_page.MANY
+        summary += _tasks_page.said(rows, order) if many else []
         compared = _comparisons(rows, baselines)
-        areas = _reach_page.compare({task: _quality(rows[rows["task"] == task]) for task in baselines}, baselines)
+        areas = _reach_page.compare(
+            {task: _stats.main_quality(rows[rows["task"] == task]) for task in baselines}, baselines
+        )
         for task in sorted(set(rows["task"])):
             of_task = _Task(task, rows[rows["task"] == task], results, compared[compared["task"] == task])
             of_task.areas = areas.get(task)
-            summary += of_task.summary()
-            sections += of_task.sections()
+            of_task_sections = of_task.sections()
+            (of_task_sections[0].paragraphs if many else summary).extend(of_task.summary())
+            sections += of_task_sections
         summary += _claims_page.said(decided)
     else:
         summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
@@ -116,15 +122,8 @@ def _comparisons(rows: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
 
 def _beyond(rows: pd.DataFrame) -> pd.DataFrame:
     """Each task's main metric at the lengths it was not trained on."""
-    parts = [_quality(rows[rows["task"] == task]) for task in sorted(set(rows["task"]))]
-    quality = pd.concat(parts) if parts else rows
+    quality = _stats.main_quality(rows)
     return quality[quality["eval_length"] > quality["train_length"]]
-
-
-def _quality(rows: pd.DataFrame) -> pd.DataFrame:
-    """The main metric over lengths."""
-    rows = rows[(rows["experiment"] == "length_extrapolation") & (rows["condition"] == "")]
-    return rows[rows["metric"] == main_metric(rows["metric"])]
 
 
 class _Task:
@@ -160,7 +159,7 @@ class _Task:
     # ---- words ----------------------------------------------------------------------------------
 
     def summary(self) -> list[str]:
-        quality = _quality(self.rows)
+        quality = _stats.main_quality(self.rows)
         if quality.empty:
             return [f"On {self.task}, quality over lengths was not measured."]
         summary = length_extrapolation.summarise(quality)
@@ -250,7 +249,7 @@ class _Task:
             section.parts.append(Picture(stem, caption, figures[stem]))
             section.parts.append(self._length_table(stem, named, of_metric))
             if metric == main_metric(summary["metric"]):
-                quality, stem = _quality(self.rows), self.stem("reach")
+                quality, stem = _stats.main_quality(self.rows), self.stem("reach")
                 section.parts.append(_reach_page.table(stem, self.task, quality, self.areas, self.order, self.name))
                 if len(self.compared):
                     section.parts.append(self._comparison_table(named))

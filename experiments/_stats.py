@@ -14,16 +14,25 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from experiments._table import metric_of
+from experiments._table import main_metric, metric_of
 
 SIGNIFICANCE = 0.05
 CONFIDENCE = 1 - SIGNIFICANCE
+OVER_LENGTHS = "length_extrapolation"
+"""The experiment that has a task's quality over lengths."""
 NOT_SEPARABLE = "not separable with these seeds"
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with a ``label``: the encoder, where none was given."""
     return rows if "label" in rows.columns else rows.assign(label=rows["encoder"])
+
+
+def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each task's main metric over lengths, whole sequences' and not those of slices."""
+    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    parts = [of_task[of_task["metric"] == main_metric(of_task["metric"])] for _, of_task in rows.groupby("task")]
+    return pd.concat(parts) if parts else rows
 
 
 def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -7,18 +7,44 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import _stats, _style, _words
+from experiments import _reach, _stats, _style, _words
 from experiments._page import Section, Table
-from experiments._table import main_metric, metric_of
+from experiments._table import metric_of
 
 BEYOND = 2.0
 """Length beyond training at which tasks are put side by side, in training lengths."""
-EXPERIMENT = "length_extrapolation"
+MANY = 4
+"""Tasks from which on the page opens with what holds over all of them, and each task's own words are in its section."""
 FREE_RUNNING = "generated_token_accuracy"
 NOTE = (
     "Mean over seeds ± half the 95 % t interval. †: a run of this label did not learn the task within the training "
     "length. Guess: the best without reading the input."
 )
+
+
+def said(rows: pd.DataFrame, order: Sequence[str]) -> list[str]:
+    """In how many tasks each label learned its task, and in how many of these it still works at twice the length.
+
+    Args:
+        rows: of all tasks, labelled.
+        order: labels in the order they are shown in.
+    """
+    quality = _stats.main_quality(rows)
+    kept: dict[str, list[bool]] = {label: [] for label in order}
+    for (_, label), group in quality.groupby(["task", "label"]):
+        reached = _reach.reach(_stats.over_seeds(group, ["label", "metric", "train_length", "eval_length"])).iloc[0]
+        learned = group["converged"].map(lambda judged: judged is True).all()
+        if learned and reached["longest"] > reached["train_length"]:
+            kept[str(label)].append(bool(reached["multiple"] >= BEYOND))
+    labels = [label for label in order if label in set(quality["label"])]
+    parts = [f"{label} {sum(kept[label])} of the {len(kept[label])} it learned" for label in labels]
+    tasks = quality["task"].nunique()
+    return [
+        f"{tasks} tasks were measured, with {_words.count(len(parts), 'label')}. Of the tasks that a label "
+        "learned within the training length with every seed, "
+        f"it keeps at least {_reach.KEEPS:.0%} of its quality up to {BEYOND:g} times that length in: {'; '.join(parts)}. "
+        "Which and how much: Tasks side by side."
+    ]
 
 
 def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
@@ -28,14 +54,12 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
         rows: of all tasks, labelled.
         order: labels in the order they are shown in.
     """
-    rows = rows[(rows["experiment"] == EXPERIMENT) & (rows["condition"] == "")]
-    parts = [of_task[of_task["metric"] == main_metric(of_task["metric"])] for _, of_task in rows.groupby("task")]
-    quality = pd.concat(parts) if parts else rows
+    quality = _stats.main_quality(rows)
     if quality["task"].nunique() < 2:
         return None
-    marks = rows.loc[rows["converged"].map(lambda judged: judged is False), ["task", "label"]]
+    marks = quality.loc[quality["converged"].map(lambda judged: judged is False), ["task", "label"]]
     failing = set(marks.itertuples(index=False, name=None))
-    seeds: dict[Any, int] = rows.groupby(["task", "label"])["seed"].nunique().to_dict()
+    seeds: dict[Any, int] = quality.groupby(["task", "label"])["seed"].nunique().to_dict()
     grid = _Grid(order, seeds, failing)
     said = (
         f"How do the {quality['task'].nunique()} tasks compare? Main metric of each, per scored token, teacher-forced."
@@ -47,6 +71,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
     found.parts.append(grid.table("tasks_in_range", "Within the training length: at the longest trained on", within))
     if len(beyond):
         found.parts.append(grid.table("tasks_at_twice", "At twice the training length", beyond))
+    rows = rows[(rows["experiment"] == _stats.OVER_LENGTHS) & (rows["condition"] == "")]
     at_twice = rows[rows["eval_length"] == (rows["train_length"] * BEYOND).round()]
     freed = _freed(at_twice)
     if len(freed):

@@ -95,3 +95,17 @@ def test_one_task_is_not_put_beside_itself() -> None:
     assert _tasks_page.section(rows_of("copy", "none", {8: 1.0, 16: 0.75}), ["none"]) is None
     other = rows_of("copy", "none", {8: 1.0}).assign(experiment="structure")
     assert _tasks_page.section(other, ["none"]) is None
+
+
+def test_what_is_said_of_many_tasks_counts_those_that_were_learned() -> None:
+    rows = pd.concat(
+        [
+            rows_of("copy", "rope", {8: 1.0, 16: 0.95}),
+            rows_of("sort", "rope", {8: 1.0, 16: 0.5}),
+            rows_of("mode", "rope", {8: 0.5, 16: 0.5}, converged=False),
+            rows_of("copy", "none", {8: 1.0, 16: 0.92}),
+        ]
+    )
+    (words,) = _tasks_page.said(rows, ["none", "rope"])
+    assert "3 tasks were measured, with 2 labels" in words
+    assert "none 1 of the 1 it learned; rope 1 of the 2 it learned" in words
