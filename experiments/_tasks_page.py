@@ -42,8 +42,8 @@ def said(rows: pd.DataFrame, order: Sequence[str]) -> list[str]:
     return [
         f"{tasks} tasks were measured, with {_words.count(len(parts), 'label')}. Of the tasks that a label "
         "learned within the training length with every seed, "
-        f"it keeps at least {_reach.KEEPS:.0%} of its quality up to {BEYOND:g} times that length in: {'; '.join(parts)}. "
-        "Which and how much: Tasks side by side."
+        f"it keeps at least {_reach.KEEPS:.0%} of its quality up to {BEYOND:g} times that length in: "
+        f"{'; '.join(parts)}. Which and how much: Tasks side by side."
     ]
 
 
