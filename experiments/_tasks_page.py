@@ -15,6 +15,7 @@ BEYOND = 2.0
 """Length beyond training at which tasks are put side by side, in training lengths."""
 MANY = 4
 """Tasks from which on the page opens with what holds over all of them, and each task's own words are in its section."""
+USUAL = "token_accuracy"
 FREE_RUNNING = "generated_token_accuracy"
 NOTE = (
     "Mean over seeds ± half the 95 % t interval. †: a run of this label did not learn the task within the training "
@@ -89,8 +90,8 @@ def _freed(rows: pd.DataFrame) -> pd.DataFrame:
     values = rows[rows["status"] == "ok"].pivot_table(index="run_id", columns="metric", values="value")
     if FREE_RUNNING not in values:
         return rows.iloc[:0]
-    lost = (values[FREE_RUNNING] - values["token_accuracy"]).dropna()
-    kept = rows[(rows["metric"] == "token_accuracy") & rows["run_id"].isin(lost.index)]
+    lost = (values[FREE_RUNNING] - values[USUAL]).dropna()
+    kept = rows[(rows["metric"] == USUAL) & rows["run_id"].isin(lost.index)]
     return kept.assign(value=kept["run_id"].map(lost))
 
 
@@ -126,9 +127,10 @@ class _Grid:
             lengths = sorted(set(of_task["eval_length"]))
             cells = [self._cell(found, str(task), label, written) for label in self.order]
             chance = [_words.short(of_task["chance"].mean())] if guess else []
-            metric = metric_of(str(of_task["metric"].iloc[0])).label
-            lines.append([task, metric, _words.listed(lengths), *chance, *cells])
-        head = ["task", "metric", "length", *(["guess"] if guess else []), *self.order]
+            metric = str(of_task["metric"].iloc[0])
+            named = task if metric == USUAL else f"{task} ({metric_of(metric).label})"
+            lines.append([named, _words.listed(lengths), *chance, *cells])
+        head = ["task", "length", *(["guess"] if guess else []), *self.order]
         return Table(stem, caption, pd.DataFrame(lines, columns=head), summary, note)
 
     def _cell(self, found: dict[Any, dict[Any, Any]], task: str, label: str, written: Callable[[float], str]) -> str:
