@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from inspect import signature
 from pathlib import Path
@@ -15,9 +15,10 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import MissingConfigException
+from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
@@ -27,8 +28,18 @@ from omegaconf.errors import (
 )
 
 import pe_zoo
+from experiments import _sweeps
+from experiments._arguments import check_hydra_flags, check_overrides
 from experiments._layout import Layout
-from experiments._plan import BadRequest, ModelConfig, RunConfig, experiment_names, load_experiment
+from experiments._plan import (
+    RESULTS,
+    BadRequest,
+    ModelConfig,
+    RunConfig,
+    check_name,
+    experiment_names,
+    load_experiment,
+)
 from experiments._train import TrainConfig
 from experiments.tasks import tasks
 from pe_zoo._knobs import Knob, listing, suggestion, whole
@@ -43,6 +54,10 @@ MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
 
 LISTS = ("sweep", "reproduce")
 """Groups whose choices are lists of runs."""
+GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
+"""Everything that is chosen by name."""
+MOST_SEEDS = 10_000
+"""As many runs as a report is made for."""
 
 
 @dataclass(kw_only=True)
@@ -58,6 +73,8 @@ class Request:
         tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: a Python file that registers encoders of your own.
         force: run again what has finished, in place of the old files.
+        retry: ``failed`` runs again what has failed.
+        checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
     """
 
     experiment: Any = MISSING
@@ -68,6 +85,8 @@ class Request:
     tune: bool = False
     plugin: str | None = None
     force: bool = False
+    retry: str | None = None
+    checkpoint_seconds: float = 30.0
 
 
 def publish(hydra_folder: str) -> None:
@@ -134,7 +153,7 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
         chosen = experiment_names()
     for name in chosen:
         load_experiment(name)
-    whole("seeds", config["seeds"], at_least=1)
+    whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
     plugin = pe_zoo.load_file(config["plugin"]) if config["plugin"] else None
     return [
         RunConfig(
@@ -154,6 +173,11 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
         )
         for seed in range(config["seed"], config["seed"] + config["seeds"])
     ]
+
+
+def handling(composed: DictConfig) -> dict[str, Any]:
+    """How runs are handled that were started before: what `run` takes besides the configuration."""
+    return {key: composed[key] for key in ("force", "retry", "checkpoint_seconds")}
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
@@ -188,8 +212,13 @@ def explain(error: BaseException) -> str:
     if isinstance(cause, ValidationError) and cause.full_key:
         return f"{cause.full_key}: {_in_one_line(cause, lines=1)}"
     said = _in_one_line(error)
+    if (unread := said.removeprefix("LexerNoViableAltException: ")) != said:
+        return f"cannot read {unread.removesuffix(' ^')!r}: put such a value in quotes, \"option='value'\""
+    if isinstance(error, OverrideParseException) and error.override not in said:
+        return f"cannot read {error.override!r}: {said}"
     if isinstance(error, InterpolationResolutionError):
-        return _in_one_line(error, lines=1).partition("interpolation: ")[2] or said
+        said = _in_one_line(error, lines=1).partition("interpolation: ")[2] or said
+        return f"{error.full_key}: {said}" if error.full_key else said
     return f"{said.split('1. ')[0]}: a list of values needs -m" if said.startswith("Ambiguous value") else said
 
 
@@ -231,6 +260,41 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
     return lines
 
 
+@contextlib.contextmanager
+def noting(command: str, part: int, parts: int) -> Iterator[None]:
+    """Within, what a sweep asks for is noted in its results folder before its first run starts, see `_sweeps`.
+
+    Hydra composes every job of a sweep before it starts the first, to see whether it can; this listens there. A run
+    that was refused when its turn came is not missing: it is taken off the note at the end.
+    """
+    asked: list[RunConfig] = []
+
+    def compose(sweeper: Sweeper, batch: Sequence[Sequence[str]]) -> None:
+        assert sweeper.config is not None
+        assert sweeper.hydra_context is not None
+        for overrides in batch:
+            config = sweeper.hydra_context.config_loader.load_sweep_config(sweeper.config, list(overrides))
+            HydraConfig.instance().set_config(config)
+            with contextlib.suppress(BadRequest, pe_zoo.PluginError), open_dict(config):  # the job itself says so
+                del config["hydra"]
+                asked.extend(requested(config))
+        note(asked)
+
+    def note(kept: Iterable[RunConfig]) -> None:
+        for name in dict.fromkeys(config.name for config in asked):
+            runs = tuple(dict.fromkeys(config.run_id for config in kept if config.name == name))
+            with contextlib.suppress(ValueError, OSError):  # a name, or a folder, that the job itself refuses
+                _sweeps.write(RESULTS / check_name(name), _sweeps.Sweep(command, part, parts, runs))
+
+    plain = Sweeper.validate_batch_is_legal
+    Sweeper.validate_batch_is_legal = compose  # type: ignore[method-assign,assignment]
+    try:
+        yield
+        note([config for config in asked if (RESULTS / config.name / "runs" / config.run_id).is_dir()])
+    finally:
+        Sweeper.validate_batch_is_legal = plain  # type: ignore[method-assign]
+
+
 def check_flags(arguments: list[str]) -> list[str]:
     """The command line with Hydra's flags first, since it takes none after an override.
 
@@ -242,11 +306,14 @@ def check_flags(arguments: list[str]) -> list[str]:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            get_args_parser().parse_args(flags + overrides)
+            given = get_args_parser().parse_args(flags + overrides)
     except SystemExit as refused:
         if refused.code:
             last = complaint.getvalue().strip().splitlines()[-1]
             raise BadRequest(f"{last.partition('error: ')[2]}; python run.py --help lists what there is") from None
+    else:
+        check_hydra_flags(vars(given))
+    check_overrides(arguments, GROUPS)
     return flags + overrides
 
 

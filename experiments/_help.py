@@ -17,7 +17,9 @@ pe-zoo: what does this positional encoding do to a Transformer?
   python run.py encoder=rope encoder.base=500000 task=reverse seed=3     one run
   python run.py -m encoder=none,sinusoidal,learned seed=0,1,2            all combinations
   python run.py -m +sweep=classic                                        a sweep from a file
-  python report.py results/classic                                       rows -> comparison page"""
+  python run.py --rerun results/classic/runs/<run_id>                    the same run again: the same rows?
+  python report.py results/classic                                       rows -> comparison page
+  python report.py results/classic --status                              how far the runs of a sweep are"""
 
 FOOT = """\
 Any option takes a list with -m. Options hang below their group: encoder.base=, task.train_length=,
@@ -32,6 +34,8 @@ OPTIONS = {
     "tune=false": "true trains once for each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py": "a file that registers encoders of your own",
     "force=false": "true runs again what has finished, in place of the old files",
+    "retry=null": "failed runs again what has failed",
+    "checkpoint_seconds=30": "between one checkpoint and the next, at least; more where that took 2 % of the time",
 }
 
 

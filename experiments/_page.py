@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import html
-from dataclasses import dataclass, field
+import itertools
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pandas as pd
@@ -13,6 +16,7 @@ from matplotlib.figure import Figure
 
 from experiments import _style
 from experiments._table import write_whole
+from experiments._untrusted import stays_within
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,13 @@ def write(page: Page, folder: Path) -> Path:
     Returns:
         the path of ``index.html``.
     """
-    for sub in ("tables", "figures"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
+    for place in (folder, folder / "tables", folder / "figures"):
+        stays_within(place, folder.parent)
+        place.mkdir(exist_ok=True)
+    page = _with_names_of_their_own(page)
     written = set()
 
     def put(path: Path, content: str | bytes) -> None:
-        if path in written:
-            raise ValueError(f"two parts of the page are called {path.name}")
         write_whole(path, content)
         written.add(path)
 
@@ -77,7 +81,7 @@ def write(page: Page, folder: Path) -> Path:
     for part in (part for section in page.sections for part in section.parts):
         data = part.data
         if data is not None:
-            put(folder / "tables" / f"{part.stem}.csv", data.to_csv(index=False, lineterminator="\n"))
+            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(data))
         if isinstance(part, Table):
             put(folder / "tables" / f"{part.stem}.tex", latex(part.cells))
         else:
@@ -93,10 +97,35 @@ def write(page: Page, folder: Path) -> Path:
     return folder / "index.html"
 
 
+def _with_names_of_their_own(page: Page) -> Page:
+    """The page with no two files called alike, whatever tasks are called: the second of a name is numbered."""
+    taken: set[str] = set()
+    sections = []
+    for section in page.sections:
+        parts: list[Table | Picture] = []
+        for part in section.parts:
+            stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
+            own = next(stem for stem in stems if stem.lower() not in taken)  # some file systems know no case
+            taken.add(own.lower())
+            parts.append(replace(part, stem=own))
+        sections.append(replace(section, parts=parts))
+    return replace(page, sections=sections)
+
+
+def spreadsheet(data: pd.DataFrame) -> str:
+    """The numbers as CSV. Text that a spreadsheet would take for a formula is made text, by an apostrophe before it."""
+    return data.rename(columns=_no_formula).map(_no_formula).to_csv(index=False, lineterminator="\n")
+
+
+def _no_formula(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"\s*[=+\-@]", cell) else cell
+
+
 def latex(cells: pd.DataFrame) -> str:
-    """A booktabs tabular, every name escaped."""
+    """A booktabs tabular, every name escaped; a bracket or star at the start of a line is no argument of the last."""
     plain = cells.rename(columns=str).map(str)
-    return plain.to_latex(index=False, escape=True)
+    written = plain.to_latex(index=False, escape=True)
+    return re.sub(r"^(?=[\[*])", "{}", written, flags=re.MULTILINE)
 
 
 def markdown(page: Page) -> str:
@@ -121,7 +150,7 @@ def markdown(page: Page) -> str:
 def _md(text: object) -> str:
     """Text that Markdown must not read as anything else."""
     escaped = html.escape(" ".join(str(text).split()), quote=False)
-    for sign in "\\`*[]|":
+    for sign in "\\`*[]|~$":
         escaped = escaped.replace(sign, f"\\{sign}")
     return escaped
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
-import platform
-import shutil
-import subprocess
-import sys
+import signal
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,18 +18,24 @@ import safetensors.torch
 import torch
 import yaml
 
+from experiments._checkpoint import Checkpoints, State
 from experiments._evaluate import Subject
+from experiments._folder import clear, digest, ending, has_leftovers, log_file
+from experiments._interruption import Interrupted, Interruption
+from experiments._lock import Held, held
 from experiments._model import Transformer
 from experiments._plan import BadRequest, Plan, RunConfig, prepare
+from experiments._provenance import provenance
 from experiments._table import Row, write_json, write_rows, write_whole
 from experiments._train import TrainLog, train
 from experiments._tune import Tuning, tune
 from pe_zoo import Unsupported
+from pe_zoo._knobs import number, one_of
 
 logger = logging.getLogger("pe_zoo")
 
-SETTLED = ("ok", "diverged")
-"""How a run can have ended for good: the same config would end the same way again."""
+RETRIES = ("failed",)
+"""What ``retry`` takes."""
 
 
 @dataclass
@@ -42,58 +43,167 @@ class Outcome:
     """How a request to run ended.
 
     Args:
-        status: ``ok``, ``diverged``, ``failed``, or ``finished before`` if there was nothing to do.
+        status: ``ok``, ``diverged``, ``failed`` or ``interrupted``; ``finished before``, ``diverged before`` or
+            ``failed before`` if there was nothing to do; ``running elsewhere`` if another worker is at it.
+        run_id: of the run.
         folder: where the run's files are.
-        rows: its measurements; none if it failed or had finished before.
+        rows: its measurements; none unless it ended well, or diverged, now.
         message: why, where there is something to say.
     """
 
     status: str
+    run_id: str
     folder: Path
     rows: list[Row] = field(default_factory=list)
     message: str = ""
 
 
-def run(config: RunConfig, *, force: bool = False) -> Outcome:
-    """Config → rows, in ``results/<name>/runs/<run_id>/``. A finished run is left alone unless ``force``.
+class Unwritten(OSError):
+    """Results could not be written; the run itself is none the worse, and goes on when started again."""
+
+
+def run(
+    config: RunConfig, *, force: bool = False, retry: str | None = None, checkpoint_seconds: float = 30.0
+) -> Outcome:
+    """Config → rows, in ``results/<name>/runs/<run_id>/``. What has ended is left alone, what has not goes on.
+
+    Args:
+        config: what to run.
+        force: whether to run it anew, however it ended.
+        retry: ``failed`` runs it anew if it failed.
+        checkpoint_seconds: between one checkpoint and the next, at least.
 
     Raises:
         BadRequest: before anything is written.
+        Stopped: Ctrl-C or SIGTERM; what the run has come to is saved, and its ``outcome`` tells of it.
     """
+    try:
+        retry is None or one_of("retry", retry, RETRIES)
+        number("checkpoint_seconds", checkpoint_seconds, at_least=0)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
     plan = prepare(config)
-    if is_finished(plan.folder) and not force:
-        return Outcome("finished before", plan.folder)
-    _clear(plan.folder)
-    record = _opening(plan)
-    with _log_file(plan.folder / "run.log") as log:
-        try:
-            write_whole(
-                plan.folder / "config.yaml", yaml.safe_dump(config.identity(), sort_keys=False, allow_unicode=True)
-            )
-            write_json(plan.folder / "run.json", record)
-            rows, result = train_and_measure(plan)
-            write_rows(plan.folder / "rows.csv", rows)
+    folder, interruption = plan.folder, Interruption()
+    ended = None if force else _ended(plan, retry)
+    if ended and not has_leftovers(folder):
+        return ended
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with interruption.listening(), held(folder):
+            outcome = None if force else _ended(plan, retry)  # by whoever held it until now
+            checkpoints = Checkpoints(folder, _origin(plan), interruption, every_seconds=checkpoint_seconds)
+            if outcome:
+                checkpoints.clear()
+                return outcome
+            clear(folder, anew=force or ending(folder) is not None)
+            with log_file(folder) as log:
+                outcome = _run(plan, checkpoints, log)
+    except Held as reason:
+        return Outcome("running elsewhere", config.run_id, folder, message=str(reason))
+    except OSError as error:
+        raise BadRequest(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
+    if outcome.status == "interrupted" or interruption.asked is not None:
+        raise Stopped(interruption.asked or signal.SIGINT, outcome)
+    return outcome
+
+
+class Stopped(Interrupted):
+    """Ctrl-C or SIGTERM came while a run was under way.
+
+    Args:
+        signum: which of them.
+        outcome: of that run.
+    """
+
+    def __init__(self, signum: int, outcome: Outcome) -> None:
+        super().__init__(signum)
+        self.outcome = outcome
+
+
+def _ended(plan: Plan, retry: str | None) -> Outcome | None:
+    """The outcome of a run that has ended before and is not to be repeated."""
+    record = ending(plan.folder)
+    if record is None or record["status"] == retry:
+        return None
+    said = {"ok": "finished before"}.get(record["status"], f"{record['status']} before")
+    return Outcome(said, plan.config.run_id, plan.folder, message=str(record.get("message", "")))
+
+
+def _origin(plan: Plan) -> dict[str, Any]:
+    """What must be the same for a checkpoint to be gone on from: else the end would not be, bit for bit."""
+    return {
+        "config": plan.config.identity(),
+        "corpus": plan.task.provenance(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": _device(plan),
+    }
+
+
+def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler) -> Outcome:
+    """Train, measure and write; whatever becomes of it is recorded."""
+    folder, rows = plan.folder, list[Row]()
+    checkpoints.load()
+    record = _opening(plan) | {"resumed": checkpoints.resumed}
+    outcome = Outcome("failed", plan.config.run_id, folder)
+    try:
+        with _writing(folder):
+            text = yaml.safe_dump(plan.config.identity(), sort_keys=False, allow_unicode=True)
+            write_whole(folder / "config.yaml", text)
+            write_json(folder / "run.json", record)
+        rows, result = train_and_measure(plan, checkpoints)
+        with checkpoints.interruption.deferred(), _writing(folder):
+            write_rows(folder / "rows.csv", rows)
             _draw(plan, rows)
-            record |= result
-        except KeyboardInterrupt:
-            record |= {"status": "interrupted", "message": "interrupted from the keyboard"}
-            raise
-        except Exception as error:
-            log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
-            record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-            rows = []
-        finally:
-            record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-            write_json(plan.folder / "run.json", record)
-    return Outcome(record["status"], plan.folder, rows, record["message"])
+            record |= result | {"rows_sha256": digest(folder)}
+            outcome.status, outcome.rows = record["status"], rows
+            _close(record, folder)
+            checkpoints.clear()
+    except KeyboardInterrupt as stopped:
+        record |= {"status": "interrupted", "message": str(stopped) or "interrupted from the keyboard"}
+        outcome.status = "interrupted"
+        if "trained" in checkpoints.parts:  # in training, that was done where it stopped
+            checkpoints.write()
+    except Unwritten as error:
+        logger.error("%s", error)
+        record |= {"status": "interrupted", "message": str(error)}
+        outcome.status = "unwritten"
+    except Exception as error:
+        log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
+        record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+    if outcome.status in ("interrupted", "unwritten", "failed"):
+        try:
+            with checkpoints.interruption.deferred(), _writing(folder):
+                _close(record, folder)
+        except Unwritten as error:
+            logger.error("how %s ended cannot be recorded: %s", plan.config.run_id, error)
+    outcome.message = record["message"]
+    return outcome
 
 
-def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
+def _close(record: dict[str, Any], folder: Path) -> None:
+    record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(folder / "run.json", record)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What goes wrong within is the disk's fault and not the run's."""
+    try:
+        yield
+    except OSError as error:
+        raise Unwritten(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
+
+
+def train_and_measure(plan: Plan, checkpoints: Checkpoints) -> tuple[list[Row], dict[str, Any]]:
     """Train the plan's model, ask the experiments, save the model: rows, and what the run's record gains."""
     with _repeatable():
-        model, log, tuning = _train(plan)
+        with checkpoints.interruption.deferred():
+            model, log, tuning = _trained(plan, checkpoints)
+        checkpoints.interruption.check()
         if plan.config.trains:
-            write_whole(plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
+            with _writing(plan.folder):
+                write_whole(plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
         subject = Subject(
             model=model,
             initial=plan.model,
@@ -133,8 +243,29 @@ def train_and_measure(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
     }
 
 
-def _train(plan: Plan) -> tuple[Transformer, TrainLog, Tuning | None]:
-    """The model as it is to be measured: trained once, once for each learning rate, or not at all."""
+def _trained(plan: Plan, checkpoints: Checkpoints) -> tuple[Transformer, TrainLog, Tuning | None]:
+    """The model as it is to be measured, from the checkpoint if its training had ended before the run did."""
+    saved = checkpoints.parts.get("trained")
+    if saved is not None:
+        model, log, tuning = plan.model(), TrainLog.load(saved.facts["log"]), Tuning.load(saved.facts["tuning"])
+        model.load_state_dict(saved.tensors)
+        if saved.facts["encoder_dropped"]:
+            model.drop_encoder()
+    else:
+        model, log, tuning = _train(plan, checkpoints)
+    if plan.config.trains:
+        facts = {
+            "log": asdict(log),
+            "tuning": tuning and {**asdict(tuning), "losses": list(tuning.losses.items())},
+            "encoder_dropped": model.encoder_dropped,
+        }
+        checkpoints.parts = {}
+        checkpoints.save_if_due("trained", lambda: State(facts, model.state_dict()), keep=True)
+    return model, log, tuning
+
+
+def _train(plan: Plan, checkpoints: Checkpoints) -> tuple[Transformer, TrainLog, Tuning | None]:
+    """Trained once, once for each learning rate, or not at all."""
     config = plan.config
     if config.trains and config.tune:
         return tune(
@@ -145,10 +276,19 @@ def _train(plan: Plan) -> tuple[Transformer, TrainLog, Tuning | None]:
             causal=config.model.causal,
             seed=config.seed,
             label=config.run_id,
+            checkpoints=checkpoints,
         )
     model, log = plan.model(), TrainLog()
     if config.trains:
-        log = train(model, plan.task, plan.numbering, config.train, seed=config.seed, label=config.run_id)
+        log = train(
+            model,
+            plan.task,
+            plan.numbering,
+            config.train,
+            seed=config.seed,
+            label=config.run_id,
+            checkpoints=checkpoints,
+        )
     return model, log, None
 
 
@@ -207,25 +347,6 @@ def _repeatable() -> Iterator[None]:
         torch.use_deterministic_algorithms(before, warn_only=warn_before)
 
 
-def is_finished(folder: Path) -> bool:
-    """Whether a run has ended for good and its rows are there."""
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and record.get("status") in SETTLED and (folder / "rows.csv").is_file()
-
-
-def _clear(folder: Path) -> None:
-    """Make the run's folder, without what an unfinished or replaced run left in it."""
-    try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise BadRequest(f"results cannot be written: {str(folder)!r}: {error.strerror}") from error
-
-
 def _opening(plan: Plan) -> dict[str, Any]:
     labels = plan.config.labels()
     return {
@@ -239,46 +360,17 @@ def _opening(plan: Plan) -> dict[str, Any]:
         "task": labels["task"],
         "seed": plan.config.seed,
         "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device),
+        **provenance(),
+        "device": _device(plan),
         "precision": "float32",
         "threads": torch.get_num_threads(),
-        "commit": _commit(),
-        "command": " ".join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
         "corpus": plan.task.provenance(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def _commit() -> str | None:
-    """The commit this code is at, ``-dirty`` if it was changed; None outside a checkout."""
-    here = Path(__file__).resolve().parent
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-@contextmanager
-def _log_file(path: Path) -> Iterator[logging.FileHandler]:
-    """Everything logged within also goes to a file; tracebacks go there alone."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)  # whatever a caller's own logging lets through
-    try:
-        yield handler
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
+def _device(plan: Plan) -> str:
+    return torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device)
 
 
 def _draw(plan: Plan, rows: list[Row]) -> None:

@@ -18,6 +18,7 @@ import torch
 
 import pe_zoo
 from experiments import _catalogue
+from experiments._fits import check_measurements, check_parts, check_sizes, within_memory
 from experiments._layout import ALL, Layout
 from experiments._model import Transformer
 from experiments._random import initialising, stream
@@ -26,6 +27,7 @@ from experiments._tune import check_tuning, rates
 from experiments.tasks import Task, tasks
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._knobs import check_knobs, knobs, listing, suggestion, whole
+from pe_zoo._positions import FURTHEST
 
 RESULTS = Path("results")
 
@@ -140,9 +142,16 @@ class RunConfig:
             "run_id": self.run_id,
             "encoder": describe(self.encoder, pe_zoo.get(self.encoder["name"])),
             "positions": describe(self.positions, pe_zoo.numberings.get(self.positions["name"])),
-            "task": describe(self.task, tasks.get(self.task["name"]), leave_out=("train_length", "path")),
+            "task": describe(
+                self.task, tasks.get(self.task["name"]), leave_out=("train_length", "path", *self._local())
+            ),
             "seed": self.seed,
         }
+
+    def _local(self) -> tuple[str, ...]:
+        """Of the task's knobs, those that say where a folder lies: that differs from machine to machine."""
+        dataset = self.task.get("dataset")
+        return ("dataset",) if dataset and Path(dataset).exists() else ()
 
 
 def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str, ...] = ()) -> str:
@@ -219,34 +228,43 @@ def prepare(config: RunConfig) -> Plan:
     """
     try:
         check_name(config.name)
-        whole("seed", config.seed, at_least=0)
+        whole("seed", config.seed, at_least=0, at_most=2**63 - 1)
         for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
             whole(f"model.{size}", getattr(config.model, size), at_least=1)
         config.train.check()
         check_tuning(config.tune, config.train, trains=config.trains)
         config.layout.check(config.model.num_layers, config.model.num_heads)
-        task = _build(tasks, config.task)
-        geometry = Geometry(
-            model_dim=config.model.model_dim,
-            num_heads=config.model.num_heads,
-            num_layers=config.model.num_layers,
-            train_length=task.sequence_length(task.train_length),
-        )
-        plan = Plan(
-            config=config,
-            geometry=geometry,
-            task=task,
-            numbering=_build(pe_zoo.numberings, config.positions).bound(
-                partial(task.numbers, causal=config.model.causal)
-            ),
-            experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
-            device=find_device(config.device),
-            folder=RESULTS / config.name / "runs" / config.run_id,
-        )
-        _rehearse(plan)
-        _check_writable(plan.folder)
+        device = find_device(config.device)
+        check_sizes(config, device)
+        labels = config.labels()
+        with within_memory(f"{labels['encoder']} on {labels['task']}"):
+            return _built(config, device)
     except (ValueError, LookupError, Unsupported, OSError) as error:
         raise BadRequest(" ".join(str(error).split())) from error
+
+
+def _built(config: RunConfig, device: torch.device) -> Plan:
+    """What was asked for, put together and tried."""
+    task = _build(tasks, config.task)
+    geometry = Geometry(
+        model_dim=config.model.model_dim,
+        num_heads=config.model.num_heads,
+        num_layers=config.model.num_layers,
+        train_length=task.sequence_length(task.train_length),
+    )
+    plan = Plan(
+        config=config,
+        geometry=geometry,
+        task=task,
+        numbering=_build(pe_zoo.numberings, config.positions).bound(partial(task.numbers, causal=config.model.causal)),
+        experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
+        device=device,
+        folder=RESULTS / config.name / "runs" / config.run_id,
+    )
+    check_parts(plan)
+    check_measurements(plan)
+    _rehearse(plan)
+    _check_writable(plan.folder)
     return plan
 
 
@@ -271,6 +289,11 @@ def _rehearse(plan: Plan) -> None:
 def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
     """Refuse an encoder with a table (``max_length``) that does not hold all positions a numbering may give."""
     lowest, highest = numbering.lowest(length), numbering.highest(length)
+    if max(-lowest, highest) > FURTHEST:
+        raise ValueError(
+            f"positions={numbering.name} reaches {max(-lowest, highest):.10g} in training, but float32 tells whole "
+            f"positions apart up to {FURTHEST} alone; lower its knobs"
+        )
     if encoder.max_length is not None and highest > encoder.max_length - 1:
         raise ValueError(
             f"encoder={encoder.name} takes positions below {encoder.max_length}, but positions="
@@ -304,8 +327,10 @@ def find_device(wanted: str) -> torch.device:
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=wanted).device
-    except (RuntimeError, AssertionError, ImportError) as error:
+        device = torch.empty(0, device=wanted).device
+        torch.zeros(1, device=device).item()  # that of some devices cannot be read
+        return device
+    except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:
         here = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         raise ValueError(f"device={wanted!r} is not on this machine. Here: auto, {', '.join(here)}") from error
 

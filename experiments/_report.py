@@ -5,7 +5,9 @@ Longer than most files here: it is the one place where the words of the page are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from inspect import getdoc
 from types import ModuleType
@@ -22,6 +24,7 @@ from experiments import (
     _stats,
     _style,
     _tasks_page,
+    _untrusted,
     _words,
     length_extrapolation,
     permutation_sensitivity,
@@ -72,7 +75,7 @@ def build(results: Results, baselines: dict[str, str], claims: list[_claims.Clai
     return Page(
         title,
         summary + _marked(runs),
-        _warnings(runs),
+        _warnings(results),
         _method(rows) + _fair_page.method(runs, results.configs),
         sections,
     )
@@ -139,6 +142,9 @@ class _Task:
         self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
         self.rows = rows
         self.drawn = rows.assign(label=rows["label"].map(self.name))
+        for column in ("label", "encoder", "task", "positions", "condition", "run_id"):
+            # What stands between two dollars is typeset, and refused where it cannot be.
+            self.drawn[column] = self.drawn[column].str.replace("$", r"\$", regex=False)
         self.order = list(_style.looks(rows))
         self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
 
@@ -224,7 +230,7 @@ class _Task:
         present = list(dict.fromkeys(self.rows["experiment"]))
         for experiment in [*parts, *sorted(set(present) - set(parts))]:
             if experiment in present:
-                section = parts[experiment]() if experiment in parts else self._other(experiment)
+                section = _attempt(experiment, parts.get(experiment, partial(self._other, experiment)))
                 section.level = 3
                 found.append(section)
         found.append(self._cost())
@@ -510,19 +516,54 @@ def _marked(runs: pd.DataFrame) -> list[str]:
     return said
 
 
-def _warnings(runs: pd.DataFrame) -> list[str]:
-    """Where runs that are put side by side were not made alike."""
-    finished = runs[runs["status"].isin(FINISHED)]
-    said = []
-    for column in ("torch", "device", "precision", "commit"):
-        values = sorted({str(value) for value in finished[column] if value is not None})
-        if len(values) > 1:
-            said.append(f"The runs differ in {column}: {_words.listed(values)}.")
-    for task, group in finished.groupby("task"):
-        corpora = sorted({_corpus(value) for value in group["corpus"]} - {""})
-        if len(corpora) > 1:
-            said.append(f"The runs of {task} differ in their corpus: {_words.listed(corpora)}.")
+def _warnings(results: Results) -> list[str]:
+    """That something is lacking yet, and where runs that are put side by side were not made alike."""
+    finished = results.runs[results.runs["status"].isin(FINISHED)]
+    said = _unfinished(results)
+    for column in ("torch", "python", "device", "precision", "threads", "commit"):
+        said += _differing(column, finished["label"], finished[column])
+    packages = [value if isinstance(value, dict) else {} for value in finished["packages"]]
+    for name in sorted({name for versions in packages for name in versions}):
+        said += _differing(name, finished["label"], [versions.get(name) for versions in packages])
+    configs = [results.configs[run] for run in finished["run_id"]]
+    plugins = [config.get("plugin", "null") for config in configs]
+    said += _differing("plugin (sha256)", finished["label"], [None if p == "null" else p[:12] for p in plugins])
+    tasks = finished["task"].map(str)
+    corpora = [_corpus(value) or None for value in finished["corpus"]]
+    said += _differing("their corpus", finished["label"], corpora, tasks)
+    for key in sorted({key for config in configs for key in config if key.startswith("train.")}):
+        said += _differing(key, finished["label"], [config.get(key) for config in configs], tasks)
     return said
+
+
+def _unfinished(results: Results) -> list[str]:
+    """That runs are missing or have not ended, for their numbers may change what is said here."""
+    waiting = results.runs["status"].isin(("running", "interrupted", "unfinished")).sum() + len(results.missing)
+    if not waiting:
+        return []
+    asked = len(results.runs) + len(results.missing)
+    ended = results.runs["status"].isin(FINISHED).sum()
+    return [
+        f"Unfinished: {ended} of {asked} runs have ended with rows, {waiting} have not ended or not begun. What is "
+        "said here rests on the former alone; report.py --status tells which, and how to complete them."
+    ]
+
+
+def _differing(
+    what: str, labels: Iterable[Any], values: Iterable[Any], tasks: Iterable[str] = itertools.repeat("")
+) -> list[str]:
+    """What differs, and which labels have which value; within each task where ``tasks`` are given."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for label, value, task in zip(labels, values, tasks, strict=False):  # without tasks, as many blanks as it takes
+        if value is not None:
+            found.setdefault(task, {}).setdefault(str(value), {})[str(label)] = None
+    said: dict[str, list[str]] = {}
+    for task, by_value in found.items():
+        if len(by_value) > 1:
+            parts = [f"{value} ({_words.few(by_value[value])})" for value in sorted(by_value)]
+            said.setdefault(_words.few(parts), []).append(task)
+    whose = {parts: f" of {_words.few(tasks)}" if tasks != [""] else "" for parts, tasks in said.items()}
+    return [f"The runs{whose[parts]} differ in {what}: {parts}." for parts in said]
 
 
 def _corpus(value: Any) -> str:
@@ -550,7 +591,7 @@ def _runs_section(runs: pd.DataFrame) -> Section:
     head += ["encoder parameters", "model parameters", "train seconds", "measure seconds", "tokens per second"]
     note = "In range: the task's main metric at the training length. Final loss: nats per token."
     cells = pd.DataFrame(lines, columns=head)
-    data = runs.drop(columns=["corpus", "tuning"])
+    data = runs.drop(columns=["corpus", "tuning", "packages"])
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
 
@@ -560,6 +601,9 @@ def _provenance_section(runs: pd.DataFrame, settings: dict[str, dict[str, str]])
     for column in ("torch", "python", "device", "precision", "threads", "commit"):
         values = sorted({str(value) for value in runs[column] if value is not None})
         lines.append([column, ", ".join(values) or "unknown"])
+    packages = [value for value in runs["packages"] if isinstance(value, dict)]
+    for name in sorted({name for versions in packages for name in versions}):
+        lines.append([name, ", ".join(sorted({str(versions[name]) for versions in packages if name in versions}))])
     corpora = sorted({f"{_corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"] if isinstance(v, dict)})
     if corpora:
         lines.append(["corpus (sha256)", ", ".join(corpora)])
@@ -589,6 +633,15 @@ def _experiment(name: str) -> ModuleType | None:
     except ModuleNotFoundError:
         return None
     return module if hasattr(module, "plot") and hasattr(module, "summarise") else None
+
+
+def _attempt(experiment: str, make: Callable[[], Section]) -> Section:
+    """What an experiment's rows show, or why they cannot be shown: nonsense in one does not take the page along."""
+    try:
+        return make()
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
+        said = _untrusted.name_of(" ".join(str(error).split()))
+        return Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {said}"])
 
 
 def _opened(title: str, module: ModuleType) -> Section:

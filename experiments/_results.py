@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections import Counter
@@ -11,19 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments import _sweeps
 from experiments._table import COLUMNS, frame
+from experiments._untrusted import name_of, read_cells, read_mapping, stays_within
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
-RUN_COLUMNS = [
-    *("run_id", "label", "encoder", "choice", "positions", "layout", "task", "seed", "status", "message"),
-    *("in_range", "converged", "final_loss", "model_parameters", "encoder_parameters"),
-    *("steps", "stopped", "tuning", "train_seconds", "measure_seconds", "tokens_per_second"),
-    *("torch", "python", "device", "precision", "threads", "commit", "command", "corpus", "started", "finished"),
-]
+RECORD: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("encoder", "choice", "positions", "layout", "task"), str),
+    "seed": int,
+    **dict.fromkeys(("status", "message"), str),
+    "in_range": (int, float),
+    "converged": bool,
+    "final_loss": (int, float),
+    **dict.fromkeys(("model_parameters", "encoder_parameters", "steps"), int),
+    "stopped": str,
+    "tuning": dict,
+    **dict.fromkeys(("train_seconds", "measure_seconds", "tokens_per_second"), (int, float)),
+    **dict.fromkeys(("torch", "python", "device", "precision"), str),
+    "threads": int,
+    **dict.fromkeys(("commit", "command"), str),
+    **dict.fromkeys(("corpus", "packages"), dict),
+    **dict.fromkeys(("started", "finished"), str),
+}
+"""What ``run.json`` may hold, with its types; None is always allowed, and anything else is not looked at."""
+RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
+RUN_COLUMNS = ["run_id", "label", *RECORD]
 _COMPONENTS = ("encoder", "positions", "layout")
 USUAL = 0.75
 """Share of the runs of a task from which on a setting is the usual one: labels name what departs from it."""
@@ -41,10 +56,11 @@ class Results:
             comparison: never the same for two runs that differ in more than their seed) and
             ``converged`` (True, False, or None where that was not judged).
         runs: one line a run folder, broken and unfinished ones included; columns `RUN_COLUMNS`,
-            None where unknown. ``status`` is ``ok``, ``diverged``, ``failed``, ``running``,
+            None where unknown. ``status`` is ``ok``, ``diverged``, ``failed``, ``running``, ``interrupted``,
             ``unfinished`` or ``unreadable``; ``message`` says why.
         settings: task -> the configuration keys, dotted, that all its runs share.
         configs: run_id -> its configuration, dotted keys to text; ``trained`` among them.
+        missing: run ids that a sweep asked for and that have no folder yet.
     """
 
     folder: Path
@@ -52,6 +68,7 @@ class Results:
     runs: pd.DataFrame
     settings: dict[str, dict[str, str]]
     configs: dict[str, dict[str, str]]
+    missing: tuple[str, ...] = ()
 
 
 def load(folder: Path) -> Results:
@@ -62,14 +79,11 @@ def load(folder: Path) -> Results:
     """
     import pandas as pd
 
-    if not folder.is_dir():
-        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
-    places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
-    if not places:
-        raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
+    places = run_folders(folder)
     records, configs, tables = [], [], []
+    names: dict[str, str] = {}
     for place in places:
-        record, config, table = _read_run(place)
+        record, config, table = read_run(place, folder, names)
         records.append(record)
         configs.append(config)
         if table is not None:
@@ -77,84 +91,159 @@ def load(folder: Path) -> Results:
     settings = _label(records, configs)
     runs = pd.DataFrame([[record.get(column) for column in RUN_COLUMNS] for record in records], dtype=object)
     runs.columns = pd.Index(RUN_COLUMNS)
-    rows = pd.concat(tables, ignore_index=True) if tables else frame([])
     by_run = {record["run_id"]: record for record in records}
-    rows["label"] = pd.Series([by_run[run_id]["label"] for run_id in rows["run_id"]], dtype="str")
-    rows["converged"] = pd.Series([by_run[run_id].get("converged") for run_id in rows["run_id"]], dtype=object)
+    rows = _one_table(tables, by_run) if tables else frame([]).assign(label="", converged=None)
     by_id = {record["run_id"]: config for record, config in zip(records, configs, strict=True)}
-    return Results(folder, rows, runs, settings, by_id)
+    missing = tuple(sorted(set(_sweeps.asked(_sweeps.read(folder)[0])) - set(by_id)))
+    return Results(folder, rows, runs, settings, by_id, missing)
 
 
-def _read_run(place: Path) -> tuple[dict[str, Any], dict[str, str], pd.DataFrame | None]:
-    """One run folder: its record, its flat configuration, and its rows if the run is finished and they are sound."""
+def run_folders(folder: Path) -> list[Path]:
+    """Every folder below ``<folder>/runs``, in alphabetical order.
+
+    Raises:
+        ValueError: there is no such folder, or no run in it.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
+    stays_within(folder / "runs", folder)
+    places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
+    if not places:
+        raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
+    return places
+
+
+def _one_table(tables: list[dict[str, list[Any]]], by_run: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    """The runs' rows below one another, each with its run's label and whether it converged."""
+    import numpy as np
+    import pandas as pd
+
+    lengths = [len(table["value"]) for table in tables]
+    runs = [by_run[table["run_id"][0]] for table in tables]
+    columns: dict[str, Any] = {}
+    for column in COLUMNS:
+        kind = {"value": float, "chance": float, **dict.fromkeys(_WHOLE, int)}.get(column)
+        if kind:
+            columns[column] = np.concatenate([np.array(table.pop(column), dtype=kind) for table in tables])
+        else:
+            columns[column] = pd.Series([cell for table in tables for cell in table.pop(column)], dtype="str")
+    label = np.repeat(np.array([run["label"] for run in runs], dtype=object), lengths)
+    converged = np.repeat(np.array([run.get("converged") for run in runs], dtype=object), lengths)
+    return pd.DataFrame(columns).assign(label=pd.Series(label, dtype="str"), converged=converged)
+
+
+def read_record(place: Path, folder: Path) -> dict[str, Any]:
+    """What ``run.json`` says, without blanks; what it says beyond `RECORD` is left out.
+
+    Args:
+        place: the run's folder.
+        folder: that holds it, which no link may lead out of.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it cannot be read, or holds what no run writes.
+    """
+    record = {}
+    for key, value in read_mapping(place / "run.json", folder).items():
+        if key not in RECORD or value is None or (isinstance(value, float) and not math.isfinite(value)):
+            continue
+        if not isinstance(value, RECORD[key]) or (isinstance(value, bool) and RECORD[key] is not bool):
+            raise ValueError(f"run.json cannot be read: {key} is {name_of(repr(value))}")
+        # A command is to be typed again: it stays whole.
+        record[key] = name_of(value) if isinstance(value, str) and key != "command" else value
+    if record.setdefault("status", "unfinished") not in RUN_STATUSES:
+        raise ValueError(f"run.json cannot be read: status {record['status']!r} is none of {', '.join(RUN_STATUSES)}")
+    return record
+
+
+def read_run(
+    place: Path, folder: Path, names: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, str], dict[str, list[Any]] | None]:
+    """One run folder: its record, its flat configuration, and its rows if the run is finished and they are sound.
+
+    Args:
+        place: the run's folder.
+        folder: ``results/<name>``, which no link may lead out of.
+        names: one copy of every text in the rows, for a few stand in millions of cells.
+    """
     record: dict[str, Any] = {"status": "unfinished"}
     config: dict[str, str] = {}
     table = None
     try:
-        nested = _read_mapping(place / "config.yaml")
+        if name_of(place.name) != place.name:
+            raise ValueError("the folder's name cannot be a run's: it is too long, or not printable")
+        stays_within(place, folder)
+        nested = read_mapping(place / "config.yaml", folder)
         config = dict(_flat(nested))
         config["trained"] = json.dumps(config.pop("train", "") != "null")
         for key in ("encoder", "positions", "task"):
             part = nested.get(key)
-            record[key] = part.get("name") if isinstance(part, dict) else None
+            name = part.get("name") if isinstance(part, dict) else None
+            record[key] = None if name is None else name_of(str(name))
         record["seed"] = nested.get("seed")
-        record |= {key: value for key, value in _read_mapping(place / "run.json").items() if value is not None}
+        record |= read_record(place, folder)
         if record["status"] in FINISHED:
-            table = _read_rows(place / "rows.csv", place.name)
-            first = table.iloc[0]
-            record |= {key: first[key] for key in ("encoder", "positions", "task")} | {"seed": int(first["seed"])}
+            table = _read_rows(place / "rows.csv", folder, place.name, names)
+            record |= {key: table[key][0] for key in ("encoder", "positions", "task", "seed")}
         elif record["status"] in ("running", "unfinished"):
             record.setdefault("message", "no end is recorded: still running, or interrupted")
     except FileNotFoundError as error:
         record["status"] = "unfinished"
         record["message"] = f"{Path(error.filename).name} is missing: still running, or interrupted"
     except (ValueError, OSError) as error:
-        record |= {"status": "unreadable", "message": " ".join(str(error).split())}
-    return record | {"run_id": place.name}, config, table
+        record |= {"status": "unreadable", "message": name_of(" ".join(str(error).split()))}
+    return record | {"run_id": name_of(place.name)}, config, table
 
 
-def _read_mapping(path: Path) -> dict[str, Any]:
-    import yaml
-
-    text = path.read_text(encoding="utf-8")
-    try:
-        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path.name} cannot be read: it holds no mapping")
-    return content
-
-
-def _read_rows(path: Path, run_id: str) -> pd.DataFrame:
-    import pandas as pd
-
-    text = path.read_text(encoding="utf-8")
-    try:
-        # As strings first: an encoder called "none" or "nan" is a name, and a blank is no zero.
-        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-    except ValueError as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from error
-    if missing := [column for column in COLUMNS if column not in table.columns]:
+def _read_rows(path: Path, folder: Path, run_id: str, names: dict[str, str]) -> dict[str, list[Any]]:
+    """Column -> cells."""
+    head, lines = read_cells(path, folder)
+    if missing := [column for column in COLUMNS if column not in head]:
         raise ValueError(f"{path.name} cannot be read: it lacks the columns {', '.join(missing)}")
-    table = table[COLUMNS].copy()
-    if not text.endswith("\n") or table.empty or table.isna().to_numpy().any():
+    if not lines:
         raise ValueError(f"{path.name} cannot be read: it is cut short")
-    if (table["run_id"] != run_id).any():
-        raise ValueError(f"{path.name} belongs to another run, {table['run_id'].iloc[0]!r}: counted once, there")
-    try:
-        for column in ("seed", "train_length", "eval_length", "n"):
-            table[column] = [int(cell) for cell in table[column]]
-        for column in ("value", "chance"):
-            table[column] = [float(cell) if cell else math.nan for cell in table[column]]
-    except ValueError as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from error
+    cells = dict(zip(head, zip(*lines, strict=True), strict=True))
+    if strangers := set(cells["run_id"]) - {run_id}:
+        raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
+    table: dict[str, list[Any]] = {}
+    for column in COLUMNS:
+        try:
+            if column in _WHOLE:
+                table[column] = [_whole(cell, _WHOLE[column]) for cell in cells[column]]
+            elif column in ("value", "chance"):
+                table[column] = [_finite(cell) for cell in cells[column]]
+            else:
+                names |= {cell: name_of(cell) for cell in set(cells[column]) - names.keys()}
+                table[column] = [names[cell] for cell in cells[column]]
+        except ValueError as error:
+            raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
     if unknown := sorted(set(table["status"]) - set(STATUSES)):
         raise ValueError(f"{path.name} cannot be read: status {unknown[0]!r} is none of {', '.join(STATUSES)}")
-    # A number that is none cannot be averaged: an overflow is a divergence, whatever the row calls it.
-    table.loc[(table["status"] == "ok") & ~table["value"].abs().lt(math.inf), "status"] = "diverged"
-    table.loc[table["status"] != "ok", "value"] = math.nan
+    for number, status in enumerate(table["status"]):
+        # A number that is none cannot be averaged: an overflow is a divergence, whatever the row calls it.
+        if status == "ok" and math.isnan(table["value"][number]):
+            table["status"][number] = "diverged"
+        elif status != "ok":
+            table["value"][number] = math.nan
     return table
+
+
+_WHOLE = {"seed": 0, "train_length": 1, "eval_length": 0, "n": 0}
+"""Columns of whole numbers, and the least that each may be."""
+LARGEST = 1e100
+"""Where squares are beyond floating point, there is nothing to average."""
+
+
+def _whole(cell: str, least: int) -> int:
+    number = int(cell)
+    if not least <= number < 2**53:
+        raise ValueError(f"{name_of(cell)} is not from {least} to 2**53")
+    return number
+
+
+def _finite(cell: str) -> float:
+    number = float(cell) if cell else math.nan
+    return number if abs(number) < LARGEST else math.nan
 
 
 def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -162,7 +251,7 @@ def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, default=str)
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
 
 
 def _label(records: list[dict[str, Any]], configs: list[dict[str, str]]) -> dict[str, dict[str, str]]:
@@ -197,18 +286,26 @@ def _usual(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> str 
     values = Counter(_values(key, group))
     if "null" in values:  # an option left off needs no name, however few did so
         return "null"
+    return _most(values)
+
+
+def _most(values: Counter[str]) -> str | None:
+    """The value that is usual; None if there is none."""
     value, count = values.most_common(1)[0]
     return value if count > USUAL * values.total() else None
 
 
 def _values(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
     """A key's value in every run. Runs that did not train, or not measure an experiment, have none of its keys."""
-    return [value for _, config in group if (value := _value(key, config, group)) is not None]
+    configs = [config for _, config in group]
+    lacking = None if key.partition(".")[0] in _optional(configs) else "unset"
+    return [value for config in configs if (value := config.get(key, lacking)) is not None]
 
 
-def _value(key: str, config: dict[str, str], group: list[tuple[dict[str, Any], dict[str, str]]]) -> str | None:
-    optional = {"train", *(name for _, config in group for name in _experiments(config))}
-    return config.get(key, None if key.partition(".")[0] in optional else "unset")
+def _optional(configs: list[dict[str, str]]) -> set[str]:
+    """Parts of a configuration that a run may do without."""
+    choices = {config.get("experiment", "[]") for config in configs}
+    return {"train", *(name for choice in choices for name in _experiments(choice))}
 
 
 def _differs(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> bool:
@@ -216,14 +313,21 @@ def _differs(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> bo
     return len(set(_values(key, group))) > 1
 
 
-def _experiments(config: dict[str, str]) -> list[str]:
-    said = config.get("experiment", "[]")
-    return list(json.loads(said)) if said.startswith("[") else [said]
+def _experiments(said: str) -> list[str]:
+    """Names of experiments, from how a configuration says it."""
+    try:
+        return [str(name) for name in json.loads(said)]
+    except (ValueError, TypeError):  # one name by itself, or nothing that is ours
+        return [said]
 
 
 def _measured_twice(group: list[tuple[dict[str, Any], dict[str, str]]]) -> bool:
     """Whether two runs measured the same experiment on what is called the same, with the same seed."""
-    made = [(record["label"], record["seed"], name) for record, config in group for name in _experiments(config)]
+    made = [
+        (record["label"], record["seed"], name)
+        for record, config in group
+        for name in _experiments(config.get("experiment", "[]"))
+    ]
     return len(set(made)) < len(made)
 
 
@@ -239,11 +343,13 @@ def _is_unsaid(key: str, group: list[tuple[dict[str, Any], dict[str, str]]]) -> 
 
 def _write_labels(group: list[tuple[dict[str, Any], dict[str, str]]], varying: list[str]) -> None:
     # A run that was cut short may not have said; that is no second layout.
-    said = {key: {str(record[key]) for record, _ in group if record.get(key)} for key in ("positions", "layout")}
-    named = [key for key, values in said.items() if len(values) > 1]
+    said = {key: Counter(str(record[key]) for record, _ in group if record.get(key)) for key in ("positions", "layout")}
+    named = {key: _most(values) for key, values in said.items() if len(values) > 1}
     usual = {key: _usual(key, group) for key in varying}
+    optional = _optional([config for _, config in group])
     for record, config in group:
-        parts = [str(record.get("encoder")), *(str(record.get(key) or "unknown") for key in named)]
-        values = {key: _value(key, config, group) for key in varying}
+        parts = [str(record.get(key) or "unknown") for key, most in named.items() if record.get(key) != most]
+        parts = [str(record.get("encoder")), *parts]
+        values = {key: config.get(key, None if key.partition(".")[0] in optional else "unset") for key in varying}
         told = [f"{key}={value}" for key, value in values.items() if value not in (None, usual[key])]
-        record["label"] = " · ".join([*parts, *told])
+        record["label"] = name_of(" · ".join([*parts, *told]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
@@ -130,7 +131,9 @@ def save(figure: Figure, path_without_suffix: Path) -> None:
 
 def slug(text: str) -> str:
     """A text as part of a file name: letters, digits, ``.``, ``=``, ``_`` and ``-``."""
-    return re.sub(r"[^A-Za-z0-9._=]+", "-", text).strip("-.") or "unnamed"
+    plain = re.sub(r"[^A-Za-z0-9._=]+", "-", text).strip("-.") or "unnamed"
+    # With what is put before and behind it, a file's name still has to fit into 255 bytes.
+    return plain if len(plain) <= 120 else f"{plain[:111]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def title(rows: pd.DataFrame, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from tabulate import tabulate
 
 from experiments import _reach_page
 from experiments._pipeline import Outcome
-from experiments._plan import RunConfig, load_experiment
+from experiments._plan import load_experiment
 from experiments._stats import labelled
 from experiments._table import Row, frame, main_metric, metric_of
 
@@ -22,23 +23,37 @@ LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivarianc
 
 
 def exit_code(outcome: Outcome) -> int:
-    """0 where the run ended well, now or before; 1 where it did not."""
-    return int(outcome.status in ("failed", "diverged"))
+    """0 where the run ended well, now or before, or is another worker's; 1 where it did not."""
+    return int(outcome.status not in ("ok", "finished before", "running elsewhere", "interrupted"))
 
 
-def tally(codes: list[int]) -> None:
-    """One line for a sweep."""
-    failed = sum(code != 0 for code in codes)
-    print(f"\n{len(codes)} runs: {len(codes) - failed} done, {failed} not")
+def tally(outcomes: list[Outcome], refused: int) -> None:
+    """One line for a sweep, and one for each run that did not end well."""
+    counts = Counter({"ok": "done"}.get(outcome.status, outcome.status) for outcome in outcomes)
+    counts += Counter(refused=refused)
+    print(f"\n{counts.total()} runs: {', '.join(f'{count} {status}' for status, count in counts.items())}")
+    for outcome in outcomes:
+        if exit_code(outcome) or outcome.status == "interrupted":
+            print(f"  {outcome.status}: {outcome.run_id}: {outcome.message}")
 
 
-def show(config: RunConfig, outcome: Outcome) -> None:
+def show(outcome: Outcome) -> None:
     """Print how a run ended, its main numbers and where its files are."""
+    run_id, said = outcome.run_id, outcome.message
     if outcome.status == "finished before":
-        print(f"{config.run_id} finished before; force=true runs it again. Its files: {outcome.folder}")
+        print(f"{run_id} finished before; force=true runs it again. Its files: {outcome.folder}")
+    elif outcome.status == "diverged before":
+        print(f"{run_id} finished before, diverged: {said}; force=true runs it again. Its files: {outcome.folder}")
+    elif outcome.status == "failed before":
+        print(f"error: {run_id} failed before ({said}); retry=failed runs it again", file=sys.stderr)
+    elif outcome.status == "running elsewhere":
+        print(f"{run_id} {said}: left to it")
+    elif outcome.status == "interrupted":
+        print(f"{run_id} {said}; started again, it goes on", file=sys.stderr)
+    elif outcome.status == "unwritten":
+        print(f"error: {run_id}: {said}; mend that and start it again", file=sys.stderr)
     elif outcome.status == "failed":
-        log = outcome.folder / "run.log"
-        print(f"error: {config.run_id} failed: {outcome.message} (traceback in {log})", file=sys.stderr)
+        print(f"error: {run_id} failed: {said} (traceback in {outcome.folder / 'run.log'})", file=sys.stderr)
     else:
         _show_record(outcome)
 

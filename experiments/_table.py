@@ -93,11 +93,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is named to a reader and which way is good; ``None`` where neither way is."""
+    """How a metric is named to a reader and which way is good; ``None`` where neither way is.
+
+    ``repeats``: whether the same run made again has the same number, to the last bit. A measured time does not.
+    """
 
     label: str
     unit: str
     higher_is_better: bool | None
+    repeats: bool = True
 
 
 METRICS = {
@@ -172,12 +176,12 @@ METRICS = {
     "encoder_parameter_share": Metric("encoder's parameters", "share of the trunk's", None),
     "operations_per_token": Metric("operations", "per token", False),
     "relative_operations": Metric("operations", "times those without encoder", False),
-    "train_tokens_per_second": Metric("training speed", "tokens per second", True),
-    "relative_train_time": Metric("training time", "times that without encoder", False),
-    "inference_tokens_per_second": Metric("inference speed", "tokens per second", True),
-    "relative_inference_time": Metric("inference time", "times that without encoder", False),
-    "generation_ms_per_token": Metric("generation", "milliseconds per token", False),
-    "relative_generation_time": Metric("generation time", "times that without encoder", False),
+    "train_tokens_per_second": Metric("training speed", "tokens per second", True, repeats=False),
+    "relative_train_time": Metric("training time", "times that without encoder", False, repeats=False),
+    "inference_tokens_per_second": Metric("inference speed", "tokens per second", True, repeats=False),
+    "relative_inference_time": Metric("inference time", "times that without encoder", False, repeats=False),
+    "generation_ms_per_token": Metric("generation", "milliseconds per token", False, repeats=False),
+    "relative_generation_time": Metric("generation time", "times that without encoder", False, repeats=False),
     "peak_memory_mib": Metric("memory of inference", "MiB", False),
     "relative_peak_memory": Metric("memory of inference", "times that without encoder", False),
     "train_peak_memory_mib": Metric("memory of training", "MiB", False),

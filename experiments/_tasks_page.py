@@ -79,7 +79,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
         caption = "Free-running less teacher-forced token accuracy, at twice the training length"
         note = (
             "Negative: what goes wrong is read on and brings more mistakes; teacher-forcing corrects each of them. Of "
-            "tasks whose answers are read on, of causal models. Mean over seeds ± half the 95 % t interval."
+            "tasks whose answers are read on, of causal models. Mean over seeds ± half the 95 % t interval; † as above."
         )
         found.parts.append(grid.table("tasks_free_running", caption, freed, note, _signed, guess=False))
     return found
@@ -136,4 +136,4 @@ class _Grid:
     def _cell(self, found: dict[Any, dict[Any, Any]], task: str, label: str, written: Callable[[float], str]) -> str:
         seeds = self.seeds.get((task, label), 0)
         mark = _style.NOT_CONVERGED if (task, label) in self.failing else ""
-        return _words.cell(found.get((task, label)), seeds, written) + mark
+        return _words.cell(found.get((task, label)), seeds, written).replace("± +", "± ") + mark

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch.nn import functional
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from experiments._checkpoint import Checkpoints, State
 from experiments._evaluate import Scored, evaluate
 from experiments._model import Transformer
 from experiments._random import stream
@@ -22,6 +24,10 @@ from pe_zoo._knobs import number, true_or_false, whole
 
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
 """Peak learning rates that ``tune=true`` tries unless told otherwise: the usual one, and half a decade either way."""
+
+
+STREAMS = ("training data", "training positions", "checks")
+"""What a training draws, each from a stream of its own."""
 
 
 @dataclass(kw_only=True)
@@ -157,6 +163,12 @@ class TrainLog:
     def final_loss(self) -> float:
         return self.points[-1][1] if self.points else math.nan
 
+    @classmethod
+    def load(cls, facts: dict[str, Any]) -> TrainLog:
+        """From plain data, as ``asdict`` and JSON give it."""
+        points = [(step, loss, quality, n) for step, loss, quality, n in facts["points"]]
+        return cls(**{**facts, "points": points})
+
 
 class Step:
     """One optimizer step after another: AdamW, warm-up and cosine (twice where the encoder is dropped), clipping."""
@@ -217,8 +229,81 @@ def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
     return lambda: step(batch)
 
 
+class Training:
+    """A training in progress, and all that decides how it goes on.
+
+    Args:
+        model: on the device to train on.
+        config: how.
+        seed: decides the data and their order, whatever the encoder.
+    """
+
+    def __init__(self, model: Transformer, config: TrainConfig, seed: int) -> None:
+        self.step = Step(model.train(), config)
+        self.log = TrainLog()
+        self.streams = {purpose: stream(seed, purpose) for purpose in STREAMS}
+        self.loss_sum = torch.zeros((), device=model.token_embedding.weight.device)
+        self.loss_count = 0
+        self._began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time, that before an interruption included."""
+        return time.perf_counter() - self._began
+
+    def state(self) -> State:
+        """What is saved; tensors are not copied."""
+        self.log.seconds = self.seconds
+        optimizer = self.step.optimizer
+        moments = optimizer.state_dict()["state"]
+        return State(
+            {
+                "learning_rate": self.step.config.learning_rate,
+                "rates": [group["lr"] for group in optimizer.param_groups],
+                "encoder_dropped": self.step.model.encoder_dropped,
+                "loss_count": self.loss_count,
+                "log": asdict(self.log),
+            },
+            {
+                **{f"model/{name}": tensor for name, tensor in self.step.model.state_dict().items()},
+                **{f"optimizer/{i}/{key}": tensor for i, kept in moments.items() for key, tensor in kept.items()},
+                **{f"stream/{purpose}": generator.get_state() for purpose, generator in self.streams.items()},
+                "loss_sum": self.loss_sum,
+            },
+        )
+
+    def restore(self, saved: State) -> None:
+        """Go on from what `state` gave."""
+        model, optimizer = self.step.model, self.step.optimizer
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in saved.tensors.items():
+            if name.startswith("optimizer/"):
+                _, i, key = name.split("/")
+                moments.setdefault(int(i), {})[key] = tensor
+        model.load_state_dict({k.removeprefix("model/"): t for k, t in saved.tensors.items() if k.startswith("model/")})
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        for group, rate in zip(optimizer.param_groups, saved.facts["rates"], strict=True):
+            group["lr"] = rate
+        for purpose, generator in self.streams.items():
+            generator.set_state(saved.tensors[f"stream/{purpose}"])
+        if saved.facts["encoder_dropped"]:
+            model.drop_encoder()
+        self.loss_sum.copy_(saved.tensors["loss_sum"])
+        self.loss_count = saved.facts["loss_count"]
+        self.log = TrainLog.load(saved.facts["log"])
+        self.step.schedule.last_epoch = self.log.steps
+        self._began = time.perf_counter() - self.log.seconds
+
+
 def train(
-    model: Transformer, task: Task, numbering: Numbering, config: TrainConfig, *, seed: int, label: str = ""
+    model: Transformer,
+    task: Task,
+    numbering: Numbering,
+    config: TrainConfig,
+    *,
+    seed: int,
+    label: str = "",
+    checkpoints: Checkpoints | None = None,
 ) -> TrainLog:
     """Train a model on a task, in place.
 
@@ -229,47 +314,66 @@ def train(
         config: how.
         seed: decides the data and their order, whatever the encoder.
         label: shown on the progress bar, which is silent where there is no terminal.
+        checkpoints: where training is saved, and gone on from.
+
+    Raises:
+        Interrupted: the run was asked to stop; what it has come to is saved.
     """
-    device = model.token_embedding.weight.device
-    data, numbers, checks = (stream(seed, purpose) for purpose in ("training data", "training positions", "checks"))
-    step, log = Step(model.train(), config), TrainLog()
-    loss_sum, loss_count = torch.zeros((), device=device), 0
-    started = time.perf_counter()
+    run = Training(model, config, seed)
+    saved = checkpoints.parts.pop("training", None) if checkpoints is not None else None
+    if saved is not None and saved.facts["learning_rate"] == config.learning_rate:
+        run.restore(saved)
     last, title = config.last_step, f"{label}, until learned" if config.stop_at_convergence else label
-    with logging_redirect_tqdm(), tqdm(total=last, desc=title, unit="step", disable=None, leave=False) as bar:
-        for done in range(1, last + 1):
-            length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
-            size = task.sequence_length(length)
-            batch_size = max(1, config.tokens_per_step // size)
-            batch = task.sample(batch_size, length, data, split="train", causal=model.causal)
-            positions = numbering.train(batch_size, size, numbers)
-            loss_sum += step(batch.to(device), positions.to(device))
-            loss_count += 1
-            log.tokens += batch_size * size
-            log.steps = done
-            if done == config.drop_step:
-                model.drop_encoder()
+    with (
+        logging_redirect_tqdm(),
+        tqdm(total=last, initial=run.log.steps, desc=title, unit="step", disable=None, leave=False) as bar,
+    ):
+        for done in range(run.log.steps + 1, last + 1):
+            _advance(run, task, numbering, done)
             bar.update()
-            if done % config.check_every and done != last:
-                continue
-            loss = float(loss_sum) / loss_count
-            loss_sum.zero_()
-            loss_count = 0
-            if not math.isfinite(loss):
-                log.status = "diverged"
-                log.points.append((done, loss, {}, 0))
-                break
-            scored = check_in_range(model, task, numbering, checks)
-            quality = scored.quality()
-            log.points.append((done, loss, quality, scored.num_tokens))
-            rate = log.tokens / (time.perf_counter() - started)
-            accuracy = f"{quality['token_accuracy']:.3f}"
-            bar.set_postfix_str(f"loss {loss:.3f}, in-range accuracy {accuracy}, {rate:,.0f} tokens/s")
-            log.stopped = config.ends(done, task.has_converged(quality))
-            if log.stopped:
-                break
-    log.seconds = time.perf_counter() - started
-    return log
+            if done % config.check_every == 0 or done == last:
+                _check(run, task, numbering, bar)
+                if run.log.stopped or run.log.status != "ok":
+                    break
+            if checkpoints is not None:
+                checkpoints.boundary("training", run.state)
+    run.log.seconds = run.seconds
+    return run.log
+
+
+def _advance(run: Training, task: Task, numbering: Numbering, done: int) -> None:
+    """Take the step that makes it ``done`` steps."""
+    model, config, log = run.step.model, run.step.config, run.log
+    data, numbers = run.streams["training data"], run.streams["training positions"]
+    length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
+    size = task.sequence_length(length)
+    batch_size = max(1, config.tokens_per_step // size)
+    batch = task.sample(batch_size, length, data, split="train", causal=model.causal)
+    positions = numbering.train(batch_size, size, numbers)
+    run.loss_sum += run.step(batch.to(run.loss_sum.device), positions.to(run.loss_sum.device))
+    run.loss_count += 1
+    log.tokens += batch_size * size
+    log.steps = done
+    if done == config.drop_step:
+        model.drop_encoder()
+
+
+def _check(run: Training, task: Task, numbering: Numbering, bar: tqdm[Any]) -> None:
+    """Record the loss since the last check and the quality in range; see whether that ends the training."""
+    log = run.log
+    loss = float(run.loss_sum) / run.loss_count
+    run.loss_sum.zero_()
+    run.loss_count = 0
+    if not math.isfinite(loss):
+        log.status = "diverged"
+        log.points.append((log.steps, loss, {}, 0))
+        return
+    scored = check_in_range(run.step.model, task, numbering, run.streams["checks"])
+    quality = scored.quality()
+    log.points.append((log.steps, loss, quality, scored.num_tokens))
+    accuracy, rate = f"{quality['token_accuracy']:.3f}", log.tokens / run.seconds
+    bar.set_postfix_str(f"loss {loss:.3f}, in-range accuracy {accuracy}, {rate:,.0f} tokens/s")
+    log.stopped = run.step.config.ends(log.steps, task.has_converged(quality))
 
 
 def check_in_range(model: Transformer, task: Task, numbering: Numbering, generator: torch.Generator) -> Scored:

@@ -6,12 +6,13 @@ import gc
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from experiments._checkpoint import Checkpoints, State
 from experiments._evaluate import evaluate
 from experiments._model import Transformer
 from experiments._random import stream
@@ -50,6 +51,11 @@ class Tuning:
     def at_edge(self) -> bool:
         """Whether the chosen rate is the lowest or the highest tried: a better one may lie beyond."""
         return self.chosen in (min(self.losses), max(self.losses))
+
+    @classmethod
+    def load(cls, facts: dict[str, Any] | None) -> Tuning | None:
+        """From plain data, the losses as pairs: numbers are no keys in JSON."""
+        return None if facts is None else cls(dict(map(tuple, facts["losses"])), facts["tokens"], facts["seconds"])
 
     def record(self) -> dict[str, Any]:
         """For the run's record; null is the loss of what diverged."""
@@ -101,6 +107,7 @@ def tune(
     causal: bool,
     seed: int,
     label: str,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[Transformer, TrainLog, Tuning]:
     """Train once for each learning rate, all else the same, and keep what does best in range.
 
@@ -114,31 +121,76 @@ def tune(
         causal: whether the model is.
         seed: decides the data, the same for every rate and every encoder.
         label: shown on the progress bar.
+        checkpoints: where the search is saved, and gone on from.
 
     Returns:
         the model of the best rate, its training, and the search. ``diverged`` if no rate has a finite loss.
     """
-    started, grid = time.perf_counter(), rates(config)
+    grid, search = rates(config), Search(build, checkpoints)
     questions = held_out(task, numbering, seed, causal=causal)
-    losses: dict[float, float] = {}
 
     def attempt(rate: float, title: str) -> tuple[float, Transformer, TrainLog]:
-        model = build()
-        log = train(model, task, numbering, replace(config, learning_rate=rate), seed=seed, label=title)
-        losses[rate] = loss_on(model, questions) if log.status == "ok" else math.inf
+        model, trained = build(), replace(config, learning_rate=rate)
+        log = train(model, task, numbering, trained, seed=seed, label=title, checkpoints=checkpoints)
+        loss = loss_on(model, questions) if log.status == "ok" else math.inf
         # A schedule and its step hold each other, and so the model, until they are looked for.
         gc.collect()
-        return losses[rate], model, log
+        return loss, model, log
 
-    best: tuple[float, Transformer, TrainLog] | None = None
-    for place, rate in enumerate(grid, 1):
-        best = _better(best, attempt(rate, f"{label}, learning rate {rate:g} ({place} of {len(grid)})"))
-    assert best is not None
-    loss, model, log = best
+    for place, rate in enumerate(grid[len(search.losses) :], len(search.losses) + 1):
+        search.add(rate, attempt(rate, f"{label}, learning rate {rate:g} ({place} of {len(grid)})"))
+    assert search.best is not None
+    loss, model, log = search.best
     if not math.isfinite(loss):
         log.status, log.stopped = "diverged", None
     tokens = sum(len(batch.tokens) * int(batch.counted.sum()) for batch, _ in questions)
-    return model, log, Tuning(losses, tokens, time.perf_counter() - started)
+    return model, log, Tuning(search.losses, tokens, search.seconds)
+
+
+class Search:
+    """What a search has come to: the losses of the rates tried, and the best training among them.
+
+    Args:
+        build: makes the untrained model.
+        checkpoints: where it is saved, and gone on from.
+    """
+
+    def __init__(self, build: Callable[[], Transformer], checkpoints: Checkpoints | None) -> None:
+        self.losses: dict[float, float] = {}
+        self.best: tuple[float, Transformer, TrainLog] | None = None
+        self._checkpoints = checkpoints
+        self._began = time.perf_counter()
+        saved = checkpoints.parts.get("search") if checkpoints is not None else None
+        if saved is not None:
+            self.losses = dict(zip(saved.facts["rates"], saved.facts["losses"], strict=True))
+            model, log = build(), TrainLog.load(saved.facts["log"])
+            model.load_state_dict(saved.tensors)
+            if saved.facts["encoder_dropped"]:
+                model.drop_encoder()
+            self.best = min(self.losses.values()), model, log
+            saved.tensors = model.state_dict()
+            self._began -= saved.facts["seconds"]
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time, that before an interruption included as far as whole trainings go."""
+        return time.perf_counter() - self._began
+
+    def add(self, rate: float, new: tuple[float, Transformer, TrainLog]) -> None:
+        """A training with a rate: its loss, model and log."""
+        self.losses[rate] = new[0]
+        self.best = _better(self.best, new)
+        if self._checkpoints is not None:
+            _, model, log = self.best
+            facts = {
+                "rates": list(self.losses),
+                "losses": list(self.losses.values()),
+                "log": asdict(log),
+                "encoder_dropped": model.encoder_dropped,
+                "seconds": self.seconds,
+            }
+            self._checkpoints.parts.pop("training", None)
+            self._checkpoints.parts["search"] = State(facts, model.state_dict())
 
 
 def _better(

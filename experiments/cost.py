@@ -71,7 +71,7 @@ def check(
         whole("cost.memory_lengths", length, at_least=2)
     if tokens_per_step is not None:
         whole("cost.tokens_per_step", tokens_per_step, at_least=1)
-    number("cost.seconds", seconds, at_least=0)
+    number("cost.seconds", seconds, at_least=0, at_most=3600)
 
 
 def measure(
@@ -91,7 +91,7 @@ def measure(
         memory_lengths: lengths at which memory is measured, in positions, each at least 2; empty: 1, 2, 4, 8 and 16
             longest training sequences.
         tokens_per_step: tokens in a training batch, at least 1; null: as many as ``train=quick`` has.
-        seconds: how long each quantity that is timed is repeated, in all, at least 0; three times at least.
+        seconds: how long each quantity that is timed is repeated, in all, 0 to 3600; three times at least.
     """
     from functools import partial
 

@@ -65,14 +65,14 @@ def check(
     from pe_zoo._knobs import whole
 
     whole("structure.reach", reach, at_least=2)
-    whole("structure.max_positions", max_positions, at_least=2)
+    whole("structure.max_positions", max_positions, at_least=2, at_most=10_000)
     for knob, values, least in (("waves", waves, 0), ("shifts", shifts, 1)):
         if not list(values):
             raise ValueError(f"structure.{knob} is empty; give at least one, such as [{least}]")
         for value in values:
             whole(f"structure.{knob}", value, at_least=least)
-    whole("structure.draws", draws, at_least=1)
-    whole("structure.kernel_cells", kernel_cells, at_least=2)
+    whole("structure.draws", draws, at_least=1, at_most=100_000)
+    whole("structure.kernel_cells", kernel_cells, at_least=2, at_most=1000)
 
 
 def measure(
@@ -90,11 +90,11 @@ def measure(
     Args:
         subject: a model, its task and its numbering. Its training does not matter.
         reach: positions and distances looked at, in training lengths, at least 2.
-        max_positions: positions in the heat map and the waves, at least 2.
+        max_positions: positions in the heat map and the waves, 2 to 10 000.
         waves: dimensions drawn as waves, each at least 0; of the default those that the model has.
         shifts: how far all positions are moved to see whether scores change, each at least 1.
-        draws: random contents that a score is a mean over, at least 1.
-        kernel_cells: cells of the kernel's image a side, at most so many, at least 2.
+        draws: random contents that a score is a mean over, 1 to 100 000.
+        kernel_cells: cells of the kernel's image a side, at most so many, 2 to 1000.
     """
     from experiments._kernel import exact
     from experiments._structure import numbers

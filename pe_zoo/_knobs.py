@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, get_type_hints
+
+LARGEST = 2**31 - 1
+"""Nothing is counted further than this, unless its own limit says so: a larger number is a slip of the hand."""
+LARGEST_REAL = float.fromhex("0x1.fffffep+127")
+"""The largest number of float32, which everything is computed in."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ def number(
     below: float = math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """The value, if it is a finite number within the limits."""
-    real = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    """The value, if it is a finite number within the limits; finite in float32."""
+    real = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_REAL
     if not real or not (above < value < below and at_least <= value <= at_most):
         limits = {"above": above, "at least": at_least, "below": below, "at most": at_most}
         said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
@@ -90,8 +94,10 @@ def number(
     return value
 
 
-def whole(knob: str, value: int, *, at_least: int) -> int:
-    """The value, if it is a whole number of at least ``at_least``."""
+def whole(knob: str, value: int, *, at_least: int, at_most: int = LARGEST) -> int:
+    """The value, if it is a whole number within the limits."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{knob} must be a whole number of at least {at_least}; got {value!r}")
+    if value > at_most:
+        raise ValueError(f"{knob} must be a whole number of at most {at_most}; got {value!r}")
     return value

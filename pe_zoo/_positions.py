@@ -7,6 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+FURTHEST = 2**24
+"""The largest position that float32 tells from the next."""
+
 
 def distances(query: Tensor, key: Tensor) -> Tensor:
     """Query minus key: at least 0 looks back, negative looks ahead.
@@ -56,6 +59,11 @@ def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
     >>> log_buckets(8, 32)[[0, 3, 6, 7, 19, 20, 32]]
     tensor([0, 3, 4, 5, 6, 7, 7])
     """
+    if max(num_buckets, max_distance) > FURTHEST:
+        raise ValueError(
+            f"num_buckets={num_buckets} and max_distance={max_distance} must be at most {FURTHEST}: float32 tells no "
+            f"whole distances beyond apart"
+        )
     exact = num_buckets // 2
     steps = num_buckets - exact
     # The tolerance keeps edges that are whole numbers on paper (8·16^¼ = 16) from being rounded up.

@@ -31,7 +31,7 @@ class DynamicBias(Encoder):
             none of the sources has it.
         hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in
             Swin V2).
-        depth: hidden layers, at least 1; 2 as in x-transformers (1 in Swin V2).
+        depth: hidden layers, 1 to 1000; 2 as in x-transformers (1 in Swin V2).
         num_frequencies: frequencies of ``fourier``, at least 1.
         shared: one MLP for all layers, as in x-transformers, or one for each, as in Swin V2.
 
@@ -59,7 +59,7 @@ class DynamicBias(Encoder):
         if hidden_dim is None:
             hidden_dim = max(geometry.model_dim // 4, 1)
         whole("dynamic_bias hidden_dim", hidden_dim, at_least=1)
-        whole("dynamic_bias depth", depth, at_least=1)
+        whole("dynamic_bias depth", depth, at_least=1, at_most=1000)
         self.num_frequencies = whole("dynamic_bias num_frequencies", num_frequencies, at_least=1)
         true_or_false("dynamic_bias shared", shared)
         self.shared = shared

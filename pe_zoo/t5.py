@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
-from pe_zoo._positions import log_buckets, look_up, look_up_both_ways
+from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
 
 
@@ -46,7 +46,7 @@ class T5(Encoder):
         bidirectional: bool | None = None,
     ) -> None:
         super().__init__(geometry)
-        if whole("t5 num_buckets", num_buckets, at_least=4) % 4:
+        if whole("t5 num_buckets", num_buckets, at_least=4, at_most=FURTHEST) % 4:
             raise ValueError(
                 f"t5 num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
             )

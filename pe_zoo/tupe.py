@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import true_or_false, whole
-from pe_zoo._positions import log_buckets, look_up, look_up_both_ways
+from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
 from pe_zoo._tables import enough_rows, rows_at
 
@@ -70,7 +70,7 @@ class TUPE(Encoder):
     one_side: Tensor
 
     def _relative(self, num_buckets: int | None, max_distance: int | None) -> nn.Parameter | None:
-        if num_buckets is not None and whole("tupe num_buckets", num_buckets, at_least=4) % 4:
+        if num_buckets is not None and whole("tupe num_buckets", num_buckets, at_least=4, at_most=FURTHEST) % 4:
             raise ValueError(
                 f"tupe num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
             )

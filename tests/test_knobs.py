@@ -19,6 +19,7 @@ from pe_zoo.rope import RoPE
 
 GEOMETRY = Geometry(model_dim=32, num_heads=4, num_layers=2, train_length=64)
 COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {
+    ("copy", "unique"): {"num_symbols": 40},
     ("dynamic_bias", "num_frequencies"): {"input": "fourier"},
     ("llama3_rope", "high_freq_factor"): {"base": 100.0},
     ("llama3_rope", "low_freq_factor"): {"base": 100.0},
@@ -26,6 +27,7 @@ COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("rope", "spectrum"): {"fraction": 0.5},
     ("tupe", "max_distance"): {"num_buckets": 8},
     ("yarn", "beta_fast"): {"original_length": 12000},
+    ("text", "vocabulary"): {"tokenizer": "bpe"},
     ("yarn", "beta_slow"): {"original_length": 48},
 }
 """Knobs that matter only where another is turned."""
@@ -34,7 +36,9 @@ CLASSES: dict[str, type] = {
     **{f"numbering {name}": pe_zoo.numberings.get(name) for name in pe_zoo.numberings.names()},
     **{f"task {name}": tasks.get(name) for name in tasks.names()},
 }
-EVERY_KNOB = [(owner, knob) for owner, cls in CLASSES.items() for knob in knobs(cls)]
+DATA_SETS = {("task text", "dataset"), ("task text", "column")}
+"""What these do is seen in test_text_dataset: they take a data set and not a value."""
+EVERY_KNOB = [(owner, knob) for owner, cls in CLASSES.items() for knob in knobs(cls) if (owner, knob) not in DATA_SETS]
 
 Fingerprint = tuple[Any, ...]
 
@@ -46,7 +50,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for factor in range(1, 3):
         folder = tmp_path_factory.mktemp("corpus")
         for file in range(4):
-            (folder / f"{file}.txt").write_bytes(bytes((7 * i * factor + file) % 251 for i in range(900)))
+            (folder / f"{file}.txt").write_bytes(bytes(1 + (7 * i * factor + file) % 251 for i in range(900)))
         folders.append(str(folder))
     return folders
 
@@ -134,7 +138,7 @@ def other_values(owner: str, knob: Knob) -> Iterator[Any]:
     elif "bool" in str(knob.type):
         yield from (value for value in (True, False) if value != knob.default)
     elif knob.default is None:
-        yield 48
+        yield 300 if knob.name == "vocabulary" else 48
     elif isinstance(knob.default, int):
         yield 2 * knob.default + 4
     else:

@@ -19,7 +19,7 @@ COMMANDS = [path for path in (ROOT / "run.py", ROOT / "report.py") if path.exist
 ASKS_HYDRA = {"run.py", "experiments/_config.py"}
 KNOWS_ROWS_ONLY = [
     *("_table.py", "_results.py", "_stats.py", "_reach.py", "_style.py", "_report.py", "_page.py", "_words.py"),
-    *("_claims.py", "_claims_page.py", "_fair_page.py", "_reach_page.py"),
+    *("_claims.py", "_claims_page.py", "_fair_page.py", "_reach_page.py", "_status.py", "_sweeps.py", "_untrusted.py"),
 ]
 HEAVY = {"torch", "hydra", "omegaconf", "pe_zoo", "safetensors"}
 NAMES_ALLOWED = {

@@ -576,8 +576,8 @@ def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", record={"torch": "2.12.0", "corpus": {"sha256": "b" * 64, "bytes": 5}})
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
-    assert "The runs differ in torch: 2.12.0 and 2.13.0." in text
-    assert "The runs of copy differ in their corpus: aaaaaaaaaaaa and bbbbbbbbbbbb." in text
+    assert "The runs differ in torch: 2.12.0 (rope) and 2.13.0 (none)." in text
+    assert "The runs of copy differ in their corpus: aaaaaaaaaaaa (none) and bbbbbbbbbbbb (rope)." in text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -645,3 +645,11 @@ def test_runs_that_measured_other_things_of_one_encoder_are_one_label(tmp_path: 
     again = {"train": None, "experiment": ["length_extrapolation"]}
     write_run(tmp_path, "rope", 0, config=again, run_id="measured-twice")
     assert len(set(_results.load(tmp_path).rows["label"])) == 3
+
+
+def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
+    for seed in range(4):
+        for encoder in ("none", "rope"):
+            write_run(tmp_path, encoder, seed)
+    write_run(tmp_path, "rope", 0, positions="randomized", run_id="rope-randomized-copy-seed0")
+    assert set(_results.load(tmp_path).runs["label"]) == {"none", "rope", "rope · randomized"}

@@ -32,7 +32,7 @@ BAD = {
     "encoder=learned encoder.num_rows=10": "too few for the 33 positions of the training length",
     "encoder=learned positions=offset positions.num_offsets=5000": "takes positions below 2048",
     "encoder=t5 encoder.num_buckets=3": "num_buckets must be a whole number of at least 4",
-    "encoder=null": "must be a string or a list",
+    "encoder=null": "encoder=null is no name",
     "model.model_dim=31 model.num_heads=1": "needs an even model_dim; got 31, use 30 or 32",
     "model.num_heads=3": "num_heads=3 does not divide model_dim=32",
     "model.num_layers=0": "model.num_layers must be a whole number of at least 1",

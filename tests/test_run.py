@@ -135,7 +135,7 @@ def test_a_sweep_runs_every_combination_and_goes_on_after_a_failure(
     log = (tmp_path / "results" / "scratch" / "runs" / min(failed) / "run.log").read_text()
     assert "Traceback" in log
     assert "Traceback" not in done.err
-    assert "6 runs: 4 done, 2 not" in done.out
+    assert "6 runs: 4 done, 2 failed" in done.out
 
 
 def test_seeds_is_the_same_as_so_many_runs(command: Command, tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_free_running_is_compared_within_a_run() -> None:
     assert last.data["mean"].tolist() == [-0.375]  # −0.5 and −0.25; the third run was not asked
     assert cells(last)["copy", "none"].startswith("-0.38 ± ") or cells(last)["copy", "none"].startswith("-0.37 ± ")
     assert "mode" not in set(last.cells["task"])
+    assert "± +" not in cells(last)["copy", "none"]
 
 
 def test_a_task_is_judged_by_its_own_metric() -> None:

@@ -1,0 +1,77 @@
+"""What Hydra would take on a command line and nothing here has a use for: refused before it composes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from experiments._plan import BadRequest
+
+OF_HYDRA = ("hydra.launcher", "hydra.sweeper", "hydra.mode", "hydra.verbose")
+"""What may be said of Hydra itself. Where it writes is not: results have their place, and nothing else stays."""
+FLAGS_OF_HYDRA = ("config_path", "config_name", "package", "experimental_rerun")
+"""Flags of Hydra's that ask for another application than this one, or read files that may execute code."""
+
+
+def check_overrides(arguments: Iterable[str], groups: Iterable[str]) -> None:
+    """Refuse what deletes, what is Hydra's own affair, and choices that are no names.
+
+    Args:
+        arguments: the command line; flags are passed over.
+        groups: keys that choose by name (``encoder``).
+
+    Raises:
+        BadRequest: for the first that is refused.
+    """
+    for argument in arguments:
+        key, equals, given = argument.partition("=")
+        name = key.lstrip("+").partition("@")[0]
+        if argument.startswith("-"):
+            continue
+        if argument.startswith("~"):
+            raise BadRequest(f"{argument!r} takes an option away, and all are needed; give it another value instead")
+        if not name:
+            raise BadRequest(f"{argument!r} names no option; write option=value")
+        if name.partition(".")[0].partition("/")[0] == "hydra" and not name.replace("/", ".").startswith(OF_HYDRA):
+            raise BadRequest(
+                f"{name} is Hydra's own and fixed here; of its options there are {', '.join(OF_HYDRA)}. "
+                f"name= is the folder under results/"
+            )
+        if equals and name in groups:
+            _check_choice(name, given)
+
+
+def _check_choice(group: str, given: str) -> None:
+    """A name, or several with commas between, as a sweep has them; options in braces are Hydra's to read."""
+    try:
+        read = yaml.safe_load(given)
+    except yaml.YAMLError:
+        return
+    if isinstance(read, dict):
+        return
+    if not isinstance(read, str):
+        raise BadRequest(f"{group}={given} is no name; --help lists what there is, and -m takes {group}=one,another")
+    if "/" in read or ".." in read:
+        raise BadRequest(f"{group}={given!r} must be a name, not a path; python run.py --help lists what there is")
+
+
+def check_hydra_flags(given: Mapping[str, Any]) -> None:
+    """Refuse flags of Hydra's that change what is run.
+
+    Args:
+        given: flag -> value; None where it is not on the command line.
+
+    Raises:
+        BadRequest: for the first that is refused.
+    """
+    for flag in FLAGS_OF_HYDRA:
+        if given.get(flag) is not None:
+            raise BadRequest(f"--{flag.replace('_', '-')} has no use here; python run.py --help lists what there is")
+
+
+def in_one_line(said: object) -> str:
+    """A message as a terminal may have it: no line breaks, no control characters."""
+    line = " ".join(str(said).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

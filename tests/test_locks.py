@@ -1,0 +1,136 @@
+"""One worker to a run: who holds it, who may take over, and that many at once do every run once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Command
+from test_resume import TINY, record_of, run_of
+
+from experiments import _lock
+from experiments._lock import Held, Holder, held, holder
+
+
+def lock_of(folder: Path, who: Holder, *, seconds_ago: float = 0.0) -> Path:
+    path = folder / f"{_lock.PREFIX}000003"
+    path.write_text(json.dumps(asdict(who)))
+    os.utime(path, (time.time() - seconds_ago,) * 2)
+    return path
+
+
+@pytest.fixture
+def me(tmp_path: Path) -> Holder:
+    with held(tmp_path):
+        found = holder(tmp_path)
+    assert found is not None
+    assert (found.pid, found.is_gone) == (os.getpid(), False)
+    assert holder(tmp_path) is None
+    assert not list(tmp_path.iterdir()), "nothing is left of it"
+    return found
+
+
+def test_a_live_holder_is_named_and_left_alone(tmp_path: Path, me: Holder) -> None:
+    with held(tmp_path), pytest.raises(Held, match=rf"is being run by process {os.getpid()} on "), held(tmp_path):
+        pass
+    lock = lock_of(tmp_path, replace(me, machine="another", pid=1, host="far"), seconds_ago=_lock.STALE_SECONDS / 2)
+    with pytest.raises(Held, match="process 1 on far"), held(tmp_path):
+        pass
+    assert lock.exists()
+
+
+def test_the_dead_hold_nothing(tmp_path: Path, me: Holder) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    gone = [replace(me, pid=ended.pid), replace(me, machine="another")]
+    if me.born is not None:
+        gone.append(replace(me, born=me.born - 1))  # its number was given to another process
+    for who in gone:
+        lock_of(tmp_path, who, seconds_ago=2 * _lock.STALE_SECONDS if who.machine == "another" else 0)
+        assert holder(tmp_path) is None
+        with held(tmp_path):
+            found = holder(tmp_path)
+            assert found is not None
+            assert found.token != who.token
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_lock_holds_as_long_as_it_is_fresh(tmp_path: Path) -> None:
+    path = tmp_path / f"{_lock.PREFIX}000000"
+    path.write_bytes(b"\xff{")
+    with pytest.raises(Held, match="another worker"), held(tmp_path):
+        pass
+    os.utime(path, (time.time() - 2 * _lock.STALE_SECONDS,) * 2)
+    with held(tmp_path):
+        pass
+
+
+def test_of_two_successors_one_wins(tmp_path: Path, me: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_of(tmp_path, replace(me, machine="another"), seconds_ago=2 * _lock.STALE_SECONDS)
+    link = os.link
+
+    def overtaken(source: str, target: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        Path(target).write_text(json.dumps(asdict(replace(me, host="faster"))))
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", overtaken)
+    with pytest.raises(Held, match="on faster"), held(tmp_path):
+        pass
+
+
+def test_a_run_that_is_held_is_left_to_its_holder(command: Command, tmp_path: Path) -> None:
+    command(*TINY, "force=true")
+    run = run_of(tmp_path)
+    (run / "run.json").unlink()
+    with held(run):
+        done = command(*TINY)
+    assert done.code == 0
+    assert f"is being run by process {os.getpid()} on" in done.out
+    assert not (run / "run.json").exists()
+    assert command(*TINY).code == 0
+    assert record_of(run)["status"] == "ok"
+
+
+SERVER = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import run, experiments._config, experiments._pipeline, experiments._summary, hydra, pandas
+torch.set_num_threads(1)
+options, pids = sys.argv[2:], []
+for worker in range(16):
+    pid = os.fork()
+    if pid == 0:
+        sys.argv = ["run.py", *options]
+        file = os.open(f"out{worker}", os.O_CREAT | os.O_WRONLY)
+        os.dup2(file, 1), os.dup2(file, 2)
+        code = 99
+        try:
+            code = run.main()
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+    pids.append(pid)
+print(*(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_sixteen_at_once_do_every_run_once(tmp_path: Path) -> None:
+    sweep = ["-m", *TINY, "encoder=none,rope", "seed=0,1,2", "name=sweep"]
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER, str(ROOT), *sweep], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    said = [(tmp_path / f"out{worker}").read_text() for worker in range(16)]
+    assert done.stdout.split() == ["0"] * 16, "\n".join(said)
+    runs = list((tmp_path / "results" / "sweep" / "runs").iterdir())
+    assert len(runs) == 6
+    assert sum(text.count("\nfiles: ") for text in said) == 6, "each was shown by one worker"
+    assert {record_of(run)["status"] for run in runs} == {"ok"}
