@@ -95,7 +95,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
     if given != digest:
         raise ValueError(
             f"plugin={plugin} has sha256 {str(given)[:12]}…, the run was made with "
-            f"{name_of(str(digest))[:12] + '…' if digest else 'no digest'}: give the same file, or none if there was none"
+            f"{name_of(str(digest))[:12] + '…' if digest else 'no digest'}: give the same file, or none"
         )
     try:
         train = dict(nested["train"] or {"steps": 0})

@@ -161,6 +161,11 @@ def hard(pair: int, length: float) -> float:
     return rope(pair) * [1, 0, 0, 0][pair]
 
 
+def named(part: object) -> str:
+    """Of a test: the same in every process, which the address of a function is not."""
+    return str(getattr(part, "__name__", part))[:40]
+
+
 METHODS: list[tuple[str, dict[str, Any], Frequency, float]] = [
     ("p_rope", {}, p_rope, 1.0),
     ("p_rope", {"fraction": 1.0}, lambda pair, length: rope(pair), 1.0),
@@ -189,16 +194,12 @@ def check_loop(encoder: Encoder, frequency: Frequency, scale: float) -> None:
             torch.testing.assert_close(found, expected, atol=1e-11, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "knobs", "frequency", "scale"), METHODS, ids=lambda part: getattr(part, "__name__", str(part))[:40]
-)
+@pytest.mark.parametrize(("name", "knobs", "frequency", "scale"), METHODS, ids=named)
 def test_by_a_loop(name: str, knobs: dict[str, Any], frequency: Frequency, scale: float) -> None:
     check_loop(pe_zoo.build(name, geometry(), **knobs), frequency, scale)
 
 
-@pytest.mark.parametrize(
-    ("name", "knobs", "frequency", "scale"), METHODS, ids=lambda part: getattr(part, "__name__", str(part))[:40]
-)
+@pytest.mark.parametrize(("name", "knobs", "frequency", "scale"), METHODS, ids=named)
 def test_every_method_but_those_that_say_so_is_not_rope(
     name: str, knobs: dict[str, Any], frequency: Frequency, scale: float
 ) -> None:
@@ -595,9 +596,7 @@ def relative_error(found: Tensor, theirs: Tensor) -> float:
     return ((found - theirs).abs().max() / theirs.abs().max()).item()
 
 
-@pytest.mark.parametrize(
-    ("name", "knobs", "parameters"), THEIRS, ids=lambda part: getattr(part, "__name__", str(part))[:30]
-)
+@pytest.mark.parametrize(("name", "knobs", "parameters"), THEIRS, ids=named)
 def test_agrees_with_llama_of_transformers(name: str, knobs: dict[str, Any], parameters: dict[str, Any]) -> None:
     encoder = pe_zoo.build(name, geometry(2, 64, TRAINED), **knobs)
     for length in (TRAINED, 80):
@@ -607,9 +606,7 @@ def test_agrees_with_llama_of_transformers(name: str, knobs: dict[str, Any], par
     assert relative_error(pe_zoo.scores(pe_zoo.build("rope", encoder.geometry), q, k), theirs) > 1e-2
 
 
-@pytest.mark.parametrize(
-    ("name", "knobs", "parameters"), THEIRS, ids=lambda part: getattr(part, "__name__", str(part))[:30]
-)
+@pytest.mark.parametrize(("name", "knobs", "parameters"), THEIRS, ids=named)
 def test_a_causal_query_gets_what_llama_gives_the_last_token_of_the_text_so_far(
     name: str, knobs: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
