@@ -105,11 +105,17 @@ def _with_names_of_their_own(page: Page) -> Page:
         parts: list[Table | Picture] = []
         for part in section.parts:
             stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
-            own = next(stem for stem in stems if stem.lower() not in taken)  # some file systems know no case
-            taken.add(own.lower())
+            own = next(stem for stem in stems if taken.isdisjoint(_files(part, stem)))
+            taken |= _files(part, own)
             parts.append(replace(part, stem=own))
         sections.append(replace(section, parts=parts))
     return replace(page, sections=sections)
+
+
+def _files(part: Table | Picture, stem: str) -> set[str]:
+    """Where a part goes, without endings and in lower case: some file systems know no other."""
+    table = {f"tables/{stem.lower()}"} if part.data is not None else set()
+    return table | ({f"figures/{stem.lower()}"} if isinstance(part, Picture) else set())
 
 
 def spreadsheet(data: pd.DataFrame) -> str:
