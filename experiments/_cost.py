@@ -178,10 +178,5 @@ class Trunks:
         return batch.to(self.device), positions.to(self.device)
 
 
-def parameters(model: Transformer) -> tuple[int, int]:
-    """Of the encoder, and of everything else."""
-    return sum(p.numel() for p in model.encoder.parameters()), sum(p.numel() for _, p in model.trunk_parameters())
-
-
 def _per(tokens: int, found: Both) -> Both:
     return Both(found.with_encoder / tokens, found.without / tokens, found.n)

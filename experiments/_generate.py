@@ -49,7 +49,7 @@ class Cache:
         if end > self.positions.shape[-1]:
             raise ValueError(f"{end} tokens for {self.positions.shape[-1]} positions: there must be one each")
         with torch.no_grad():
-            logits = self.model.read_on(tokens, self.positions[..., :end], self._pasts)
+            logits = self.model(tokens, self.positions[..., :end], self._pasts)
         self.length = end
         return logits
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from experiments._layout import ALL, SKIPPING, Layout, visible
+from experiments._paths import fused_pays, linear
 from experiments._temperature import LAWS, LLAMA4, Temperature
 from pe_zoo import Encoder, Geometry, Site, Unsupported, raw_scores
 from pe_zoo._knobs import one_of, whole
@@ -114,48 +115,47 @@ class Transformer(nn.Module):
         """Everything but the encoder's own parameters, by name."""
         return [(name, p) for name, p in self.named_parameters() if not name.startswith("encoder.")]
 
-    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+    def num_parameters(self) -> tuple[int, int]:
+        """How many numbers are learned: the encoder's, and all others."""
+        return sum(p.numel() for p in self.encoder.parameters()), sum(p.numel() for _, p in self.trunk_parameters())
+
+    def train_in(self, dtype: torch.dtype | None) -> None:
+        """Multiply the layers' matrices in this dtype in training mode; None: as they are, and in evaluation always."""
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            layer.training_dtype = dtype
+
+    def forward(self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None) -> Tensor:
         """Next-token (causal) or same-place (bidirectional) logits.
 
         Args:
             tokens: ``(batch, length)`` int64.
-            positions: ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
+            positions: of all places up to the last token's, ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
+            pasts: of each layer, keys and values of the places before these tokens; they gain the new ones.
 
         Returns:
             ``(batch, length, vocab)``.
         """
-        return self.unembedding(self.norm(self.hidden(tokens, positions)[-1]))
+        return self.unembedding(self.norm(self.hidden(tokens, positions, pasts)[-1]))
 
-    def read_on(self, tokens: Tensor, positions: Tensor, pasts: Sequence[Past]) -> Tensor:
-        """Logits of tokens that follow others, whose keys and values the layers have kept.
-
-        Args:
-            tokens: ``(batch, new)`` int64.
-            positions: of all places up to the last of them, ``(length,)`` or ``(batch, length)``.
-            pasts: of each layer; they gain the new places.
-
-        Returns:
-            ``(batch, new, vocab)``.
-        """
-        encoder = self._bare[0] if self.encoder_dropped else self.encoder
-        stream = encoder.embed(self.token_embedding(tokens), positions[..., -tokens.shape[-1] :])
-        for index, (layer, past) in enumerate(zip(self.layers, pasts, strict=True)):
-            stream = layer(stream, positions, self._encoder_in(index), past)
-        return self.unembedding(self.norm(stream))
-
-    def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
+    def hidden(
+        self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None
+    ) -> list[Tensor]:
         """The residual stream before the first layer and after each: ``num_layers + 1`` of ``(batch, length, dim)``."""
+        batch_size, new = tokens.shape
+        places = new + (pasts[0].length if pasts else 0)
         if positions is None:
-            positions = torch.arange(tokens.shape[-1], dtype=torch.float32, device=tokens.device)
-        if tuple(positions.shape) not in ((tokens.shape[-1],), tuple(tokens.shape)):
+            positions = torch.arange(places, dtype=torch.float32, device=tokens.device)
+        if tuple(positions.shape) not in ((places,), (batch_size, places)):
             raise ValueError(
                 f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}: "
                 f"give (length,) or (batch, length)"
             )
         encoder = self._bare[0] if self.encoder_dropped else self.encoder
-        stream = [encoder.embed(self.token_embedding(tokens), positions)]
-        for index, layer in enumerate(self.layers):
-            stream.append(layer(stream[-1], positions, self._encoder_in(index)))
+        stream = [encoder.embed(self.token_embedding(tokens), positions[..., places - new :])]
+        kept: Sequence[Past | None] = pasts or [None] * len(self.layers)
+        for index, (layer, past) in enumerate(zip(self.layers, kept, strict=True)):
+            stream.append(layer(stream[-1], positions, self._encoder_in(index), past))
         return stream
 
     def attention(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
@@ -215,6 +215,7 @@ class Layer(nn.Module):
         self.num_heads = geometry.num_heads
         self.query_block, self.attention = query_block, attention
         self.temperature = temperature
+        self.training_dtype: torch.dtype | None = None
         self.attention_norm = nn.LayerNorm(dim, bias=False)
         self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
         self.attention_out = nn.Linear(dim, dim, bias=False)
@@ -223,10 +224,13 @@ class Layer(nn.Module):
         self.ffn_out = nn.Linear(ffn_dim, dim, bias=False)
 
     def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder, past: Past | None = None) -> Tensor:
-        blocks = self._blocks(stream, positions, past)
+        dtype = self.training_dtype if self.training else None
+        blocks = self._blocks(stream, positions, past, dtype)
         mixed = [attend(encoder, q, k, v, site, self.attention) for q, k, v, site in blocks]
-        stream = stream + self.attention_out(torch.cat(mixed, -2).transpose(1, 2).flatten(-2))
-        return stream + self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(stream))))
+        together = mixed[0] if len(mixed) == 1 else torch.cat(mixed, -2)
+        stream = stream + linear(together.transpose(1, 2).flatten(-2), self.attention_out, dtype)
+        hidden = functional.gelu(linear(self.ffn_norm(stream), self.ffn_in, dtype))
+        return stream + linear(hidden, self.ffn_out, dtype)
 
     def weights(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
         """What each query attends to: ``(batch, heads, query, key)``."""
@@ -234,13 +238,13 @@ class Layer(nn.Module):
         return torch.cat([weights(encoder, raw_scores(encoder, q, k, site), site) for q, k, _, site in blocks], -2)
 
     def _blocks(
-        self, stream: Tensor, positions: Tensor, past: Past | None = None
+        self, stream: Tensor, positions: Tensor, past: Past | None = None, dtype: torch.dtype | None = None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
         """Some queries, ``(batch, heads, query, head_dim)``, all keys and values, and where they stand."""
         x = self.attention_norm(stream)
-        q, k, v = (
-            self.attention_in(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        )  # (batch, heads, length, head_dim)
+        # Whatever they were multiplied in, queries and keys are turned and scored in the stream's precision.
+        projected = linear(x, self.attention_in, dtype).to(x.dtype)
+        q, k, v = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         new = stream.shape[-2]
         if past is not None:
             x, k, v = past.and_now(x, k, v)
@@ -287,17 +291,19 @@ def attend(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attent
     """Attention as the encoder wants it: ``(batch, heads, query, head_dim)``.
 
     The plain path is the definition. The fused kernel stands in for it where the encoder leaves the
-    softmax alone and changes scores, if at all, by a bias that is there before them.
+    softmax alone and changes scores, if at all, by a bias that is there before them, and where it is faster.
     """
     changes_scores = encoder.overrides("score")
-    if attention == FUSED and not encoder.overrides("mix") and (encoder.static_bias or not changes_scores):
+    may_fuse = not encoder.overrides("mix") and (encoder.static_bias or not changes_scores)
+    if attention == FUSED and may_fuse and fused_pays(q, k):
         q, k = encoder.rotate(q, k, site)
         mask = site.mask
         if changes_scores:
             nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
             mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
-    scores = raw_scores(encoder, q, k, site).masked_fill(~site.mask, -torch.inf)
+    scores = raw_scores(encoder, q, k, site)
+    scores = scores + scores.new_zeros(site.mask.shape).masked_fill(~site.mask, -torch.inf)
     return encoder.mix(scores, v, site)
 
 

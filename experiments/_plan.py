@@ -21,9 +21,12 @@ from experiments import _catalogue
 from experiments._fits import check_measurements, check_parts, check_sizes, within_memory
 from experiments._layout import ALL, Layout
 from experiments._model import Transformer
+from experiments._paths import BFLOAT16, FLOAT32, training_dtype
 from experiments._random import initialising, stream
+from experiments._results import TUNED
 from experiments._train import TrainConfig
 from experiments._tune import check_tuning, rates
+from experiments._untrusted import message_of
 from experiments.tasks import Task, tasks
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._knobs import check_knobs, knobs, listing, suggestion, whole
@@ -121,7 +124,7 @@ class RunConfig:
         told = asdict(self.train)
         del told["learning_rates"]
         if self.tune:
-            told |= {"learning_rate": "tuned", "learning_rates": rates(self.train)}
+            told |= {"learning_rate": TUNED, "learning_rates": rates(self.train)}
         return told
 
     @property
@@ -175,6 +178,12 @@ class Plan:
     experiments: dict[str, ModuleType]
     device: torch.device
     folder: Path
+
+    @property
+    def precision(self) -> str:
+        """What the run's matrices are multiplied in where ``train.precision`` has a say; else in float32."""
+        dtype = training_dtype(self.config.train.precision, self.device, self.geometry.model_dim)
+        return BFLOAT16 if dtype and self.config.trains else FLOAT32
 
     def encoder(self) -> Encoder:
         """The encoder; its parameters depend on the seed alone."""
@@ -240,7 +249,7 @@ def prepare(config: RunConfig) -> Plan:
         with within_memory(f"{labels['encoder']} on {labels['task']}"):
             return _built(config, device)
     except (ValueError, LookupError, Unsupported, OSError) as error:
-        raise BadRequest(" ".join(str(error).split())) from error
+        raise BadRequest(message_of(error)) from error
 
 
 def _built(config: RunConfig, device: torch.device) -> Plan:

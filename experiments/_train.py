@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,20 +14,20 @@ from torch.nn import functional
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from experiments._checkpoint import Checkpoints, State
+from experiments._checkpoint import Checkpoints
 from experiments._evaluate import Scored, evaluate
 from experiments._model import Transformer
-from experiments._random import stream
+from experiments._paths import AUTO, PRECISIONS, training_dtype
+from experiments._training import LENGTHS, Training, TrainLog
 from experiments.tasks import Batch, Task
 from pe_zoo import Numbering
-from pe_zoo._knobs import number, true_or_false, whole
+from pe_zoo._knobs import number, one_of, true_or_false, whole
+
+if TYPE_CHECKING:
+    from experiments._parallel import Team
 
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
 """Peak learning rates that ``tune=true`` tries unless told otherwise: the usual one, and half a decade either way."""
-
-
-STREAMS = ("training data", "training positions", "checks")
-"""What a training draws, each from a stream of its own."""
 
 
 @dataclass(kw_only=True)
@@ -54,6 +54,9 @@ class TrainConfig:
             and below those; null: none.
         stop_at_convergence: whether training ends at the first in-range check at which the task counts as learned, as
             the model will be measured: after the drop, where there is one. Lengths beyond are never looked at.
+        precision: what the layers' matrices are multiplied in while training, one of ``PRECISIONS``: ``bfloat16`` (the
+            weights, their moments, norms, angles, scores and the softmax stay in float32), ``float32``, or ``auto``:
+            bfloat16 where it is faster. Evaluation is in float32.
         learning_rates: with ``tune=true``, the peaks that are tried in place of ``learning_rate``, each above 0;
             null: ``TUNED_RATES``.
     """
@@ -70,6 +73,7 @@ class TrainConfig:
     recalibration_learning_rate: float | None = None
     max_steps: int | None = None
     stop_at_convergence: bool = False
+    precision: str = AUTO
     learning_rates: list[float] | None = None
 
     def check(self) -> None:
@@ -87,6 +91,7 @@ class TrainConfig:
                 f"train.max_steps={self.max_steps} changes nothing unless below train.steps={self.steps}, which the "
                 f"learning rate is laid out for; lower it or leave it out"
             )
+        one_of("train.precision", self.precision, PRECISIONS)
         self._check_drop()
         if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
             self._check_stop()
@@ -139,43 +144,15 @@ class TrainConfig:
         return None if self.drop_encoder_after is None else max(1, round(self.drop_encoder_after * self.steps))
 
 
-@dataclass
-class TrainLog:
-    """What happened in training.
-
-    Args:
-        status: ``ok`` or ``diverged`` (the loss stopped being finite).
-        points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
-        seconds: wall-clock time of the loop, in-range checks included.
-        tokens: tokens trained on.
-        steps: optimizer steps taken.
-        stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
-    """
-
-    status: str = "ok"
-    points: list[tuple[int, float, dict[str, float], int]] = field(default_factory=list)
-    seconds: float = 0.0
-    tokens: int = 0
-    steps: int = 0
-    stopped: str | None = None
-
-    @property
-    def final_loss(self) -> float:
-        return self.points[-1][1] if self.points else math.nan
-
-    @classmethod
-    def load(cls, facts: dict[str, Any]) -> TrainLog:
-        """From plain data, as ``asdict`` and JSON give it."""
-        points = [(step, loss, quality, n) for step, loss, quality, n in facts["points"]]
-        return cls(**{**facts, "points": points})
-
-
 class Step:
     """One optimizer step after another: AdamW, warm-up and cosine (twice where the encoder is dropped), clipping."""
 
     def __init__(self, model: Transformer, config: TrainConfig) -> None:
         self.model = model
         self.config = config
+        device = model.token_embedding.weight.device
+        self.dtype = training_dtype(config.precision, device, model.geometry.model_dim)
+        model.train_in(self.dtype)
         trunk = model.trunk_parameters()
         decayed = [p for name, p in trunk if p.ndim >= 2 and not name.startswith("token_embedding.")]
         chosen = {id(p) for p in decayed}
@@ -186,9 +163,10 @@ class Step:
             betas=(0.9, config.beta2),
             fused=True,
         )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._share_of_peak)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.share_of_peak)
 
-    def _share_of_peak(self, step: int) -> float:
+    def share_of_peak(self, step: int) -> float:
+        """Of the learning rate, after this many steps."""
         steps, dropped = self.config.steps, self.config.drop_step or self.config.steps
         if step < dropped or dropped == steps:
             return self._rise_and_fall(step, dropped)
@@ -203,14 +181,23 @@ class Step:
 
     def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Take one step; the batch's mean loss in nats per counted token, detached."""
+        loss = self.gradient(batch, positions)
+        self.update()
+        return loss
+
+    def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
+        """That of a batch's mean loss, in place of the one before; the loss, detached."""
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.model(batch.tokens, positions)[:, batch.counted]
         loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
         loss.backward()
+        return loss.detach()
+
+    def update(self) -> None:
+        """Change the parameters by the gradient, clipped."""
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.schedule.step()
-        return loss.detach()
 
 
 def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
@@ -229,72 +216,6 @@ def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
     return lambda: step(batch)
 
 
-class Training:
-    """A training in progress, and all that decides how it goes on.
-
-    Args:
-        model: on the device to train on.
-        config: how.
-        seed: decides the data and their order, whatever the encoder.
-    """
-
-    def __init__(self, model: Transformer, config: TrainConfig, seed: int) -> None:
-        self.step = Step(model.train(), config)
-        self.log = TrainLog()
-        self.streams = {purpose: stream(seed, purpose) for purpose in STREAMS}
-        self.loss_sum = torch.zeros((), device=model.token_embedding.weight.device)
-        self.loss_count = 0
-        self._began = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock time, that before an interruption included."""
-        return time.perf_counter() - self._began
-
-    def state(self) -> State:
-        """What is saved; tensors are not copied."""
-        self.log.seconds = self.seconds
-        optimizer = self.step.optimizer
-        moments = optimizer.state_dict()["state"]
-        return State(
-            {
-                "learning_rate": self.step.config.learning_rate,
-                "rates": [group["lr"] for group in optimizer.param_groups],
-                "encoder_dropped": self.step.model.encoder_dropped,
-                "loss_count": self.loss_count,
-                "log": asdict(self.log),
-            },
-            {
-                **{f"model/{name}": tensor for name, tensor in self.step.model.state_dict().items()},
-                **{f"optimizer/{i}/{key}": tensor for i, kept in moments.items() for key, tensor in kept.items()},
-                **{f"stream/{purpose}": generator.get_state() for purpose, generator in self.streams.items()},
-                "loss_sum": self.loss_sum,
-            },
-        )
-
-    def restore(self, saved: State) -> None:
-        """Go on from what `state` gave."""
-        model, optimizer = self.step.model, self.step.optimizer
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in saved.tensors.items():
-            if name.startswith("optimizer/"):
-                _, i, key = name.split("/")
-                moments.setdefault(int(i), {})[key] = tensor
-        model.load_state_dict({k.removeprefix("model/"): t for k, t in saved.tensors.items() if k.startswith("model/")})
-        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-        for group, rate in zip(optimizer.param_groups, saved.facts["rates"], strict=True):
-            group["lr"] = rate
-        for purpose, generator in self.streams.items():
-            generator.set_state(saved.tensors[f"stream/{purpose}"])
-        if saved.facts["encoder_dropped"]:
-            model.drop_encoder()
-        self.loss_sum.copy_(saved.tensors["loss_sum"])
-        self.loss_count = saved.facts["loss_count"]
-        self.log = TrainLog.load(saved.facts["log"])
-        self.step.schedule.last_epoch = self.log.steps
-        self._began = time.perf_counter() - self.log.seconds
-
-
 def train(
     model: Transformer,
     task: Task,
@@ -304,6 +225,8 @@ def train(
     seed: int,
     label: str = "",
     checkpoints: Checkpoints | None = None,
+    team: Team | None = None,
+    watch: Callable[[Training], None] | None = None,
 ) -> TrainLog:
     """Train a model on a task, in place.
 
@@ -315,24 +238,31 @@ def train(
         seed: decides the data and their order, whatever the encoder.
         label: shown on the progress bar, which is silent where there is no terminal.
         checkpoints: where training is saved, and gone on from.
+        team: the processes that share every step; None: this one alone.
+        watch: shown the training at its start, and whenever it has a new point.
 
     Raises:
         Interrupted: the run was asked to stop; what it has come to is saved.
     """
-    run = Training(model, config, seed)
+    run = Training((team.step if team else Step)(model.train(), config), seed)
     saved = checkpoints.parts.pop("training", None) if checkpoints is not None else None
     if saved is not None and saved.facts["learning_rate"] == config.learning_rate:
         run.restore(saved)
+    if watch is not None:
+        watch(run)
     last, title = config.last_step, f"{label}, until learned" if config.stop_at_convergence else label
     with (
+        team.leading(run) if team else nullcontext(),
         logging_redirect_tqdm(),
         tqdm(total=last, initial=run.log.steps, desc=title, unit="step", disable=None, leave=False) as bar,
     ):
         for done in range(run.log.steps + 1, last + 1):
-            _advance(run, task, numbering, done)
+            advance(run, task, numbering, done)
             bar.update()
             if done % config.check_every == 0 or done == last:
-                _check(run, task, numbering, bar)
+                bar.set_postfix_str(check(run, task, numbering))
+                if watch is not None:
+                    watch(run)
                 if run.log.stopped or run.log.status != "ok":
                     break
             if checkpoints is not None:
@@ -341,25 +271,34 @@ def train(
     return run.log
 
 
-def _advance(run: Training, task: Task, numbering: Numbering, done: int) -> None:
+def advance(run: Training, task: Task, numbering: Numbering, done: int) -> None:
     """Take the step that makes it ``done`` steps."""
-    model, config, log = run.step.model, run.step.config, run.log
-    data, numbers = run.streams["training data"], run.streams["training positions"]
-    length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
+    batch, positions = draw(run, task, numbering)
+    note_step(run, batch, run.step(batch, positions), done)
+    if done == run.step.config.drop_step:
+        run.step.model.drop_encoder()
+
+
+def draw(run: Training, task: Task, numbering: Numbering) -> tuple[Batch, Tensor]:
+    """The next batch and its positions, on the device that is trained on."""
+    model, device = run.step.model, run.loss_sum.device
+    length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=run.streams[LENGTHS]))
     size = task.sequence_length(length)
-    batch_size = max(1, config.tokens_per_step // size)
-    batch = task.sample(batch_size, length, data, split="train", causal=model.causal)
-    positions = numbering.train(batch_size, size, numbers)
-    run.loss_sum += run.step(batch.to(run.loss_sum.device), positions.to(run.loss_sum.device))
+    batch_size = max(1, run.step.config.tokens_per_step // size)
+    batch = task.sample(batch_size, length, run.streams["training data"], split="train", causal=model.causal)
+    return batch.to(device), numbering.train(batch_size, size, run.streams["training positions"]).to(device)
+
+
+def note_step(run: Training, batch: Batch, loss: Tensor, done: int) -> None:
+    """Add a step to what the next point of the curve will tell; the loss stays where it is."""
+    run.loss_sum += loss
     run.loss_count += 1
-    log.tokens += batch_size * size
-    log.steps = done
-    if done == config.drop_step:
-        model.drop_encoder()
+    run.log.tokens += batch.tokens.numel()
+    run.log.steps = done
 
 
-def _check(run: Training, task: Task, numbering: Numbering, bar: tqdm[Any]) -> None:
-    """Record the loss since the last check and the quality in range; see whether that ends the training."""
+def check(run: Training, task: Task, numbering: Numbering) -> str:
+    """Record the loss since the last check and the quality in range, and whether that ends the training; a summary."""
     log = run.log
     loss = float(run.loss_sum) / run.loss_count
     run.loss_sum.zero_()
@@ -367,13 +306,13 @@ def _check(run: Training, task: Task, numbering: Numbering, bar: tqdm[Any]) -> N
     if not math.isfinite(loss):
         log.status = "diverged"
         log.points.append((log.steps, loss, {}, 0))
-        return
+        return f"loss {loss}"
     scored = check_in_range(run.step.model, task, numbering, run.streams["checks"])
     quality = scored.quality()
     log.points.append((log.steps, loss, quality, scored.num_tokens))
-    accuracy, rate = f"{quality['token_accuracy']:.3f}", log.tokens / run.seconds
-    bar.set_postfix_str(f"loss {loss:.3f}, in-range accuracy {accuracy}, {rate:,.0f} tokens/s")
     log.stopped = run.step.config.ends(log.steps, task.has_converged(quality))
+    rate = log.tokens / run.seconds
+    return f"loss {loss:.3f}, in-range accuracy {quality['token_accuracy']:.3f}, {rate:,.0f} tokens/s"
 
 
 def check_in_range(model: Transformer, task: Task, numbering: Numbering, generator: torch.Generator) -> Scored:

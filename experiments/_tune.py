@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,10 +16,14 @@ from experiments._checkpoint import Checkpoints, State
 from experiments._evaluate import evaluate
 from experiments._model import Transformer
 from experiments._random import stream
-from experiments._train import TUNED_RATES, TrainConfig, TrainLog, train
+from experiments._train import TUNED_RATES, TrainConfig, train
+from experiments._training import Training, TrainLog
 from experiments.tasks import Batch, Task
 from pe_zoo import Numbering
 from pe_zoo._knobs import number, true_or_false
+
+if TYPE_CHECKING:
+    from experiments._parallel import Team
 
 HELD_OUT_TOKENS = 4096
 """Counted tokens that a learning rate is judged on, at least."""
@@ -108,6 +112,8 @@ def tune(
     seed: int,
     label: str,
     checkpoints: Checkpoints | None = None,
+    team: Team | None = None,
+    watch: Callable[[Training], None] | None = None,
 ) -> tuple[Transformer, TrainLog, Tuning]:
     """Train once for each learning rate, all else the same, and keep what does best in range.
 
@@ -122,6 +128,8 @@ def tune(
         seed: decides the data, the same for every rate and every encoder.
         label: shown on the progress bar.
         checkpoints: where the search is saved, and gone on from.
+        team: the processes that share every step of a training; None: this one alone.
+        watch: as `train` takes it, for every training.
 
     Returns:
         the model of the best rate, its training, and the search. ``diverged`` if no rate has a finite loss.
@@ -131,7 +139,9 @@ def tune(
 
     def attempt(rate: float, title: str) -> tuple[float, Transformer, TrainLog]:
         model, trained = build(), replace(config, learning_rate=rate)
-        log = train(model, task, numbering, trained, seed=seed, label=title, checkpoints=checkpoints)
+        log = train(
+            model, task, numbering, trained, seed=seed, label=title, checkpoints=checkpoints, team=team, watch=watch
+        )
         loss = loss_on(model, questions) if log.status == "ok" else math.inf
         # A schedule and its step hold each other, and so the model, until they are looked for.
         gc.collect()

@@ -95,13 +95,13 @@ def measure(
     """
     from functools import partial
 
-    from experiments._cost import Trunks, parameters
+    from experiments._cost import Trunks
 
     trunks = Trunks(subject, tokens_per_step)
     size = trunks.models[0].geometry.train_length
     lengths = sorted({size * multiple for multiple in multiples})
     held_at = sorted(set(memory_lengths) or {size * multiple for multiple in MEMORY_MULTIPLES})
-    own, trunk = parameters(trunks.models[0])
+    own, trunk = trunks.models[0].num_parameters()
     rows = [
         subject.row(NAME, "encoder_parameters", value=float(own), n=1),
         subject.row(NAME, "encoder_parameter_share", value=own / trunk, n=1),
@@ -150,8 +150,9 @@ def _measured(
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, metric and condition. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -185,8 +186,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments import _cost_figures as figures
     from experiments._stats import labelled
     from experiments._style import looks, slug
+    from experiments._table import rows_of
 
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     found = {}
     for task, of_task in rows.groupby("task"):
         for name, draw in (("peak_memory", figures.peak_memory), ("relative_cost", figures.relative_cost)):

@@ -196,4 +196,4 @@ def scores(
 def raw_scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site) -> Tensor:
     """Rotate, scale by 1/sqrt(head_dim) of the geometry (whatever ``rotate`` widened), score."""
     q, k = encoder.rotate(q, k, site)
-    return encoder.score(q @ k.mT * encoder.geometry.head_dim**-0.5, q, k, site)
+    return encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)

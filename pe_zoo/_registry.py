@@ -10,7 +10,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -126,9 +127,15 @@ class PluginError(ImportError):
 _loaded: set[str] = set()
 
 
+@cache
+def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Looked up once a ``sys.path``: that reads what every installed package says of itself."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
 def load_plugins() -> None:
     """Import every installed package that offers encoders through the entry-point group, once."""
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in _offered(tuple(sys.path)):
         key = f"{entry.name} = {entry.value}"
         if key in _loaded:
             continue

@@ -145,10 +145,7 @@ def test_many_sequences_are_generated_a_few_at_a_time(monkeypatch: pytest.Monkey
 class _Follower(Transformer):
     """Says the successor of what it has just read: right for the targets below until its first mistake."""
 
-    def read_on(self, tokens: Tensor, positions: Tensor, pasts: object) -> Tensor:
-        return self(tokens, positions)
-
-    def forward(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor | None = None, pasts: object = None) -> Tensor:
         return torch.nn.functional.one_hot((tokens + 1) % self.vocab_size, self.vocab_size).double()
 
 
@@ -195,7 +192,7 @@ def test_a_run_reports_both_ways_of_asking(command: Command, tmp_path: Path) -> 
     assert rows["generated_exact_match", "32"]["n"] == "5"
     assert rows["generated_token_accuracy", "32"]["n"] == str(5 * 32)
     assert rows["generated_token_accuracy", "4"]["chance"] == "0.1"
-    assert "generated token accuracy" in done.out or "free-running" in done.out
+    assert "free-running" in done.out
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pe_zoo
 from experiments._model import Transformer
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._positions import angles, geometric_frequencies
-from pe_zoo._rotation import reach, rotations_ramp, turn
+from pe_zoo._rotation import _may_be_complex, reach, rotations_ramp, turn
 from pe_zoo.clipped_rope import ClippedRoPE
 from pe_zoo.longrope import LongRoPE
 from pe_zoo.rope_dynamic_ntk import DynamicNTKRoPE
@@ -194,6 +194,35 @@ def check_loop(encoder: Encoder, frequency: Frequency, scale: float) -> None:
             torch.testing.assert_close(found, expected, atol=1e-11, rtol=0)
 
 
+def odd_offset(x: Tensor) -> Tensor:
+    """The same numbers behind one more, where no pair begins at an even place of the memory."""
+    return torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+
+
+def odd_rows(x: Tensor) -> Tensor:
+    """The same numbers in rows of an odd width."""
+    return torch.cat([x, x[..., :1]], -1)[..., :-1]
+
+
+@pytest.mark.parametrize(
+    "lay", [odd_offset, odd_rows, lambda x: x.mT.contiguous().mT], ids=["offset", "rows", "columns"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_however_the_numbers_lie_in_memory_the_turn_is_the_same(
+    lay: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, angle = torch.randn(2, 3, 5, 8, generator=generator, dtype=dtype), torch.randn(5, 3, generator=generator)
+    turned, gradients = [], []
+    for laid in (lambda x: x, lay):
+        leaf = x.clone().requires_grad_()
+        turned.append(turn(laid(leaf), angle.to(dtype), scale=1.5))
+        gradients.append(torch.autograd.grad(turned[-1].pow(3).sum(), leaf)[0])
+    assert not _may_be_complex(lay(x)[..., :6])
+    for one, other in (turned, gradients):
+        torch.testing.assert_close(one, other, atol=1e-6 if dtype == torch.float32 else 1e-13, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("name", "knobs", "frequency", "scale"), METHODS, ids=named)
 def test_by_a_loop(name: str, knobs: dict[str, Any], frequency: Frequency, scale: float) -> None:
     check_loop(pe_zoo.build(name, geometry(), **knobs), frequency, scale)
@@ -273,12 +302,12 @@ def test_p_rope_frequencies() -> None:
     close(encoder.frequencies(), table["frequencies"])  # type: ignore[operator]
 
 
-def test_p_rope_is_the_truncated_spectrum_of_rope_bit_for_bit() -> None:
+def test_p_rope_is_the_truncated_spectrum_of_rope() -> None:
     for fraction in (0.25, 0.5, 0.75, 1.0):
         ours = pe_zoo.build("p_rope", geometry(), fraction=fraction)
         theirs = pe_zoo.build("rope", geometry(), fraction=fraction, spectrum="truncated")
         q, k = heads_of(ours, 6)
-        assert torch.equal(pe_zoo.scores(ours, q, k), pe_zoo.scores(theirs, q, k))
+        assert (pe_zoo.scores(ours, q, k) - pe_zoo.scores(theirs, q, k)).abs().max() < 1e-14
 
 
 def test_ntk_base() -> None:

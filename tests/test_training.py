@@ -14,7 +14,8 @@ from torch import Generator
 import pe_zoo
 from experiments._model import Transformer
 from experiments._random import initialising
-from experiments._train import Step, TrainConfig, TrainLog, train
+from experiments._train import Step, TrainConfig, train
+from experiments._training import TrainLog
 from experiments.tasks import Batch, tasks
 from experiments.tasks.copy import Copy
 from pe_zoo import Geometry
@@ -73,7 +74,7 @@ def test_max_steps_cuts_the_same_training_short() -> None:
     _, shorter = trained(steps=7)
     assert shorter.points[1] != cut.points[1], "a schedule of seven steps is another one"
     full, short = (Step(model, TrainConfig(steps=12, max_steps=steps)) for steps in (None, 7))
-    assert [full._share_of_peak(step) for step in range(12)] == [short._share_of_peak(step) for step in range(12)]
+    assert [full.share_of_peak(step) for step in range(12)] == [short.share_of_peak(step) for step in range(12)]
 
 
 def test_training_ends_at_the_first_check_that_counts_as_learned() -> None:

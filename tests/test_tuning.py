@@ -23,7 +23,8 @@ from experiments._layout import Layout
 from experiments._model import Transformer
 from experiments._plan import ModelConfig, RunConfig
 from experiments._random import initialising
-from experiments._train import TUNED_RATES, TrainConfig, TrainLog, train
+from experiments._train import TUNED_RATES, TrainConfig, train
+from experiments._training import TrainLog
 from experiments._tune import Tuning, check_tuning, held_out, loss_on, tune
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.copy import Copy

@@ -7,7 +7,6 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from torch import Generator, Tensor
 
 from experiments.tasks._chomsky import Ended
@@ -124,5 +123,7 @@ def _beyond(
     digits: NDArray[np.int64], values: NDArray[np.float64], length: int, fading: float = 1.0
 ) -> NDArray[np.float64]:
     """For each k from 0 to ``length + 1``, the values of the splits with at least k digits, less with each above k."""
+    from scipy.signal import lfilter  # takes as long to import as all tasks together
+
     found: NDArray[np.float64] = lfilter([1.0], [1.0, -fading], np.bincount(digits, values, length + 2)[::-1])[::-1]
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 from torch import Tensor
 
 from experiments.tasks._task import tasks
@@ -29,6 +28,8 @@ class Sort(Transduction):
     def position_guess(self, metric: str, length: int) -> float:
         if metric == "exact_match":
             return self._likeliest_word(length)
+        from scipy import special
+
         places = np.arange(1, length + 1)[:, None]
         shares = np.arange(self.num_symbols + 1) / self.num_symbols
         # At most symbol s stands at place i of the sorted word if at least i of its symbols are at most s.

@@ -1,0 +1,57 @@
+"""Which arithmetic and which attention kernel: by processor, width, length, and whether gradients are needed.
+
+Each path is held against plain float32 attention by a test. The limits were measured, not reasoned; results/LOG.md has
+the figures. Attention itself is in float32 always: bfloat16 scores turn the gradient of an angle that is learned, for
+it grows with the position (at 10 000, by 14 degrees), and the fused kernel's bfloat16 backward is slower than its
+float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+AUTO, FLOAT32, BFLOAT16 = "auto", "float32", "bfloat16"
+PRECISIONS = (AUTO, FLOAT32, BFLOAT16)
+"""What matrices may be multiplied in while training; evaluation is in float32, always."""
+
+WIDE = 128
+"""Model width from which bfloat16 products gain more than the conversions cost."""
+SHORT = 64
+"""Keys up to which, with gradients, attention as matrix products is faster than the fused kernel on a CPU."""
+FEW = 2**18
+"""Scores, all sequences and heads together, below which the kernel is faster even so, for being one call."""
+
+
+def training_dtype(precision: str, device: torch.device, model_dim: int) -> torch.dtype | None:
+    """What the layers' matrices are multiplied in while training; None: what their weights are held in.
+
+    Args:
+        precision: one of ``PRECISIONS``; ``auto`` is bfloat16 where the processor multiplies it natively and the model
+            is wide enough to gain, else float32.
+        device: to train on; ``auto`` knows CPUs only, and takes float32 elsewhere.
+        model_dim: of the model.
+    """
+    if precision == AUTO:
+        precision = BFLOAT16 if model_dim >= WIDE and device.type == "cpu" and _multiplies_bfloat16() else FLOAT32
+    return torch.bfloat16 if precision == BFLOAT16 else None
+
+
+def _multiplies_bfloat16() -> bool:
+    # Without these instructions products in bfloat16 are emulated, and slower than in float32.
+    known = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(ask() for ask in known if ask is not None)
+
+
+def linear(x: Tensor, layer: nn.Linear, dtype: torch.dtype | None) -> Tensor:
+    """A layer without bias, multiplied and returned in ``dtype``; None: as x and the weights are."""
+    return layer(x) if dtype is None else functional.linear(x.to(dtype), layer.weight.to(dtype))
+
+
+def fused_pays(q: Tensor, k: Tensor) -> bool:
+    """Whether the fused kernel is faster than products of matrices, where an encoder allows it."""
+    if not torch.is_grad_enabled() or q.device.type != "cpu":
+        return True
+    num_keys = k.shape[-2]
+    return num_keys > SHORT or q.shape[:-1].numel() * num_keys < FEW

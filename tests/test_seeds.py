@@ -1,0 +1,174 @@
+"""`seeds=` on a device where a stack is faster: every run is what it is alone, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from conftest import Command
+
+from experiments import _seeds
+from experiments._layout import Layout
+from experiments._plan import ModelConfig, RunConfig
+from experiments._stacked import StackedStep
+from experiments._train import TrainConfig
+
+TINY = [
+    *("model=tiny", "task.train_length=4", "train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
+    *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
+    *("seed=3", "seeds=3"),
+]
+KINDS = {
+    "plain": ["encoder=rope"],
+    "randomized": ["positions=randomized", "encoder=t5"],
+    "dropped": ["encoder=learned", "train.drop_encoder_after=0.5"],
+    "stops": [
+        *("encoder=alibi", "task.train_length=1", "task.num_symbols=2", "train.stop_at_convergence=true"),
+        *("train.steps=60", "train.curve_points=20", "train.learning_rate=0.01"),
+    ],
+}
+MESSAGE = "ignore:There is a performance drop"
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As on a GPU; what is returned gains the number of seeds of every stacked step."""
+    taken: list[int] = []
+    step = StackedStep.__call__
+
+    def counted(self: StackedStep, *given: Any) -> torch.Tensor:
+        taken.append(len(self.steps))
+        return step(self, *given)
+
+    monkeypatch.setattr(StackedStep, "__call__", counted)
+    monkeypatch.setattr(_seeds, "pays", lambda configs: len(configs) > 1)
+    return taken
+
+
+def runs_in(folder: Path, name: str = "scratch") -> list[Path]:
+    return sorted((folder / "results" / name / "runs").iterdir())
+
+
+def record_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "run.json").read_text())
+
+
+def assert_alike(run: Path, other: Path) -> None:
+    """The same rows but for rounding, and the same record but for times."""
+    assert run.name == other.name
+    rows, others = (pd.read_csv(folder / "rows.csv") for folder in (run, other))
+    pd.testing.assert_frame_equal(rows, others, rtol=1e-3, atol=1e-5)
+    for key in ("status", "steps", "stopped", "in_range", "converged", "resumed", "config"):
+        assert record_of(run).get(key) == record_of(other).get(key), key
+    assert not list(run.glob("checkpoint*"))
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_seed_is_what_it_is_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    assert command(*TINY, *KINDS[kind], "name=alone").code == 0
+    with monkeypatch.context() as patch:
+        taken = pretend(patch)
+        assert command(*TINY, *KINDS[kind], "name=together").code == 0
+    assert set(taken) == {3}
+    for run, other in zip(runs_in(tmp_path, "together"), runs_in(tmp_path, "alone"), strict=True):
+        assert_alike(run, other)
+        assert (record_of(run)["seeds_together"], record_of(other)["seeds_together"]) == (3, 1)
+    if kind == "stops":
+        stops = {(record_of(run)["stopped"], record_of(run)["steps"]) for run in runs_in(tmp_path, "together")}
+        assert len(stops) > 1
+        assert "converged" in {stopped for stopped, _ in stops}
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_stopped_it_goes_on_together_and_what_has_ended_is_left_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command(*TINY, "encoder=rope", "name=alone").code == 0
+    taken = pretend(monkeypatch)
+    step = StackedStep.__call__
+
+    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StackedStep, "__call__", stopping)
+        stopped = command(*TINY, "encoder=rope")
+    assert (stopped.code, len(taken)) == (130, 6)
+    assert "goes on from where this one stopped" in stopped.err
+    assert all(list(run.glob("checkpoint*")) for run in runs_in(tmp_path))
+    assert command(*TINY, "encoder=rope").code == 0
+    assert len(taken) == 12
+    for run, other in zip(runs_in(tmp_path), runs_in(tmp_path, "alone"), strict=True):
+        assert record_of(run)["resumed"] == 1
+        pd.testing.assert_frame_equal(
+            pd.read_csv(run / "rows.csv"), pd.read_csv(other / "rows.csv"), rtol=1e-3, atol=1e-5
+        )
+    assert command(*TINY, "encoder=rope").code == 0
+    assert len(taken) == 12
+    assert command(*TINY, "encoder=rope", "force=true").code == 0
+    assert len(taken) == 24
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_one_that_diverges_is_its_own_affair(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    step = StackedStep.__call__
+
+    def poisoned(self: StackedStep, *given: Any) -> torch.Tensor:
+        losses = step(self, *given)
+        return losses + torch.tensor([0.0, torch.nan, 0.0])
+
+    monkeypatch.setattr(StackedStep, "__call__", poisoned)
+    assert command(*TINY, "encoder=rope").code == 1
+    assert [record_of(run)["status"] for run in runs_in(tmp_path)] == ["ok", "diverged", "ok"]
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_what_cannot_be_stacked_is_run_one_after_another(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretend(monkeypatch)
+
+    def refuse(self: StackedStep, *_: Any) -> None:
+        raise RuntimeError("vmap: that does not work")
+
+    monkeypatch.setattr(StackedStep, "__init__", refuse)
+    assert command(*TINY, "encoder=rope").code == 0
+    assert "3 seeds cannot be trained at once, and are one after another: vmap: that does not work" in caplog.text
+    assert [record_of(run)["seeds_together"] for run in runs_in(tmp_path)] == [1, 1, 1]
+
+
+def config(**changed: Any) -> RunConfig:
+    given: dict[str, Any] = {
+        "encoder": {"name": "rope"},
+        "task": {"name": "copy"},
+        "positions": {"name": "sequential"},
+        "layout": Layout(),
+        "model": ModelConfig(),
+        "train": TrainConfig(),
+        "experiments": {"length_extrapolation": {}},
+        "seed": 0,
+        "name": "scratch",
+    }
+    return RunConfig(**(given | changed))
+
+
+def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert _seeds.pays([config(), config(seed=1)]) is there
+    assert _seeds.pays([config(device="cuda:1"), config(device="cuda:1", seed=1)])
+    assert not _seeds.pays([config(device="cuda")])
+    assert not _seeds.pays([config(device="cuda", tune=True)] * 2)
+    assert not _seeds.pays([config(device="cuda", train=TrainConfig(steps=0))] * 2)
+    assert not _seeds.pays([config(device="cpu")] * 2)
