@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
+    from experiments._parallel import Team
 
 REPEAT = "--rerun"
 CONFIGS = Path(__file__).resolve().parent / "configs"
@@ -29,13 +28,18 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        return repeat() if REPEAT in sys.argv[1:] else command()
+        from experiments._parallel import Team
+        from experiments._processes import joined
+
+        with joined(Team) as team:
+            return repeat(team) if REPEAT in sys.argv[1:] else command(team)
     except KeyboardInterrupt as stopped:
-        print("interrupted; the same command goes on from where this one stopped", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes that share a run, one speaks
+            print("interrupted; the same command goes on from where this one stopped", file=sys.stderr)
         return getattr(stopped, "exit_code", 130)
 
 
-def repeat() -> int:
+def repeat(team: Team) -> int:
     """``--rerun results/<name>/runs/<run_id> [plugin=FILE.py]``: 0 where the rows came out the same, 1 where not."""
     from experiments import _rerun
     from experiments._plan import BadRequest
@@ -47,7 +51,7 @@ def repeat() -> int:
             raise BadRequest(
                 f"{REPEAT} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if it had one"
             )
-        done = _rerun.rerun(Path(places[0]), plugins[0] if plugins else None)
+        done = _rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
     except BadRequest as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -55,63 +59,39 @@ def repeat() -> int:
     return 0 if done.same else 1
 
 
-def command() -> int:
+def command(team: Team) -> int:
     """Hand the command line to Hydra, and what it composes to the pipeline."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from experiments import _config, _summary
-    from experiments._arguments import in_one_line
-    from experiments._pipeline import Outcome, Stopped, run
-    from experiments._plan import BadRequest
+    from experiments import _config, _launch, _summary
+    from experiments._untrusted import message_of
     from pe_zoo import PluginError
 
-    outcomes: list[Outcome] = []
-    refused = 0
-    started: list[str] = []
-    said: set[str] = set()
-
-    @hydra.main(config_path=str(CONFIGS), config_name="config", version_base="1.3")
-    def job(composed: DictConfig) -> None:
-        nonlocal refused
-        started.append("composed")
-        try:
-            for config in _config.requested(composed):
-                try:
-                    outcomes.append(run(config, **_config.handling(composed)))
-                except Stopped as stopped:
-                    outcomes.append(stopped.outcome)
-                    _summary.show(stopped.outcome)
-                    raise
-                _summary.show(outcomes[-1])
-        except (BadRequest, PluginError) as error:
-            if str(error) not in said:  # once, however many runs of a sweep it stops
-                print(f"error: {in_one_line(error)}", file=sys.stderr)
-            said.add(str(error))
-            refused += 1
-
+    launch = None
     try:
         sys.argv[1:] = _config.check_flags(sys.argv[1:])
         _config.load_named_plugin(sys.argv[1:])
         with tempfile.TemporaryDirectory() as folder:
             _config.publish(folder)
-            asked = shlex.join(["python", "run.py", *sys.argv[1:]])
+            _config.check_launcher(sys.argv[1:], team.size)
             parts = _config.expand(sys.argv[1:], CONFIGS)
-            for number, part in enumerate(parts, start=1):
+            launch = _launch.Launch(sys.argv[1:], len(parts), team)
+            for part in parts:
                 sys.argv[1:] = part
-                started.clear()
-                with _config.noting(asked, number, len(parts)):
-                    job()
+                with _config.before_launch(launch.hear):
+                    hydra.main(config_path=str(CONFIGS), config_name="config", version_base="1.3")(launch.next())()
+            launch.close()
     except (HydraException, OmegaConfBaseException, ValueError, PluginError) as error:
-        if started:  # composing is over: this is ours, not the user's
+        if launch and launch.begun:  # composing is over: this is ours, not the user's
             raise
-        print(f"error: {in_one_line(_config.explain(error))}", file=sys.stderr)
+        print(f"error: {message_of(_config.explain(error))}", file=sys.stderr)
         return 2
     finally:
-        if outcomes and len(outcomes) + refused > 1:
-            _summary.tally(outcomes, refused)
-    return 2 if refused else max(map(_summary.exit_code, outcomes), default=0)
+        if launch:
+            _summary.tally(launch.outcomes())
+    return launch.exit_code()
 
 
 if __name__ == "__main__":

@@ -69,9 +69,3 @@ def check_hydra_flags(given: Mapping[str, Any]) -> None:
     for flag in FLAGS_OF_HYDRA:
         if given.get(flag) is not None:
             raise BadRequest(f"--{flag.replace('_', '-')} has no use here; python run.py --help lists what there is")
-
-
-def in_one_line(said: object) -> str:
-    """A message as a terminal may have it: no line breaks, no control characters."""
-    line = " ".join(str(said).split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

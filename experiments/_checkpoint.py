@@ -28,6 +28,8 @@ logger = logging.getLogger("pe_zoo")
 PATTERN = "checkpoint-*.safetensors"
 KEPT = 2
 """Checkpoints on disk: the last, and the one before should the last be damaged."""
+PROCESSES = "processes"
+"""Of an origin, how many share the run: with another number sums are rounded otherwise, which the user has chosen."""
 SHARE = 0.02
 """Of the time, that writing checkpoints may take."""
 ASSUMED_BYTES_PER_SECOND = 1e8
@@ -77,7 +79,12 @@ class Checkpoints:
             except (OSError, ValueError) as error:
                 logger.warning("%s is damaged and not used: %s", path.name, error)
                 continue
-            if differing := [key for key, value in self.origin.items() if header["origin"].get(key) != value]:
+            theirs = {PROCESSES: 1, **header["origin"]}
+            differing = [key for key, value in self.origin.items() if theirs.get(key) != value]
+            if PROCESSES in differing and set(differing) <= {PROCESSES, "threads"}:
+                said = f"{theirs[PROCESSES]} made it and {self.origin[PROCESSES]} go on: the same but for rounding"
+                logger.info("%s is of another number of processes: %s", path.name, said)
+            elif differing:
                 logger.warning("%s is not used: it was made with another %s", path.name, ", ".join(differing))
                 continue
             self.parts = {name: State(facts) for name, facts in header["facts"].items()}

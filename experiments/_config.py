@@ -15,6 +15,7 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.errors import MissingConfigException, OverrideParseException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
@@ -28,11 +29,9 @@ from omegaconf.errors import (
 )
 
 import pe_zoo
-from experiments import _sweeps
 from experiments._arguments import check_hydra_flags, check_overrides
 from experiments._layout import Layout
 from experiments._plan import (
-    RESULTS,
     BadRequest,
     ModelConfig,
     RunConfig,
@@ -54,6 +53,8 @@ MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
 
 LISTS = ("sweep", "reproduce")
 """Groups whose choices are lists of runs."""
+LAUNCHERS = {"joblib": "joblib", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+"""Engines that run a sweep in workers, and the extra that installs each."""
 GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
 """Everything that is chosen by name."""
 MOST_SEEDS = 10_000
@@ -67,7 +68,7 @@ class Request:
     Args:
         experiment: what to measure, a name, a list of names, or ``all``.
         seed: the run's seed, at least 0.
-        seeds: how many seeds to run, from ``seed`` on; one after another.
+        seeds: how many seeds to run, from ``seed`` on; trained together on a GPU, elsewhere one after another.
         name: folder under ``results/``.
         device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
         tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
@@ -75,6 +76,7 @@ class Request:
         force: run again what has finished, in place of the old files.
         retry: ``failed`` runs again what has failed.
         checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
+        tracker: a tracker that is told how a run goes (``tensorboard``, ``wandb``, …), or a list of them.
     """
 
     experiment: Any = MISSING
@@ -87,6 +89,11 @@ class Request:
     force: bool = False
     retry: str | None = None
     checkpoint_seconds: float = 30.0
+    tracker: Any = None
+
+
+# In a worker, which gets no folder for Hydra's files: where it is, and nothing is written there.
+OmegaConf.register_new_resolver("hydra_folder", lambda: ".", replace=True)
 
 
 def publish(hydra_folder: str) -> None:
@@ -97,6 +104,10 @@ def publish(hydra_folder: str) -> None:
             node = _options(name, pe_zoo.knobs(get(name)).values(), named=True)
             store.store(group=group, name=name, node=node, provider="pe_zoo")
     store.store(name="request", node=_schema(), provider="pe_zoo")
+    Plugins.instance()  # imports launchers, which offer their settings; ours build on them
+    for name in LAUNCHERS:
+        if found := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
+            store.store(group="hydra/launcher", name=f"{name}_settings", node=found.node, provider="pe_zoo")
     OmegaConf.register_new_resolver("hydra_folder", lambda: hydra_folder, replace=True)
 
 
@@ -177,7 +188,7 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
 
 def handling(composed: DictConfig) -> dict[str, Any]:
     """How runs are handled that were started before: what `run` takes besides the configuration."""
-    return {key: composed[key] for key in ("force", "retry", "checkpoint_seconds")}
+    return {key: composed[key] for key in ("force", "retry", "checkpoint_seconds", "tracker")}
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
@@ -260,39 +271,76 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
     return lines
 
 
-@contextlib.contextmanager
-def noting(command: str, part: int, parts: int) -> Iterator[None]:
-    """Within, what a sweep asks for is noted in its results folder before its first run starts, see `_sweeps`.
+def runs_of(sweeper: Sweeper, overrides: Sequence[str]) -> list[RunConfig]:
+    """The runs that one point of a sweep asks for.
 
-    Hydra composes every job of a sweep before it starts the first, to see whether it can; this listens there. A run
-    that was refused when its turn came is not missing: it is taken off the note at the end.
+    Raises:
+        BadRequest: see `requested`.
+        PluginError: as for a single run.
     """
-    asked: list[RunConfig] = []
+    assert sweeper.config is not None
+    assert sweeper.hydra_context is not None
+    config = sweeper.hydra_context.config_loader.load_sweep_config(sweeper.config, list(overrides))
+    HydraConfig.instance().set_config(config)
+    with open_dict(config):
+        del config["hydra"]
+    runs = requested(config)
+    try:
+        for name in {run.name for run in runs}:
+            check_name(name)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    return runs
 
-    def compose(sweeper: Sweeper, batch: Sequence[Sequence[str]]) -> None:
-        assert sweeper.config is not None
-        assert sweeper.hydra_context is not None
-        for overrides in batch:
-            config = sweeper.hydra_context.config_loader.load_sweep_config(sweeper.config, list(overrides))
-            HydraConfig.instance().set_config(config)
-            with contextlib.suppress(BadRequest, pe_zoo.PluginError), open_dict(config):  # the job itself says so
-                del config["hydra"]
-                asked.extend(requested(config))
-        note(asked)
 
-    def note(kept: Iterable[RunConfig]) -> None:
-        for name in dict.fromkeys(config.name for config in asked):
-            runs = tuple(dict.fromkeys(config.run_id for config in kept if config.name == name))
-            with contextlib.suppress(ValueError, OSError):  # a name, or a folder, that the job itself refuses
-                _sweeps.write(RESULTS / check_name(name), _sweeps.Sweep(command, part, parts, runs))
-
+@contextlib.contextmanager
+def before_launch(hear: Callable[[Sweeper, Sequence[Sequence[str]]], None]) -> Iterator[None]:
+    """Within, the points of a sweep are told before the first of them starts, where Hydra composes all as a check."""
     plain = Sweeper.validate_batch_is_legal
-    Sweeper.validate_batch_is_legal = compose  # type: ignore[method-assign,assignment]
+    Sweeper.validate_batch_is_legal = lambda sweeper, batch: hear(sweeper, batch)  # type: ignore[method-assign,assignment]
     try:
         yield
-        note([config for config in asked if (RESULTS / config.name / "runs" / config.run_id).is_dir()])
     finally:
         Sweeper.validate_batch_is_legal = plain  # type: ignore[method-assign]
+
+
+def is_basic(launcher: object) -> bool:
+    """Whether a launcher runs one after another in this process."""
+    return type(launcher).__name__ == "BasicLauncher"  # Hydra imports its own plugins a second time
+
+
+def batch_size(launcher: Any) -> int | None:
+    """How many jobs an engine may be given at once, if ``hydra.sweeper.max_batch_size`` limits them."""
+    return OmegaConf.select(launcher.config, "hydra.sweeper.max_batch_size")
+
+
+def cpus_per_task() -> int | None:
+    """The cores of this process, where its engine was told of them."""
+    composed: Any = HydraConfig.instance().cfg  # None where Hydra has composed nothing
+    return None if composed is None else OmegaConf.select(composed, "hydra.launcher.cpus_per_task")
+
+
+def check_launcher(arguments: Sequence[str], processes: int) -> None:
+    """Refuse an engine that is not installed, or that would have nothing to do.
+
+    Args:
+        arguments: the command line.
+        processes: how many share it.
+
+    Raises:
+        BadRequest: it is.
+    """
+    offered = ConfigStore.instance().list("hydra/launcher")
+    for argument in arguments:
+        key, _, name = argument.lstrip("+").partition("=")
+        if not key.startswith(("hydra/launcher", "hydra.launcher")):
+            continue
+        if not {"-m", "--multirun"} & set(arguments):
+            raise BadRequest(f"{argument} is for the runs of a sweep: add -m")
+        if processes > 1:
+            raise BadRequest(f"{argument} starts workers of its own: leave it out under torchrun")
+        if key == "hydra/launcher" and name in LAUNCHERS and f"{name}_settings.yaml" not in offered:
+            raise BadRequest(f"{argument} is not installed here: pip install 'pe-zoo[{LAUNCHERS[name]}]'")
 
 
 def check_flags(arguments: list[str]) -> list[str]:

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments import _checkpoint, _lock
+from experiments._results import FINISHED
 
 logger = logging.getLogger("pe_zoo")
 
 LOG = "run.log"
-SETTLED = ("ok", "diverged")
-"""How a run can have ended for good: the same config would end the same way again."""
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
     """The record of a run that has ended; None if it has not, or what it wrote is no longer as it wrote it."""
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or record.get("status") not in (*SETTLED, "failed"):
+        if not isinstance(record, dict) or record.get("status") not in (*FINISHED, "failed"):
             return None
         if record["status"] == "failed":
             return record

@@ -17,6 +17,7 @@ pe-zoo: what does this positional encoding do to a Transformer?
   python run.py encoder=rope encoder.base=500000 task=reverse seed=3     one run
   python run.py -m encoder=none,sinusoidal,learned seed=0,1,2            all combinations
   python run.py -m +sweep=classic                                        a sweep from a file
+  torchrun --nproc_per_node=2 run.py model=base task=text                one run over two devices
   python run.py --rerun results/classic/runs/<run_id>                    the same run again: the same rows?
   python report.py results/classic                                       rows -> comparison page
   python report.py results/classic --status                              how far the runs of a sweep are"""
@@ -28,7 +29,7 @@ a command resolves to."""
 
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure: length_extrapolation and permutation_sensitivity unless said; or all",
-    "seed=0, seeds=1": "the first seed, and how many from there on",
+    "seed=0, seeds=1": "the first seed, and how many from there on: together on a GPU, else in turn",
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "tune=false": "true trains once for each rate of train.learning_rates and keeps the best on held-out data in range",
@@ -36,6 +37,7 @@ OPTIONS = {
     "force=false": "true runs again what has finished, in place of the old files",
     "retry=null": "failed runs again what has failed",
     "checkpoint_seconds=30": "between one checkpoint and the next, at least; more where that took 2 % of the time",
+    "tracker=null": "tensorboard, wandb, mlflow, … or a list: told how a run goes (pip install 'pe-zoo[trackers]')",
 }
 
 

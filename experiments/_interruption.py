@@ -27,11 +27,21 @@ class Interrupted(KeyboardInterrupt):
         return 128 + self.signum
 
 
+ALWAYS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _stopping() -> list[int]:
+    """Signals that stop a run: Slurm's warning too, where somebody in this process waits for it."""
+    warning = getattr(signal, "SIGUSR2", None)
+    return [*ALWAYS, warning] if warning is not None and callable(signal.getsignal(warning)) else [*ALWAYS]
+
+
 class Interruption:
     """Whether a run was asked to stop. A second signal ends the process at once, which loses nothing on disk."""
 
     def __init__(self) -> None:
         self.asked: int | None = None
+        self._received = False
         self._deferred = False
 
     @contextmanager
@@ -40,7 +50,7 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {signum: signal.signal(signum, self._receive) for signum in (signal.SIGINT, signal.SIGTERM)}
+        before = {signum: signal.signal(signum, self._receive) for signum in _stopping()}
         try:
             yield
         finally:
@@ -48,11 +58,15 @@ class Interruption:
                 signal.signal(signum, handler)
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
-        if self.asked is not None:
-            os._exit(128 + signum)
-        self.asked = signum
-        if not self._deferred:
-            raise Interrupted(signum)
+        if self._received:
+            if signum in ALWAYS:
+                os._exit(128 + signum)
+            return
+        self._received = True
+        if self.asked is None:
+            self.asked = signum
+            if not self._deferred:
+                raise Interrupted(signum)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ import secrets
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -70,6 +71,21 @@ def holder(folder: Path) -> Holder | None:
     """Who is at work on a run; None if nobody is, or whoever was has gone."""
     newest = _newest(folder)
     return None if newest is None or _is_abandoned(newest, folder) else _read(newest)
+
+
+def shows_life(folder: Path) -> bool:
+    """Whether a run is being worked on. A process elsewhere is watched until it refreshes its lock, or gives up."""
+    newest = _newest(folder)
+    while newest is not None and not _is_abandoned(newest, folder):
+        who = _read(newest)
+        if who is not None and who.machine == _machine():
+            return True
+        seen = _refreshed(newest)
+        time.sleep(REFRESH_SECONDS / 5)
+        if seen is not None and _refreshed(newest) not in (None, seen):
+            return True
+        newest = _newest(folder)
+    return False
 
 
 @contextmanager
@@ -139,13 +155,22 @@ def _is_abandoned(path: Path, folder: Path) -> bool:
     who = _read(path)
     if who is not None and who.is_gone:
         return True
+    last = _refreshed(path)
+    if last is None:
+        return False
     try:
-        with path.open(encoding="utf-8") as file:  # opened, so that a network file system asks its server
-            last = os.fstat(file.fileno()).st_mtime
         with tempfile.TemporaryFile(dir=folder) as clock:
             return os.fstat(clock.fileno()).st_mtime - last > STALE_SECONDS
     except OSError:
         return False
+
+
+def _refreshed(path: Path) -> float | None:
+    try:
+        with path.open(encoding="utf-8") as file:  # opened, so that a network file system asks its server
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
 
 
 def _read(path: Path) -> Holder | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import math
 import signal
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,18 @@ import safetensors.torch
 import torch
 import yaml
 
-from experiments._checkpoint import Checkpoints, State
+from experiments._checkpoint import Checkpoints
 from experiments._evaluate import Subject
 from experiments._folder import clear, digest, ending, has_leftovers, log_file
 from experiments._interruption import Interrupted, Interruption
 from experiments._lock import Held, held
-from experiments._model import Transformer
+from experiments._parallel import Team
 from experiments._plan import BadRequest, Plan, RunConfig, prepare
+from experiments._processes import Lost
 from experiments._provenance import provenance
 from experiments._table import Row, write_json, write_rows, write_whole
-from experiments._train import TrainLog, train
-from experiments._tune import Tuning, tune
+from experiments._tracker import Trackers, named, tracking
+from experiments._trained import how_it_diverged, trained, training_rows, tuning_rows
 from pe_zoo import Unsupported
 from pe_zoo._knobs import number, one_of
 
@@ -63,7 +63,13 @@ class Unwritten(OSError):
 
 
 def run(
-    config: RunConfig, *, force: bool = False, retry: str | None = None, checkpoint_seconds: float = 30.0
+    config: RunConfig,
+    *,
+    force: bool = False,
+    retry: str | None = None,
+    checkpoint_seconds: float = 30.0,
+    tracker: object = None,
+    team: Team | None = None,
 ) -> Outcome:
     """Config → rows, in ``results/<name>/runs/<run_id>/``. What has ended is left alone, what has not goes on.
 
@@ -72,18 +78,51 @@ def run(
         force: whether to run it anew, however it ended.
         retry: ``failed`` runs it anew if it failed.
         checkpoint_seconds: between one checkpoint and the next, at least.
+        tracker: names of trackers that are told how it goes.
+        team: the processes that share the run, each of which calls this; None: this one alone.
 
     Raises:
         BadRequest: before anything is written.
         Stopped: Ctrl-C or SIGTERM; what the run has come to is saved, and its ``outcome`` tells of it.
     """
-    try:
+    team = team or Team()
+    team.interruption = Interruption()
+
+    def prepared() -> Plan:
         retry is None or one_of("retry", retry, RETRIES)
         number("checkpoint_seconds", checkpoint_seconds, at_least=0)
+        named(tracker)
+        return prepare(replace(config, device=team.device(config.device)))
+
+    try:
+        plan = team.alike(prepared, lambda plan: (plan.config.run_id, plan.task.provenance()))
     except ValueError as error:
         raise BadRequest(str(error)) from error
-    plan = prepare(config)
-    folder, interruption = plan.folder, Interruption()
+    if team.rank:
+        return _follow(plan, team)
+    try:
+        outcome = _lead(plan, team, force, retry, checkpoint_seconds, named(tracker))
+    except (BadRequest, Stopped) as reason:
+        with suppress(Lost):
+            team.tell(reason)
+        raise
+    team.tell(outcome)
+    return outcome
+
+
+def _follow(plan: Plan, team: Team) -> Outcome:
+    """Take part in training as process 0 says; the run ends here as it does there."""
+    with team.interruption.listening(), team.interruption.deferred(), repeatable():
+        ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
+
+
+def _lead(
+    plan: Plan, team: Team, force: bool, retry: str | None, checkpoint_seconds: float, trackers: tuple[str, ...]
+) -> Outcome:
+    folder, interruption = plan.folder, team.interruption
     ended = None if force else _ended(plan, retry)
     if ended and not has_leftovers(folder):
         return ended
@@ -91,15 +130,15 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
         with interruption.listening(), held(folder):
             outcome = None if force else _ended(plan, retry)  # by whoever held it until now
-            checkpoints = Checkpoints(folder, _origin(plan), interruption, every_seconds=checkpoint_seconds)
+            checkpoints = Checkpoints(folder, origin(plan, team), interruption, every_seconds=checkpoint_seconds)
             if outcome:
                 checkpoints.clear()
                 return outcome
             clear(folder, anew=force or ending(folder) is not None)
-            with log_file(folder) as log:
-                outcome = _run(plan, checkpoints, log)
+            with log_file(folder) as log, tracking(trackers, plan) as told:
+                outcome = _run(plan, checkpoints, log, team, told)
     except Held as reason:
-        return Outcome("running elsewhere", config.run_id, folder, message=str(reason))
+        return Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
     except OSError as error:
         raise BadRequest(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
     if outcome.status == "interrupted" or interruption.asked is not None:
@@ -119,6 +158,9 @@ class Stopped(Interrupted):
         super().__init__(signum)
         self.outcome = outcome
 
+    def __reduce__(self) -> tuple[type[Stopped], tuple[int, Outcome]]:
+        return type(self), (self.signum, self.outcome)
+
 
 def _ended(plan: Plan, retry: str | None) -> Outcome | None:
     """The outcome of a run that has ended before and is not to be repeated."""
@@ -129,29 +171,30 @@ def _ended(plan: Plan, retry: str | None) -> Outcome | None:
     return Outcome(said, plan.config.run_id, plan.folder, message=str(record.get("message", "")))
 
 
-def _origin(plan: Plan) -> dict[str, Any]:
+def origin(plan: Plan, team: Team) -> dict[str, Any]:
     """What must be the same for a checkpoint to be gone on from: else the end would not be, bit for bit."""
     return {
         "config": plan.config.identity(),
         "corpus": plan.task.provenance(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "processes": team.size,
         "device": _device(plan),
     }
 
 
-def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler) -> Outcome:
+def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team, trackers: Trackers) -> Outcome:
     """Train, measure and write; whatever becomes of it is recorded."""
     folder, rows = plan.folder, list[Row]()
     checkpoints.load()
-    record = _opening(plan) | {"resumed": checkpoints.resumed}
+    record = _opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
     outcome = Outcome("failed", plan.config.run_id, folder)
     try:
         with _writing(folder):
             text = yaml.safe_dump(plan.config.identity(), sort_keys=False, allow_unicode=True)
             write_whole(folder / "config.yaml", text)
             write_json(folder / "run.json", record)
-        rows, result = train_and_measure(plan, checkpoints)
+        rows, result = train_and_measure(plan, checkpoints, team, trackers)
         with checkpoints.interruption.deferred(), _writing(folder):
             write_rows(folder / "rows.csv", rows)
             _draw(plan, rows)
@@ -159,6 +202,7 @@ def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler) -> Outcome:
             outcome.status, outcome.rows = record["status"], rows
             _close(record, folder)
             checkpoints.clear()
+            trackers.results(rows, record["steps"] or 0)
     except KeyboardInterrupt as stopped:
         record |= {"status": "interrupted", "message": str(stopped) or "interrupted from the keyboard"}
         outcome.status = "interrupted"
@@ -195,11 +239,13 @@ def _writing(folder: Path) -> Iterator[None]:
         raise Unwritten(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
 
 
-def train_and_measure(plan: Plan, checkpoints: Checkpoints) -> tuple[list[Row], dict[str, Any]]:
+def train_and_measure(
+    plan: Plan, checkpoints: Checkpoints, team: Team, trackers: Trackers
+) -> tuple[list[Row], dict[str, Any]]:
     """Train the plan's model, ask the experiments, save the model: rows, and what the run's record gains."""
-    with _repeatable():
+    with repeatable():
         with checkpoints.interruption.deferred():
-            model, log, tuning = _trained(plan, checkpoints)
+            model, log, tuning = trained(plan, checkpoints, team, trackers.watch)
         checkpoints.interruption.check()
         if plan.config.trains:
             with _writing(plan.folder):
@@ -213,7 +259,7 @@ def train_and_measure(plan: Plan, checkpoints: Checkpoints) -> tuple[list[Row], 
             seed=plan.config.seed,
             labels={**plan.config.labels(), "train_length": plan.task.train_length},
         )
-        rows = _training_rows(subject, log) + _tuning_rows(subject, tuning)
+        rows = training_rows(subject, log) + tuning_rows(subject, tuning)
         started = time.perf_counter()
         for name, module in plan.experiments.items():
             metric = module.MAIN or plan.task.metrics[0]
@@ -225,14 +271,16 @@ def train_and_measure(plan: Plan, checkpoints: Checkpoints) -> tuple[list[Row], 
             except Unsupported as reason:
                 rows.append(subject.cannot(name, metric, reason))
     quality = log.points[-1][2] if log.points else {}
+    own, trunk = model.num_parameters()
     return rows, {
         "status": log.status,
-        "message": _how_it_diverged(log, tuning) if log.status == "diverged" else "",
-        "model_parameters": sum(p.numel() for _, p in model.trunk_parameters()),
-        "encoder_parameters": sum(p.numel() for p in model.encoder.parameters()),
+        "message": how_it_diverged(log, tuning) if log.status == "diverged" else "",
+        "model_parameters": trunk,
+        "encoder_parameters": own,
         "trained": plan.config.trains,
         "steps": log.steps if plan.config.trains else None,
         "stopped": log.stopped,
+        "seeds_together": log.together,
         "tuning": tuning and tuning.record(),
         "train_seconds": round(log.seconds, 3),
         "measure_seconds": round(time.perf_counter() - started, 3),
@@ -243,98 +291,8 @@ def train_and_measure(plan: Plan, checkpoints: Checkpoints) -> tuple[list[Row], 
     }
 
 
-def _trained(plan: Plan, checkpoints: Checkpoints) -> tuple[Transformer, TrainLog, Tuning | None]:
-    """The model as it is to be measured, from the checkpoint if its training had ended before the run did."""
-    saved = checkpoints.parts.get("trained")
-    if saved is not None:
-        model, log, tuning = plan.model(), TrainLog.load(saved.facts["log"]), Tuning.load(saved.facts["tuning"])
-        model.load_state_dict(saved.tensors)
-        if saved.facts["encoder_dropped"]:
-            model.drop_encoder()
-    else:
-        model, log, tuning = _train(plan, checkpoints)
-    if plan.config.trains:
-        facts = {
-            "log": asdict(log),
-            "tuning": tuning and {**asdict(tuning), "losses": list(tuning.losses.items())},
-            "encoder_dropped": model.encoder_dropped,
-        }
-        checkpoints.parts = {}
-        checkpoints.save_if_due("trained", lambda: State(facts, model.state_dict()), keep=True)
-    return model, log, tuning
-
-
-def _train(plan: Plan, checkpoints: Checkpoints) -> tuple[Transformer, TrainLog, Tuning | None]:
-    """Trained once, once for each learning rate, or not at all."""
-    config = plan.config
-    if config.trains and config.tune:
-        return tune(
-            plan.model,
-            plan.task,
-            plan.numbering,
-            config.train,
-            causal=config.model.causal,
-            seed=config.seed,
-            label=config.run_id,
-            checkpoints=checkpoints,
-        )
-    model, log = plan.model(), TrainLog()
-    if config.trains:
-        log = train(
-            model,
-            plan.task,
-            plan.numbering,
-            config.train,
-            seed=config.seed,
-            label=config.run_id,
-            checkpoints=checkpoints,
-        )
-    return model, log, None
-
-
-def _how_it_diverged(log: TrainLog, tuning: Tuning | None) -> str:
-    if tuning is not None:
-        return f"no learning rate of {', '.join(map(str, tuning.losses))} came to a finite loss"
-    return f"the loss was {log.final_loss} by step {log.points[-1][0]}"
-
-
-def _training_rows(subject: Subject, log: TrainLog) -> list[Row]:
-    rows = []
-    for step, loss, quality, n in log.points:
-        rows.append(subject.row("training", "loss", condition=f"step={step}", value=loss, n=n))
-        rows += [
-            subject.row(
-                "training",
-                metric,
-                condition=f"step={step}",
-                value=quality[metric],
-                chance=subject.best_guess(metric, subject.task.train_length),
-                n=n,
-            )
-            for metric in dict.fromkeys((subject.task.metrics[0], "token_accuracy"))
-            if metric in quality
-        ]
-    return rows
-
-
-def _tuning_rows(subject: Subject, tuning: Tuning | None) -> list[Row]:
-    if tuning is None:
-        return []
-    return [
-        subject.row(
-            "tuning",
-            "validation_loss",
-            condition=f"learning_rate={rate}",
-            value=loss if math.isfinite(loss) else math.nan,
-            n=tuning.tokens,
-            status="ok" if math.isfinite(loss) else "diverged",
-        )
-        for rate, loss in tuning.losses.items()
-    ]
-
-
 @contextmanager
-def _repeatable() -> Iterator[None]:
+def repeatable() -> Iterator[None]:
     """Deterministic kernels only, where there are any."""
     before, warn_before = (
         torch.are_deterministic_algorithms_enabled(),
@@ -362,7 +320,7 @@ def _opening(plan: Plan) -> dict[str, Any]:
         "torch": torch.__version__,
         **provenance(),
         "device": _device(plan),
-        "precision": "float32",
+        "precision": plan.precision,
         "threads": torch.get_num_threads(),
         "corpus": plan.task.provenance(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

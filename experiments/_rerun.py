@@ -14,14 +14,14 @@ from tabulate import tabulate
 
 import pe_zoo
 from experiments import _words
-from experiments._fair_page import TUNED
 from experiments._layout import Layout
+from experiments._parallel import Team
 from experiments._pipeline import Outcome, run
 from experiments._plan import BadRequest, ModelConfig, RunConfig, check_name
-from experiments._results import FINISHED, read_record, read_run
+from experiments._results import FINISHED, TUNED, read_record, read_run
 from experiments._table import metric_of
 from experiments._train import TrainConfig
-from experiments._untrusted import name_of, read_mapping
+from experiments._untrusted import message_of, name_of, read_mapping
 
 SHOWN = 20
 KEY = ("experiment", "metric", "train_length", "eval_length", "condition")
@@ -45,12 +45,13 @@ class Repeated:
     text: str
 
 
-def rerun(place: Path, plugin: str | None = None) -> Repeated:
+def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> Repeated:
     """Make a run again, in ``results/<name>-rerun/``, and compare its rows with what it made the first time.
 
     Args:
         place: the folder of a run that has finished, ``results/<name>/runs/<run_id>``.
         plugin: the file that its encoder came from, if that was not one of ours.
+        team: the processes that share the repetition; None: this one alone.
 
     Raises:
         BadRequest: there is no such run, it has no rows, or it cannot be made here.
@@ -65,10 +66,12 @@ def rerun(place: Path, plugin: str | None = None) -> Repeated:
             raise ValueError(f"{place.name} has no rows to compare with ({said}): give a run that has finished")
         config = config_of(read_mapping(place.resolve() / "config.yaml", folder), record, plugin, folder.name)
     except (ValueError, OSError, pe_zoo.PluginError) as error:
-        raise BadRequest(" ".join(str(error).split())) from error
+        raise BadRequest(message_of(error)) from error
     if 0 < (record.get("threads") or 0) <= (os.cpu_count() or 1):
         torch.set_num_threads(record["threads"])  # sums are rounded in another order with another number
-    outcome = run(config, force=True)
+    outcome = run(config, force=True, team=team)
+    if team is not None and team.rank:
+        return Repeated(outcome, True, "")
     notes = [f"The first one is called {place.name}: options have come or gone since."] * (config.run_id != place.name)
     if outcome.status not in FINISHED:
         return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
@@ -176,6 +179,8 @@ def _shown(cells: tuple[Any, ...] | None) -> str:
 def _made_differently(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """A line for everything that the two were not both made with."""
     pairs: dict[str, tuple[Any, Any]] = {key: (first.get(key), second.get(key)) for key in MADE_WITH}
+    for key in ("processes", "seeds_together"):
+        pairs[key] = (first.get(key) or 1, second.get(key) or 1)
     ours, theirs = first.get("packages") or {}, second.get("packages") or {}
     pairs |= {str(key): (ours.get(key), theirs.get(key)) for key in dict.fromkeys([*ours, *theirs])} if ours else {}
     pairs["corpus"] = ((first.get("corpus") or {}).get("sha256"), (second.get("corpus") or {}).get("sha256"))

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import _sweeps
 from experiments._table import COLUMNS, frame
-from experiments._untrusted import name_of, read_cells, read_mapping, stays_within
+from experiments._untrusted import message_of, name_of, read_cells, read_mapping, stays_within
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
+"""How a run can have ended for good: the same config would end the same way again."""
+TUNED = "tuned"
+"""What a configuration says of a learning rate that was searched for."""
 RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("encoder", "choice", "positions", "layout", "task"), str),
     "seed": int,
@@ -31,7 +34,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     "tuning": dict,
     **dict.fromkeys(("train_seconds", "measure_seconds", "tokens_per_second"), (int, float)),
     **dict.fromkeys(("torch", "python", "device", "precision"), str),
-    "threads": int,
+    **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages"), dict),
     **dict.fromkeys(("started", "finished"), str),
@@ -191,7 +194,7 @@ def read_run(
         record["status"] = "unfinished"
         record["message"] = f"{Path(error.filename).name} is missing: still running, or interrupted"
     except (ValueError, OSError) as error:
-        record |= {"status": "unreadable", "message": name_of(" ".join(str(error).split()))}
+        record |= {"status": "unreadable", "message": name_of(message_of(error))}
     return record | {"run_id": name_of(place.name)}, config, table
 
 

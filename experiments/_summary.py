@@ -24,16 +24,17 @@ LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivarianc
 
 def exit_code(outcome: Outcome) -> int:
     """0 where the run ended well, now or before, or is another worker's; 1 where it did not."""
-    return int(outcome.status not in ("ok", "finished before", "running elsewhere", "interrupted"))
+    return int(outcome.status not in ("ok", "finished before", "running elsewhere"))
 
 
-def tally(outcomes: list[Outcome], refused: int) -> None:
+def tally(outcomes: list[Outcome]) -> None:
     """One line for a sweep, and one for each run that did not end well."""
     counts = Counter({"ok": "done"}.get(outcome.status, outcome.status) for outcome in outcomes)
-    counts += Counter(refused=refused)
+    if counts.total() < 2 or set(counts) == {"refused"}:
+        return
     print(f"\n{counts.total()} runs: {', '.join(f'{count} {status}' for status, count in counts.items())}")
     for outcome in outcomes:
-        if exit_code(outcome) or outcome.status == "interrupted":
+        if exit_code(outcome) and outcome.status not in ("refused", "not begun"):
             print(f"  {outcome.status}: {outcome.run_id}: {outcome.message}")
 
 

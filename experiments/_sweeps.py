@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments._table import write_json
-from experiments._untrusted import name_of, one_line, read_mapping
+from experiments._untrusted import message_of, name_of, one_line, read_mapping
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read(folder: Path) -> tuple[list[Sweep], list[str]]:
         try:
             sweeps.append(_read(path, folder))
         except (ValueError, OSError) as error:
-            broken.append(f"sweeps/{name_of(path.name)}: {name_of(' '.join(str(error).split()))}")
+            broken.append(f"sweeps/{name_of(path.name)}: {name_of(message_of(error))}")
     return sweeps, broken
 
 

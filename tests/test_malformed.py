@@ -49,7 +49,7 @@ def of_the_schema() -> Iterator[list[str]]:
     """Every option that is there whatever is chosen, with one or two wrong values."""
     draw = random.Random(0)
     for group in fields(_schema()):
-        if group.name in MENUS or group.name in ("experiment", "name", "device", "plugin"):
+        if group.name in MENUS or group.name in ("experiment", "name", "device", "plugin", "tracker"):
             continue  # chosen by name, or any text: below
         node = group.default_factory if callable(group.default_factory) else None  # type: ignore[comparison-overlap]
         chosen = [f"experiment={group.name}"] if group.name in experiment_names() else []
@@ -105,6 +105,7 @@ FOLDERS += ["${oc.env:HOME}", "${hydra_folder:}", "${hydra:runtime.cwd}", "${no_
 NAMES = [f"name={folder}" for folder in FOLDERS]
 
 BY_HAND = [
+    *("tracker=no_such", "tracker=3", "tracker={a:1}", "tracker=[[a]]", "tracker=''", "tracker=[null]"),
     # Hydra's own syntax, and its own options
     *("++x=1", "+x=1", "~encoder", "~model", "~seed", "~train.steps", "=3", "=", "++="),
     *("x", "encoder", "encoder==rope"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Command
 
-from experiments import _checkpoint, _pipeline
+from experiments import _checkpoint, _pipeline, _trained
 from experiments._checkpoint import Checkpoints
 from experiments._interruption import Interrupted
 
@@ -102,14 +102,14 @@ def test_stopped_twice_and_while_measuring(
     stop_at(0)
     run = run_of(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(_pipeline, "_training_rows", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        patch.setattr(_pipeline, "training_rows", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         assert command(*options).code == 143
     assert record_of(run)["message"] == "interrupted by SIGTERM"
 
     def trained(*_: object, **__: object) -> None:
         raise AssertionError("it was trained already")
 
-    monkeypatch.setattr(_pipeline, "train", trained)
+    monkeypatch.setattr(_trained, "train", trained)
     assert command(*options).code == 0
     assert record_of(run)["resumed"] == 3
     assert_same(run, run_of(tmp_path, "whole"))

@@ -219,7 +219,7 @@ class Shift(pe_zoo.Encoder):
 def test_rows_survive_an_interruption_of_another_run(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import experiments._pipeline as pipeline
+    import experiments._trained as trained
 
     command(*TINY, "encoder=none")
     kept = (only_run(tmp_path) / "rows.csv").read_bytes()
@@ -228,7 +228,7 @@ def test_rows_survive_an_interruption_of_another_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "train", interrupted)
+        patch.setattr(trained, "train", interrupted)
         done = command(*TINY, "encoder=rope")
     assert done.code == 130
     assert "interrupted" in done.err
