@@ -9,16 +9,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
 
+from experiments._power import hedges, power, seeds_wanted
 from experiments._stats import (
     NOT_SEPARABLE,
     compare,
+    corrected,
     default_baseline,
     find_baseline,
     holm,
+    in_words,
     labelled,
     over_seeds,
     paired,
+    paired_columns,
     verdict,
 )
 from experiments._table import Row, frame
@@ -143,14 +149,122 @@ def test_comparison_without_a_common_seed() -> None:
 
 def test_no_difference_at_all_is_not_separable() -> None:
     found = paired(np.zeros(5))
-    assert found == {"difference": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
+    assert found == {"difference": 0.0, "low": 0.0, "high": 0.0, "deviation": 0.0, "p": 1.0}
     # 0.1 + 0.2 against 0.3: rounding that is the same for every seed is no certainty.
     assert paired(np.full(5, 0.1 + 0.2 - 0.3))["p"] == 1.0
 
 
-def test_constant_difference_is_certain_from_two_seeds_on() -> None:
-    assert paired(np.array([0.25, 0.25])) == {"difference": 0.25, "low": 0.25, "high": 0.25, "p": 0.0}
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_differences_that_all_agree_are_judged_by_their_signs(count: int) -> None:
+    # Accuracies of 1 against 0.75 in every seed: how much they vary is not known, only that all say the same.
+    found = paired(np.full(count, 0.25))
+    assert found["p"] == pytest.approx(scipy_stats.binomtest(count, count).pvalue)
+    assert (found["difference"], found["low"], found["high"]) == (0.25, 0.25, 0.25)
+    # 0.1 + 0.2 - 0.05 is not quite 0.25: that is no spread.
+    assert paired(np.array([0.25, 0.1 + 0.2 - 0.05] * count))["deviation"] == 0
+
+
+def test_one_pair_cannot_be_tested() -> None:
     assert math.isnan(paired(np.array([0.25]))["p"])
+
+
+def test_columns_are_judged_one_by_one_and_without_their_gaps() -> None:
+    values = np.random.default_rng(0).normal(0.1, 1, (6, 3))
+    values[4:, 1], values[1:, 2] = np.nan, np.nan
+    found = paired_columns(values)
+    assert list(found["pairs"]) == [6, 4, 1]
+    for column, count in ((0, 6), (1, 4)):
+        expected = scipy_stats.ttest_1samp(values[:count, column], 0)
+        assert found["p"][column] == pytest.approx(expected.pvalue)
+        assert (found["low"][column], found["high"][column]) == pytest.approx(tuple(expected.confidence_interval()))
+    assert math.isnan(found["p"][2])
+    assert math.isnan(found["high"][2])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9, 12])
+def test_interquartile_mean_is_scipys(count: int) -> None:
+    values = np.random.default_rng(count).normal(size=count)
+    line = only(summary_of({"rope": {32: [*values]}, "none": {32: [0.0, 1.0]}}), label="rope")
+    assert line["iqm"] == pytest.approx(scipy_stats.trim_mean(values, 0.25))
+
+
+def test_comparison_says_how_large_the_difference_is() -> None:
+    none, rope = [0.1, 0.5, 0.9, 0.3], [0.6, 0.54, 0.95, 0.35]
+    line = only(compare(rows_of({"none": {32: [*none]}, "rope": {32: [*rope]}}), "none"))
+    assert line["deviation"] == pytest.approx(np.std(np.subtract(rope, none), ddof=1))
+    # All 16 pairs of a seed of rope and one of none: 0.6 and 0.54 beat three each, 0.95 four, 0.35 two.
+    assert line["improvement"] == pytest.approx(12 / 16)
+    assert line["improvement"] == pytest.approx(scipy_stats.mannwhitneyu(rope, none).statistic / 16)
+    spread = math.sqrt((np.var(none, ddof=1) + np.var(rope, ddof=1)) / 2)
+    # Hedges' correction for 2 · (4 - 1) degrees of freedom is about 1 - 3 / (4 · 6 - 1).
+    assert line["effect"] == pytest.approx((np.mean(rope) - np.mean(none)) / spread * (1 - 3 / 23), rel=5e-3)
+
+
+def test_improvement_is_towards_fewer_bits() -> None:
+    rows = rows_of({"none": {32: [2.0, 2.2]}, "rope": {32: [1.0, 2.1]}}, "bits_per_byte")
+    assert only(compare(rows, "none"))["improvement"] == 0.75
+
+
+def test_equal_seeds_are_an_infinite_effect_or_none() -> None:
+    table = compare(rows_of({"none": {32: [0.5] * 3}, "rope": {32: [0.25] * 3}, "t5": {32: [0.5] * 3}}), "none")
+    assert list(table["effect"]) == [-math.inf, 0]
+    assert list(table["improvement"]) == [0, 0.5]
+
+
+def test_what_is_not_separable_says_how_many_seeds_would_be() -> None:
+    values = {"none": [0.1, 0.5, 0.9, 0.3], "rope": [0.5, 0.6, 1.0, 0.4], "same": [0.2, 0.6, 0.8, 0.2]}
+    values["better"] = [0.4, 0.81, 1.2, 0.61]
+    rows = rows_of({label: {32: [*of_label]} for label, of_label in values.items()})
+    found = corrected(compare(rows, "none").assign(metric="token_accuracy")).set_index("label")
+    assert list(found.loc[["better", "rope"], "verdict"]) == ["better", NOT_SEPARABLE]
+    assert list(found["p_holm"]) == pytest.approx(holm(list(found["p"])))
+    assert math.isnan(found.loc["better", "more_seeds"])
+    assert math.isnan(found.loc["same", "more_seeds"]), "no difference at all: no number of seeds would do"
+    # Differences 0.4, 0.1, 0.1, 0.1. Two are undecided, so the level is 0.05 / 2.
+    wanted = seeds_wanted(0.175, 0.15, 4, 0.025)
+    assert found.loc["rope", "more_seeds"] == wanted - 4
+    assert wanted > 8
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (1.0, "; about 1 more would do"),
+        (13.0, "; about 13 more would do"),
+        (33.0, "; about 33 more would do"),
+        (343.0, "; about 350 more would do"),
+        (math.inf, "; a thousand would not do either"),
+        (math.nan, ""),
+    ],
+)
+def test_how_many_more_in_words(more: float, said: str) -> None:
+    assert in_words(NOT_SEPARABLE, more) == NOT_SEPARABLE + said
+    assert in_words("better", more) == "better"
+
+
+def test_power_is_that_of_statsmodels() -> None:
+    oracle = TTestPower()
+    for standardised, pairs, level in ((0.5, 5, 0.05), (1.5, 3, 0.01), (-0.8, 10, 0.05), (4.0, 3, 0.001)):
+        assert power(standardised, pairs, level) == pytest.approx(oracle.power(standardised, pairs, level), abs=1e-6)
+    corrected_one = math.sqrt(scipy_stats.chi2.median(9) / 9)
+    exactly = oracle.solve_power(effect_size=corrected_one, alpha=0.05, power=0.8)
+    assert seeds_wanted(0.5, 0.5, 10, 0.05) == math.ceil(exactly)
+
+
+def test_power_of_no_difference_is_the_level() -> None:
+    assert power(0.0, 5, 0.05) == pytest.approx(0.05)
+
+
+def test_two_seeds_or_no_spread_say_nothing_of_how_many_would_do() -> None:
+    assert math.isnan(seeds_wanted(0.5, 0.1, 2, 0.05))
+    assert math.isnan(seeds_wanted(0.5, 0.0, 5, 0.05))
+    assert math.isnan(seeds_wanted(0.0, 0.1, 5, 0.05))
+    assert math.isinf(seeds_wanted(0.001, 0.1, 5, 0.05))
+
+
+@pytest.mark.parametrize(("degrees", "factor"), [(1, 0), (2, 0.5642), (4, 0.7979), (9, 0.9139)])
+def test_hedges_correction(degrees: int, factor: float) -> None:
+    assert hedges(degrees) == pytest.approx(factor, abs=1e-3)
 
 
 def test_holm_worked_by_hand() -> None:
@@ -161,6 +275,11 @@ def test_holm_worked_by_hand() -> None:
     assert corrected[0] == pytest.approx(0.02)
     assert math.isnan(corrected[1])
     assert holm([]) == []
+
+
+def test_holm_is_statsmodels() -> None:
+    p = list(np.random.default_rng(3).random(30) ** 3)
+    assert holm(p) == pytest.approx(list(multipletests(p, method="holm")[1]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""Figures of ranks: a critical-difference diagram, places under other choices of tasks, scores with intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from experiments._ranks import friedman
+from experiments._stats import SIGNIFICANCE
+from experiments._style import WIDTH, theme
+
+INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
+LINE = 0.2
+"""Inches that a label takes."""
+LONGEST = 40
+"""Letters of a label beyond which its middle is left out; tables have the whole."""
+
+
+def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
+    """Mean ranks, best on top, and bars over those that Nemenyi's test cannot tell apart (Demšar 2006).
+
+    Labels stand below one another, each on the height of its own place, so that there is room for any number of long
+    ones; bars are where Friedman's test finds labels to differ at all.
+
+    Args:
+        table: of `_ranks.ranks`.
+        names: label -> how it is to be shown, where not as it is.
+
+    Raises:
+        ValueError: there are no ranks.
+    """
+    if not table.size:
+        raise ValueError("no ranks to draw: no task was measured with two labels")
+    means, test = table.mean(axis=1), friedman(table)
+    with theme():
+        figure, axes = _lines([str(label) for label in table.index], names)
+        heights = np.arange(len(means))
+        axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
+        axes.plot(means, heights, "o", color=INK, markersize=5, zorder=3)
+        bars = _bars(means.to_numpy(), test["critical_difference"]) if test["p"] < SIGNIFICANCE else []
+        levels = _levels(bars)
+        right = len(table) + 0.5
+        step = max(right - 1, 1) * 0.022
+        for (first, last), level in zip(bars, levels, strict=True):
+            axes.plot([right + step * (level + 0.5)] * 2, [first - 0.3, last + 0.3], color=GREY, linewidth=2.4)
+        axes.set_xlim(0.5, right + step * (max(levels, default=-1) + 1.5))
+        _whole_numbers(axes, len(table))
+        axes.set_xlabel(f"mean rank over {len(table.columns)} task{'s' * (len(table.columns) != 1)} (1 is best)")
+        _headline(figure, _said(test))
+        sns.despine(ax=axes, left=True)
+    return figure
+
+
+def _said(test: dict[str, float]) -> str:
+    """What the two tests say, as a title."""
+    if math.isnan(test["p"]):
+        return "Too few labels or tasks for a test"
+    p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
+    if test["p"] >= SIGNIFICANCE:
+        return f"Friedman: {p}. These tasks do not tell the labels apart"
+    return f"Friedman: {p}. Critical difference: {test['critical_difference']:.2f}. Joined: not told apart"
+
+
+def _bars(means: np.ndarray[tuple[int], np.dtype[np.float64]], difference: float) -> list[tuple[int, int]]:
+    """First and last of each longest stretch of sorted means no wider than the critical difference."""
+    bars: list[tuple[int, int]] = []
+    for first in range(len(means)):
+        last = int(np.flatnonzero(means - means[first] <= difference)[-1])
+        if last > first and (not bars or last > bars[-1][1]):
+            bars.append((first, last))
+    return bars
+
+
+def _levels(bars: list[tuple[int, int]]) -> list[int]:
+    """A column for each bar, the first one in which it touches no other."""
+    ends: list[int] = []
+    levels = []
+    for first, last in bars:
+        level = next((number for number, end in enumerate(ends) if end < first), len(ends))
+        ends[level : level + 1] = [last]
+        levels.append(level)
+    return levels
+
+
+def places(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
+    """Each label's place, the places that other choices of tasks give it, and how often it is among the first three.
+
+    Args:
+        table: of `_ranks.over_tasks`.
+        names: as above.
+    """
+    with theme():
+        figure, axes = _lines(list(table["label"]), names)
+        heights = np.arange(len(table))
+        axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
+        axes.plot(table["place"], heights, "o", color=INK, markersize=5, zorder=3)
+        axes.set_xlim(0.5, len(table) + 0.5)
+        _whole_numbers(axes, len(table))
+        axes.set_xlabel("place by mean rank (1 is best)")
+        if table["first"].notna().any():
+            _column(axes, heights, table["first"], "first", 1.02)
+            _column(axes, heights, table["top_three"], "top 3", 1.16)
+            said = "Bars: where 95 % of other choices of tasks put a label. Right: how often there"
+        else:
+            said = "Too few tasks to draw others from"
+        _headline(figure, said)
+        sns.despine(ax=axes, left=True)
+    return figure
+
+
+def _column(
+    axes: Axes, heights: np.ndarray[tuple[int], np.dtype[np.int64]], shares: pd.Series, head: str, x: float
+) -> None:
+    """Shares as a column of text right of the axes; blank where there is none."""
+    where = axes.get_yaxis_transform()
+    style: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
+    axes.text(x, -1, head, color=GREY, **style)
+    for height, share in zip(heights, shares, strict=True):
+        text = "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
+        axes.text(x, float(height), text, **style)
+
+
+def scores(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
+    """Interquartile mean of each label over all tasks, with both intervals.
+
+    Args:
+        table: of `_ranks.aggregate`; labels left out of it are not drawn.
+        names: as above.
+    """
+    table = table[table["status"] == "ok"]
+    with theme():
+        figure, axes = _lines(list(table["label"]), names)
+        heights = np.arange(len(table))
+        axes.hlines(heights, table["tasks_low"], table["tasks_high"], color=PALE, linewidth=2)
+        axes.hlines(heights, table["low"], table["high"], color=INK, linewidth=5, alpha=0.45)
+        axes.plot(table["iqm"], heights, "o", color=INK, markersize=5, zorder=3)
+        axes.axvline(0, color=GREY, linewidth=1, linestyle=":")
+        _headline(figure, "Scores of all runs: 0 is guessing, 1 is perfect")
+        axes.set_xlabel("interquartile mean of scores")
+        handles = [
+            Line2D([], [], color=INK, linewidth=5, alpha=0.45, label="95 %: other seeds, the same tasks"),
+            Line2D([], [], color=PALE, linewidth=2, label="95 %: other tasks of this kind"),
+        ]
+        kept = [table["low"].notna().any(), table["tasks_low"].notna().any()]
+        handles = [handle for handle, drawn in zip(handles, kept, strict=True) if drawn]
+        if handles:
+            figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+            figure.set_figheight(figure.get_figheight() + 0.3)
+        sns.despine(ax=axes, left=True)
+    return figure
+
+
+def _lines(labels: list[str], names: dict[str, str] | None) -> tuple[Figure, Axes]:
+    """A figure with a line a label, the first on top."""
+    shown = [(names or {}).get(label, label) for label in labels]
+    # What tells variants apart stands at the end.
+    shown = [name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}" for name in shown]
+    figure = Figure(figsize=(WIDTH, 1.1 + LINE * len(labels)))
+    axes = figure.subplots()
+    axes.set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
+    axes.set_yticks(range(len(labels)), shown)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    return figure, axes
+
+
+def _whole_numbers(axes: Axes, last: int) -> None:
+    """Ticks at whole numbers from 1 to the last."""
+    ticks = MaxNLocator(integer=True, min_n_ticks=1).tick_values(1, last)
+    step = ticks[1] - ticks[0]
+    axes.xaxis.set_major_locator(FixedLocator([1, *(int(tick) for tick in ticks if 1 + step / 2 < tick <= last)]))
+
+
+def _headline(figure: Figure, text: str) -> None:
+    """A line over the whole figure, whose panel may be narrow beside long labels."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize="medium")

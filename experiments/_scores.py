@@ -1,0 +1,81 @@
+"""One number for each run of a task: what comparisons, groups and ranks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from experiments._stats import Matrix, labelled
+from experiments._table import metric_of
+
+WHY = ("not measured", "unsupported", "diverged")
+"""Why a run has no score; of several reasons, the last."""
+COLUMNS = ["task", "metric", "label", "seed", "value", "score", "lengths", "status"]
+
+
+def scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line for each task, metric, label and seed: its mean over the lengths that the labels have in common.
+
+    These are the lengths at which at least half of a task's labels have a value. A run that lacks one of them has no
+    score, and says why: no label is ranked by lengths that are easier than those of the others. So all differences
+    between lines of one task, metric and seed are paired by seed and by input.
+
+    Args:
+        rows: of any number of tasks and metrics, at the lengths that are to count, as `_stats.beyond` gives them.
+
+    Returns:
+        ``task``, ``metric``, ``label``, ``seed``, ``value`` (in the metric's unit; NaN without), ``score`` (the
+        value less what guessing gets, as a share of what is left to gain: (value - chance) / (best - chance), best
+        being 1, or 0 bits; 0 is guessing, 1 perfect; NaN where there is no chance level), ``lengths`` (how many the
+        mean is over), ``status`` (``ok``, ``unsupported``, ``diverged``, ``not measured``). Sorted.
+    """
+    rows = labelled(rows)
+    parts = [_of_task(part) for _, part in rows.groupby(["task", "metric"])]
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+    return table[COLUMNS]
+
+
+def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
+    valued = rows[rows["status"] == "ok"].assign(score=normalised(rows))
+    labels = rows["label"].nunique()
+    having = valued.groupby("eval_length")["label"].nunique()
+    lengths = having.index[having * 2 >= labels]
+    counted = valued[valued["eval_length"].isin(lengths)]
+    by_length = counted.groupby(["label", "seed", "eval_length"])[["value", "score"]].mean()
+    by_run = by_length.groupby(level=["label", "seed"])
+    means, known = by_run.mean(), by_run.count()
+    # A score without chance at one length would be a mean over other lengths than its value.
+    means = means.where(known == len(lengths))
+    why = rows.assign(status=rows["status"].map({name: place for place, name in enumerate(WHY)}).fillna(0))
+    table = why.groupby(["label", "seed"])["status"].max().map(dict(enumerate(WHY))).to_frame().join(means)
+    table.loc[table["value"].notna(), "status"] = "ok"
+    counts = np.where(table["value"].notna(), len(lengths), 0)
+    return table.reset_index().assign(task=rows["task"].iloc[0], metric=rows["metric"].iloc[0], lengths=counts)
+
+
+def normalised(rows: pd.DataFrame) -> pd.Series[float]:
+    """Each row's value as a share of the way from guessing (0) to perfect (1); negative is worse than guessing.
+
+    Perfect is 1 where more is better (shares of tokens or sequences), and 0 where less is (bits).
+    """
+    best = rows["metric"].map({name: _best(name) for name in set(rows["metric"])}).astype(float)
+    room = best - rows["chance"]
+    return (rows["value"] - rows["chance"]).where(room != 0) / room.where(room != 0)
+
+
+def _best(metric: str) -> float:
+    return {True: 1.0, False: 0.0, None: np.nan}[metric_of(metric).higher_is_better]
+
+
+def matrix(table: pd.DataFrame, labels: Sequence[str], column: str = "value") -> Matrix:
+    """Seeds down, ascending, and labels across; NaN where a label has no such seed.
+
+    Args:
+        table: of `scores`, one task and metric.
+        labels: in the order of the columns.
+        column: ``value`` or ``score``.
+    """
+    wide = table.pivot(index="seed", columns="label", values=column).reindex(columns=list(labels))
+    return wide.to_numpy(dtype=np.float64)
