@@ -1,4 +1,7 @@
-"""Rows -> tables, figures and one page: ``python report.py results/<name>``. Reads only what is on disk."""
+"""Rows -> tables, figures and one page: ``python report.py results/<name>``. Reads only what is on disk.
+
+``python report.py results/<name> results/<other>`` says what changed between two folders.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,95 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from experiments._page import Page
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write ``<folder>/report``; 0, or 2 where the request was at fault, with one line that says how."""
-    parser = argparse.ArgumentParser(prog="report.py", description="Compare the runs of a folder on one page.")
-    parser.add_argument("folder", type=Path, help="results/<name>, as run.py has written it")
-    parser.add_argument("--baseline", help="label or encoder to compare with (default: none, else the first)")
-    parser.add_argument("--status", action="store_true", help="how far its runs are, and nothing else")
+    parser = _parser()
     options = parser.parse_args(arguments)
+    if options.against and (options.baseline or options.paper or options.overlay or options.status):
+        parser.error("two folders are compared without --baseline, --paper, --overlay and --status: leave these out")
     # Imported here so that --help and a mistyped option answer at once.
-    from experiments import _claims, _page, _report, _results, _status
+    from experiments import _claims, _exports, _methods, _overlay, _page, _report, _results, _status
 
     try:
         if options.status:
             print(_status.text(options.folder))
             return 0
+        if options.against:
+            return _compare(options.folder, options.against)
         results = _results.load(options.folder)
         baselines = _report.find_baselines(results, options.baseline)
         claims = _claims.load()
+        published = [_overlay.read(path) for path in options.overlay]
     except (ValueError, OSError) as error:
         return _refuse(error)
-    page = _report.build(results, baselines, claims)
+
+    def build() -> Page:
+        page = _report.build(results, baselines, claims)
+        page.method = _methods.paragraph(results, page.method)
+        _overlay.draw(page, published)
+        return _page.with_names_of_their_own(page)
+
     try:
-        index = _page.write(page, options.folder / "report")
+        page = build()
+        folder = options.folder / "report"
+        index = _page.write(page, folder)
+        _exports.write_texts(page, results, folder)
+        _exports.remove_paper(folder)
+        if options.paper:
+            with _exports.laid_out_for_single():
+                narrow = build()
+            _exports.write_paper(page, narrow, folder)
     except (ValueError, OSError) as error:
         return _refuse(error)
+    print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
+    print(f"\n{index}" + (f"\n{folder / 'report.tex'}" if options.paper else ""))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="report.py", description="Compare the runs of a folder on one page.")
+    parser.add_argument("folder", type=Path, help="results/<name>, as run.py has written it")
+    parser.add_argument(
+        "against", type=Path, nargs="?", help="another such folder: what changed from it, in <folder>/report/against"
+    )
+    parser.add_argument("--baseline", help="label or encoder to compare with (default: none, else the first)")
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="figures as SVG, PDF and PNG in single and double column width too, and report.tex; takes much longer",
+    )
+    parser.add_argument(
+        "--overlay",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="CSV",
+        help="published rows, in the columns of rows.csv, to be drawn over ours (more than once: several files)",
+    )
+    parser.add_argument("--status", action="store_true", help="how far its runs are, and nothing else")
+    return parser
+
+
+def _compare(folder: Path, against: Path) -> int:
+    from experiments import _compare_page, _page, _results
+
+    page = _compare_page.build(_results.load(folder), _results.load(against))
+    index = _page.write(page, _compare_page.place(folder, against))
     print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
     print(f"\n{index}")
     return 0
 
 
 def _refuse(error: Exception) -> int:
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    from experiments._untrusted import message_of
+
+    print(f"error: {message_of(error)}", file=sys.stderr)
     return 2
 
 

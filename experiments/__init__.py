@@ -6,12 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from experiments._load import load
     from experiments._model import Transformer
     from experiments._train import make_train_step
 
-__all__ = ["Transformer", "make_train_step"]
+__all__ = ["Transformer", "load", "make_train_step"]
 
-_HOME = {"Transformer": "experiments._model", "make_train_step": "experiments._train"}
+_HOME = {
+    "Transformer": "experiments._model",
+    "load": "experiments._load",
+    "make_train_step": "experiments._train",
+}
 
 
 def __getattr__(name: str) -> Any:
