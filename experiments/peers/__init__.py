@@ -1,0 +1,1 @@
+"""How fast this is beside what people would otherwise take: ``python -m experiments.peers``."""
