@@ -41,7 +41,7 @@ def sections(decided: Decided) -> list[Section]:
             seeds = f", {count(finding.seeds, 'seed')}" if finding.seeds else "no value"
             value = f"{short(finding.measured)}{interval}{seeds}"
             outcome = f"{finding.outcome}: {finding.reason}" if finding.reason else finding.outcome
-            opening = [f"{claim.statement} ({claim.source})", verdict] if place == 0 else ["", ""]
+            opening = [f"{claim.statement} ({claim.source})", verdict] if place == 0 else ["as above", ""]
             lines.append([*opening, finding.when, f"{finding.what}: {value}", finding.rule, outcome])
             numbers.append({"statement": claim.statement, "verdict": verdict, "source": claim.source} | asdict(finding))
     if not lines:
@@ -56,5 +56,8 @@ def sections(decided: Decided) -> list[Section]:
         note += f"{count(without, 'further statement')} not measured here: python run.py -m +sweep=claims."
     cells = pd.DataFrame(lines, columns=head)
     return [
-        Section("Claims", parts=[Table("claims", "Statements put to the test", cells, pd.DataFrame(numbers), note)])
+        Section(
+            "Claims",
+            parts=[Table("claims", "Statements put to the test", cells, pd.DataFrame(numbers), note, sortable=False)],
+        )
     ]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments import _stats, _words
 from experiments._page import Section, Table
-from experiments._results import FINISHED
+from experiments._results import FINISHED, TUNED
 from experiments._table import metric_of
 
 Configs = dict[str, dict[str, str]]
@@ -20,7 +20,6 @@ Configs = dict[str, dict[str, str]]
 
 NOTEWORTHY = 0.01
 """Share of the trunk's parameters from which on an encoder's own want a control."""
-TUNED = "tuned"
 OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with what it is a control for."""
 GIVEN_ANEW = ("encoder=", "encoder.", "+encoder.", "seed=", "seeds=", "model.as_many_as=", "force=")
@@ -268,6 +267,6 @@ def _told(line: dict[str, Any], p: float) -> list[str]:
         f"{line['difference']:+.3f}",
         f"{line['low']:+.3f} to {line['high']:+.3f}" if tested else "",
         str(line["pairs"]),
-        ("< 0.001" if p < 0.001 else f"{p:.3f}") if tested else "",
+        _words.p_value(p),
         _words.said(_stats.verdict(line["metric"], line["difference"], p)),
     ]

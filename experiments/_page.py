@@ -1,33 +1,41 @@
-"""A page as tables, pictures and paragraphs, and the files it is written to: HTML, Markdown, CSV, LaTeX, figures."""
+"""A page as tables, pictures, curves, cards and paragraphs, and the files it is written to."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import itertools
 import re
+import textwrap
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
+import markupsafe
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments import _style
+from experiments import _latex, _style
 from experiments._table import write_whole
 from experiments._untrusted import stays_within
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is read, ``cells`` of strings, and the numbers behind it, ``data``, for the CSV file."""
+    """A table as it is read, ``cells`` of strings, and the numbers behind it, ``data``, for the CSV file.
+
+    Its lines may be sorted and filtered unless they lean on one another, ``sortable=False``.
+    """
 
     stem: str
     caption: str
     cells: pd.DataFrame
     data: pd.DataFrame
     note: str = ""
+    sortable: bool = True
+    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True)
@@ -38,15 +46,56 @@ class Picture:
     caption: str
     figure: Figure
     data: pd.DataFrame | None = None
+    kind: ClassVar[str] = "picture"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves to choose from, on the page alone, for a script to draw; ``data`` is what `_report.js` expects."""
+
+    caption: str
+    data: dict[str, Any]
+    kind: ClassVar[str] = "chart"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What there is to say of one encoder.
+
+    Args:
+        name: of the encoder.
+        stem: of its anchor.
+        short: one line that stands beside the name while the card is folded.
+        said: what it does.
+        equation: as text; blank where it is not known.
+        findings: title -> lines, such as what it is good at.
+        knobs: name, default and meaning of each.
+        papers: title and arXiv id of each.
+        unfolded: whether it is shown whole from the start.
+    """
+
+    name: str
+    stem: str
+    short: str = ""
+    said: str = ""
+    equation: str = ""
+    findings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    knobs: tuple[tuple[str, str, str], ...] = ()
+    papers: tuple[tuple[str, str], ...] = ()
+    unfolded: bool = True
+    kind: ClassVar[str] = "card"
+
+
+Part = Table | Picture | Chart | Card
 
 
 @dataclass
 class Section:
-    """A heading with its paragraphs, tables and figures."""
+    """A heading with its paragraphs and parts."""
 
     title: str
     paragraphs: list[str] = field(default_factory=list)
-    parts: list[Table | Picture] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     level: int = 2
 
 
@@ -70,7 +119,7 @@ def write(page: Page, folder: Path) -> Path:
     for place in (folder, folder / "tables", folder / "figures"):
         stays_within(place, folder.parent)
         place.mkdir(exist_ok=True)
-    page = _with_names_of_their_own(page)
+    page = with_names_of_their_own(page)
     written = set()
 
     def put(path: Path, content: str | bytes) -> None:
@@ -79,31 +128,36 @@ def write(page: Page, folder: Path) -> Path:
 
     images = {}
     for part in (part for section in page.sections for part in section.parts):
-        data = part.data
-        if data is not None:
-            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(data))
+        if isinstance(part, Table | Picture) and part.data is not None:
+            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
         if isinstance(part, Table):
-            put(folder / "tables" / f"{part.stem}.tex", latex(part.cells))
-        else:
-            svg, png = (_style.render(part.figure, suffix) for suffix in ("svg", "png"))
+            put(folder / "tables" / f"{part.stem}.tex", _latex.tabular(part.cells))
+            put(folder / "tables" / f"{part.stem}.md", _grid(part.cells) + "\n")
+        elif isinstance(part, Picture):
+            svg = _style.render(part.figure, "svg")
+            with _style.as_laid_out(part.figure):
+                png = _style.render(part.figure, "png")
             put(folder / "figures" / f"{part.stem}.svg", svg)
             put(folder / "figures" / f"{part.stem}.png", png)
             images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
-        if old not in written and old.suffix in (".csv", ".tex", ".svg", ".png"):
+        if old not in written and old.suffix in (".csv", ".tex", ".md", ".svg", ".png"):
             old.unlink()
     put(folder / "report.md", markdown(page))
     put(folder / "index.html", _html(page, images))
     return folder / "index.html"
 
 
-def _with_names_of_their_own(page: Page) -> Page:
+def with_names_of_their_own(page: Page) -> Page:
     """The page with no two files called alike, whatever tasks are called: the second of a name is numbered."""
     taken: set[str] = set()
     sections = []
     for section in page.sections:
-        parts: list[Table | Picture] = []
+        parts: list[Part] = []
         for part in section.parts:
+            if not isinstance(part, Table | Picture):
+                parts.append(part)
+                continue
             stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
             own = next(stem for stem in stems if taken.isdisjoint(_files(part, stem)))
             taken |= _files(part, own)
@@ -127,13 +181,6 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and re.match(r"\s*[=+\-@]", cell) else cell
 
 
-def latex(cells: pd.DataFrame) -> str:
-    """A booktabs tabular, every name escaped; a bracket or star at the start of a line is no argument of the last."""
-    plain = cells.rename(columns=str).map(str)
-    written = plain.to_latex(index=False, escape=True)
-    return re.sub(r"^(?=[\[*])", "{}", written, flags=re.MULTILINE)
-
-
 def markdown(page: Page) -> str:
     """The page as GitHub Markdown, figures linked by relative paths."""
     lines = [f"# {_md(page.title)}", ""]
@@ -144,13 +191,29 @@ def markdown(page: Page) -> str:
         lines += [f"{'#' * section.level} {_md(section.title)}\n"]
         lines += [f"{_md(paragraph)}\n" for paragraph in section.paragraphs]
         for part in section.parts:
-            if isinstance(part, Table):
-                cells = part.cells.rename(columns=_md).map(_md)
-                table = cells.to_markdown(index=False, disable_numparse=True, tablefmt="github")
-                lines += [f"**{_md(part.caption)}**\n", table, "", *([f"{_md(part.note)}\n"] * bool(part.note))]
-            else:
-                lines += [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
+            lines += _markdown_part(part)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_part(part: Part) -> list[str]:
+    if isinstance(part, Table):
+        return [f"**{_md(part.caption)}**\n", _grid(part.cells), "", *([f"{_md(part.note)}\n"] * bool(part.note))]
+    if isinstance(part, Picture):
+        return [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
+    if isinstance(part, Chart):
+        return []
+    lines = [f"**{_md(part.name)}.** {_md(part.said or part.short)}\n"]
+    if part.equation:
+        lines.append(textwrap.indent(part.equation, "    ") + "\n")
+    for title, found in part.findings:
+        if found:
+            lines += [f"{_md(title)}:\n", *(f"- {_md(line)}" for line in found), ""]
+    return lines
+
+
+def _grid(cells: pd.DataFrame) -> str:
+    written = cells.rename(columns=_md).map(_md)
+    return written.to_markdown(index=False, disable_numparse=True, tablefmt="github")
 
 
 def _md(text: object) -> str:
@@ -162,11 +225,44 @@ def _md(text: object) -> str:
 
 
 def _html(page: Page, images: dict[str, str]) -> str:
+    here = Path(__file__).parent
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(here),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("_report.html.j2").render(page=page, images=images) + "\n"
+    environment.filters["kept"] = _kept_together
+    # The order of labels means something; a number that is none is no JSON.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    style, script = (markupsafe.Markup((here / f"_report.{end}").read_text("utf-8")) for end in ("css", "js"))
+    return (
+        environment.get_template("_report.html.j2").render(
+            page=page, images=images, style=style, script=script, policy=_policy(script), **_contents(page)
+        )
+        + "\n"
+    )
+
+
+def _kept_together(cell: str) -> str:
+    """A cell whose numbers stay beside their intervals, where it has to be broken at all."""
+    return cell.replace("± ", "±\N{NO-BREAK SPACE}")
+
+
+def _policy(script: str) -> str:
+    """What the page may do: run its one script, show what it holds, and ask nothing of any machine."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _contents(page: Page) -> dict[str, Any]:
+    """Numbers and titles of the sections: ``chapters``, and ``inner``, those below each of them by its number."""
+    chapters: list[tuple[int, str]] = []
+    inner: dict[int, list[tuple[int, str]]] = {}
+    for number, section in enumerate(page.sections, start=1):
+        if section.level == 2:
+            chapters.append((number, section.title))
+        elif chapters:
+            inner.setdefault(chapters[-1][0], []).append((number, section.title))
+    return {"chapters": chapters, "inner": inner}

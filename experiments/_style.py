@@ -32,14 +32,18 @@ NOT_CONVERGED = " †"
 """Put behind a label of which a run did not learn its task within the training length."""
 
 # After Okabe and Ito, and seaborn's colour-blind palette; told apart by lightness, marker and dash as well.
-_COLOURS = (
-    *("#4d4d4d", "#0173b2", "#de8f05", "#029e73", "#c44e00", "#b35fa3"),
-    *("#56b4e9", "#8c6d31", "#a50026", "#7b8f00"),
+_FIRST_COLOURS = ("#4d4d4d", "#0173b2", "#de8f05", "#029e73", "#c44e00", "#b35fa3")
+_OTHER_COLOURS = (
+    *("#56b4e9", "#8c6d31", "#a50026", "#7b8f00", "#5e3c99"),
+    *("#0f9b9b", "#e7298a", "#1b2a6b", "#2f5d3a", "#9a9a9a"),
 )
+_COLOURS = (*_FIRST_COLOURS, *_OTHER_COLOURS)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
 _DASHES: tuple[Dash, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 _FILLS: tuple[Fill, ...] = ("full", "none", "left", "top", "right", "bottom")
 _FIRST = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+_SPREAD = 11472
+"""With this, no two encoders of the zoo fall on one look, and no colour has more than four of them."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,14 @@ class Look:
     dash: Dash
     rank: int
 
+    @property
+    def hollow(self) -> bool:
+        """Whether the marker is drawn as an outline."""
+        return self.fill == "none"
+
     def marking(self) -> dict[str, Any]:
         """How matplotlib is to draw the marker."""
-        hollow = self.fill == "none"
+        hollow = self.hollow
         edge = {"markeredgecolor": self.colour if hollow else "white", "markeredgewidth": 1.4 if hollow else 0.5}
         fill = {"markerfacecolor": "white" if hollow else self.colour, "markerfacecoloralt": "#dddddd"}
         style = {"marker": self.marker, "markersize": 6 if hollow else 7}
@@ -64,9 +73,10 @@ class Look:
 def looks(rows: pd.DataFrame) -> dict[str, Look]:
     """A look for every label, best known encoders first, the rest in alphabetical order after them.
 
-    An encoder has one colour and one marker; its labels differ in their dash and filling. If there is but one
-    encoder, its labels differ in colour and marker too. Rows with a column ``look`` keep what that holds, so that a
-    part of a table looks as the whole.
+    An encoder has one colour and one marker, which follow from its name: the same in every figure and report,
+    whichever others are there. Only where another one of the table has that look already, it takes the next free one.
+    Its labels differ in their dash and filling. If there is but one encoder, its labels differ in colour and marker
+    too. Rows with a column ``look`` keep what that holds, so that a part of a table looks as the whole.
     """
     rows = labelled(rows)
     if "look" in rows.columns:
@@ -74,22 +84,39 @@ def looks(rows: pd.DataFrame) -> dict[str, Look]:
         return dict(sorted(kept.items(), key=lambda item: item[1].rank))
     encoder_of = dict(zip(rows["label"], rows["encoder"], strict=True))
     encoders = sorted(set(encoder_of.values()), key=_known_first)
-    slots = {name: _FIRST.index(name) for name in encoders if name in _FIRST}
-    slots |= {name: len(_FIRST) + place for place, name in enumerate(n for n in encoders if n not in _FIRST)}
+    homes = _homes(encoders)
     variant_of = {label: label.removeprefix(encoder_of[label]) for label in encoder_of}
     variants = sorted(set(variant_of.values()), key=_plain_first)
     labels = sorted(encoder_of, key=lambda label: (_known_first(encoder_of[label]), _plain_first(variant_of[label])))
     found = {}
     for rank, label in enumerate(labels):
-        slot = rank if len(encoders) == 1 and len(labels) > 1 else slots[encoder_of[label]]
+        home = (rank, rank, rank) if len(encoders) == 1 and len(labels) > 1 else homes[encoder_of[label]]
         variant = variants.index(variant_of[label])
         found[label] = Look(
-            colour=_COLOURS[slot % len(_COLOURS)],
-            marker=_MARKERS[slot % len(_MARKERS)],
+            colour=_COLOURS[home[0] % len(_COLOURS)],
+            marker=_MARKERS[home[1] % len(_MARKERS)],
             fill=_FILLS[variant % len(_FILLS)],
-            dash=_DASHES[(variant if len(variants) > 1 else slot) % len(_DASHES)],
+            dash=_DASHES[(variant if len(variants) > 1 else home[2]) % len(_DASHES)],
             rank=rank,
         )
+    return found
+
+
+def _homes(encoders: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """Encoder -> places of its colour, marker and dash; told by the name alone as far as nobody else has them."""
+    found = {name: (_FIRST.index(name),) * 3 for name in encoders if name in _FIRST}
+    taken: set[tuple[int, int]] = set()
+    for name in (name for name in encoders if name not in _FIRST):
+        digest = int(hashlib.sha256(f"{_SPREAD} {name}".encode()).hexdigest(), 16)
+        of_colour, number = digest % len(_OTHER_COLOURS), digest // len(_OTHER_COLOURS)
+        colour, marker = len(_FIRST_COLOURS) + of_colour, number % len(_MARKERS)
+        if len(taken) < len(_OTHER_COLOURS) * len(_MARKERS):
+            while (colour, marker) in taken:
+                marker = (marker + 1) % len(_MARKERS)
+                if sum(other == colour for other, _ in taken) == len(_MARKERS):
+                    colour = len(_FIRST_COLOURS) + (colour + 1 - len(_FIRST_COLOURS)) % len(_OTHER_COLOURS)
+        taken.add((colour, marker))
+        found[name] = (colour, marker, number // len(_MARKERS) % len(_DASHES))
     return found
 
 
@@ -122,11 +149,23 @@ def render(figure: Figure, suffix: str) -> bytes:
     return content.getvalue()
 
 
+@contextmanager
+def as_laid_out(figure: Figure) -> Iterator[None]:
+    """A figure that was rendered once keeps its layout when it is rendered again: half of the time goes there."""
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")
+    yield
+    figure.set_layout_engine(engine)
+
+
 def save(figure: Figure, path_without_suffix: Path) -> None:
     """Write ``<path>.png`` and ``<path>.svg``, each whole or not at all; makes the folder if need be."""
     path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in ("png", "svg"):
-        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), render(figure, suffix))
+    written = {"svg": render(figure, "svg")}
+    with as_laid_out(figure):
+        written["png"] = render(figure, "png")
+    for suffix, content in written.items():
+        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content)
 
 
 def slug(text: str) -> str:
@@ -146,7 +185,8 @@ def title(rows: pd.DataFrame, text: str) -> str:
 def length_axis(axes: Axes, lengths: Sequence[int], train_lengths: Sequence[int]) -> None:
     """Logarithmic in base 2: a tick at every length, a number where there is room, training's end first."""
     axes.set_xscale("log", base=2)
-    axes.set_xlim(min(lengths) / 1.1, max(lengths) * 1.1)
+    reach = [*lengths, *train_lengths]  # a boundary outside would take the whole figure to be written at
+    axes.set_xlim(min(reach) / 1.1, max(reach) * 1.1)
     low, high = (math.log2(end) for end in axes.get_xlim())
     inches = axes.get_position().width * axes.figure.get_figwidth()  # type: ignore[union-attr]
     numbered: list[int] = []

@@ -214,6 +214,11 @@ def condition_of(done: str = "", **places: object) -> str:
     return ", ".join([*([done] if done else []), *(f"{name}={place}" for name, place in places.items())])
 
 
+def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """The rows of one experiment, of a table that may hold those of others too."""
+    return rows[rows["experiment"] == experiment]
+
+
 def sliced(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with a column for each name of a slice in their conditions, as text, and ``done`` for what is left."""
     places, conditions = rows["condition"].factorize()  # a few conditions stand in many rows

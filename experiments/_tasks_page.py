@@ -32,11 +32,12 @@ def said(rows: pd.DataFrame, order: Sequence[str]) -> list[str]:
     """
     quality = _stats.main_quality(rows)
     kept: dict[str, list[bool]] = {label: [] for label in order}
-    for (_, label), group in quality.groupby(["task", "label"]):
-        reached = _reach.reach(_stats.over_seeds(group, ["label", "metric", "train_length", "eval_length"])).iloc[0]
-        learned = group["converged"].map(lambda judged: judged is True).all()
-        if learned and reached["longest"] > reached["train_length"]:
-            kept[str(label)].append(bool(reached["multiple"] >= BEYOND))
+    for _, of_task in quality.groupby("task"):
+        summary = _stats.over_seeds(of_task, ["label", "metric", "train_length", "eval_length"])
+        learned = of_task["converged"].eq(True).groupby(of_task["label"]).all()
+        for line in _reach.reach(summary).to_dict("records"):
+            if learned[line["label"]] and line["longest"] > line["train_length"]:
+                kept[line["label"]].append(bool(line["multiple"] >= BEYOND))
     labels = [label for label in order if label in set(quality["label"])]
     parts = [f"{label} {sum(kept[label])} of the {len(kept[label])} it learned" for label in labels]
     tasks = quality["task"].nunique()
@@ -58,7 +59,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
     quality = _stats.main_quality(rows)
     if quality["task"].nunique() < 2:
         return None
-    marks = quality.loc[quality["converged"].map(lambda judged: judged is False), ["task", "label"]]
+    marks = quality.loc[quality["converged"].eq(False), ["task", "label"]]
     failing = set(marks.itertuples(index=False, name=None))
     seeds: dict[Any, int] = quality.groupby(["task", "label"])["seed"].nunique().to_dict()
     grid = _Grid(order, seeds, failing)
@@ -136,4 +137,4 @@ class _Grid:
     def _cell(self, found: dict[Any, dict[Any, Any]], task: str, label: str, written: Callable[[float], str]) -> str:
         seeds = self.seeds.get((task, label), 0)
         mark = _style.NOT_CONVERGED if (task, label) in self.failing else ""
-        return _words.cell(found.get((task, label)), seeds, written).replace("± +", "± ") + mark
+        return _words.cell(found.get((task, label)), seeds, written) + mark

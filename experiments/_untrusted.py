@@ -34,6 +34,11 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else REPLACED for c in text)
 
 
+def message_of(error: object) -> str:
+    """What an error says, as one line that a terminal or a page may have."""
+    return one_line(" ".join(str(error).split()))
+
+
 def name_of(text: str) -> str:
     """`one_line`, and cut where it is longer than any name; what differs stays different."""
     line = one_line(text)
@@ -99,7 +104,7 @@ def read_mapping(path: Path, folder: Path) -> dict[str, Any]:
     except RecursionError:
         raise ValueError(f"{path.name} cannot be read: it is nested too deeply") from None
     except (ValueError, TypeError, OverflowError, yaml.YAMLError) as error:
-        raise ValueError(f"{path.name} cannot be read: {name_of(' '.join(str(error).split()))}") from None
+        raise ValueError(f"{path.name} cannot be read: {name_of(message_of(error))}") from None
 
 
 @lru_cache(maxsize=4096)

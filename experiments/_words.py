@@ -17,7 +17,7 @@ def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str
         return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
     said_so = written(line["mean"])
     if line["seeds"] > 1:
-        said_so += f" ± {written(line['half_width'])}"
+        said_so += f" ± {written(line['half_width']).removeprefix('+')}"
     if line["seeds"] < seeds:
         said_so += f" ({', '.join([str(line['seeds']) + f' of {seeds} seeds', *lacking])})"
     return said_so
@@ -35,6 +35,18 @@ def said(verdict: str) -> str:
 def short(value: Any) -> str:
     """Three digits; blank for what is no number."""
     return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
+
+
+def interval(mean: float, low: float, high: float) -> str:
+    """``0.783 [0.601, 0.965]``; the mean alone where there is no interval."""
+    return f"{mean:.3f}" if low != low else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def amount(difference: float, low: float, high: float) -> str:
+    """By how much two differ, whichever is the larger, with the interval if it keeps to one side."""
+    sign = -1 if difference < 0 else 1
+    ends = sorted((sign * low, sign * high))
+    return interval(sign * difference, *ends) if ends[0] >= 0 else f"{sign * difference:.3f}"
 
 
 def p_value(p: float) -> str:

@@ -151,8 +151,9 @@ def _layer_rows(
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, metric, layer, head and range. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -165,8 +166,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments._attention_figures import histograms, lifts
     from experiments._stats import labelled
     from experiments._style import looks, slug
+    from experiments._table import rows_of
 
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     drawn = {}
     for task, of_task in rows.groupby("task"):
         found, stem = looks(of_task), slug(str(task))

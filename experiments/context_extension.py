@@ -157,8 +157,9 @@ def _cannot(subject: Subject, length: int, condition: str, reason: object) -> li
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, metric, condition and length. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -193,9 +194,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     """
     from experiments._context_panels import panels
     from experiments._style import slug
-    from experiments._table import metric_of
+    from experiments._table import metric_of, rows_of
 
-    rows, _ = _by_line(rows)
+    rows, _ = _by_line(rows_of(rows, NAME))
     figures = {}
     for task, of_task in rows.groupby("task"):
         _, lines = _by_line(of_task)

@@ -146,8 +146,9 @@ def _row(subject: Subject, metric: str, length: int, scored: Scored, condition: 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, condition and length. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -173,8 +174,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments._context_panels import panels
     from experiments._stats import labelled
     from experiments._style import slug
+    from experiments._table import rows_of
 
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     figures = {}
     for task, of_task in rows.groupby("task"):
         quality = of_task[(of_task["metric"] == QUALITY) & of_task["condition"].isin(CONDITIONS)]

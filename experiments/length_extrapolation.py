@@ -130,8 +130,9 @@ def _generated(subject: Subject, length: int, batch: Batch, positions: Tensor, c
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label at each length. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -142,8 +143,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     """
     from experiments._stats import labelled
     from experiments._style import looks, slug
+    from experiments._table import rows_of
 
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     figures = {}
     for task, of_task in rows.groupby("task"):
         found = looks(of_task)

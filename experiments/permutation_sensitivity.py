@@ -251,7 +251,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     ``seeds``, ``inputs``, or blank where there is none.
     """
     from experiments._stats import by_measurement, half_width, labelled
+    from experiments._table import rows_of
 
+    rows = rows_of(rows, NAME)
     table = by_measurement(rows)
     table["interval_over"] = ["seeds" if seeds > 1 else "" for seeds in table["seeds"]]
     slopes = labelled(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok")])
@@ -277,10 +279,11 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments._permutation_figures import figures
     from experiments._stats import labelled
     from experiments._style import slug
+    from experiments._table import rows_of
 
     return {
         f"{slug(str(task))}_{stem}": figure
-        for task, of_task in labelled(rows).groupby("task")
+        for task, of_task in labelled(rows_of(rows, NAME)).groupby("task")
         for stem, figure in figures(of_task, summarise(of_task)).items()
     }
 

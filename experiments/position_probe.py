@@ -100,8 +100,9 @@ def measure(subject: Subject, *, samples: int = 256) -> list[Row]:
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, metric and layer. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -131,8 +132,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     """
     from experiments._stats import labelled
     from experiments._style import looks, slug
+    from experiments._table import rows_of
 
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     return {
         f"{slug(str(task))}_{MAIN}": _over_layers(of_task, looks(of_task))
         for task, of_task in rows.groupby("task")

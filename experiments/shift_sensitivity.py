@@ -128,8 +128,9 @@ def _quality(subject: Subject, scored: Scored, condition: str) -> list[Row]:
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean, interval and number of seeds for each label, metric and shift. See `_stats.by_measurement`."""
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
-    return by_measurement(rows)
+    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -162,9 +163,9 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments._multiples import failed
     from experiments._stats import labelled
     from experiments._style import looks, slug
-    from experiments._table import main_metric
+    from experiments._table import main_metric, rows_of
 
-    rows = _shifted(labelled(rows))
+    rows = _shifted(labelled(rows_of(rows, NAME)))
     figures = {}
     for task, of_task in rows.groupby("task"):
         valued = set(of_task.loc[of_task["status"] == "ok", "metric"])

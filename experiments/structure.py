@@ -223,7 +223,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     Without the thousands of cells that pictures are made of; rows have them.
     """
     from experiments._stats import by_measurement
+    from experiments._table import rows_of
 
+    rows = rows_of(rows, NAME)
     return by_measurement(rows[~rows["metric"].isin(CELLS)])
 
 
@@ -274,6 +276,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     from experiments import _structure_figures as figures
     from experiments._stats import labelled
     from experiments._style import looks, slug
+    from experiments._table import rows_of
 
     drawn = {
         "heatmap": figures.heatmap,
@@ -283,7 +286,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
         "wavelengths": figures.wavelengths,
         "entropy": figures.entropy,
     }
-    rows = labelled(rows)
+    rows = labelled(rows_of(rows, NAME))
     found = {}
     for task, of_task in rows.groupby("task"):
         for name, draw in drawn.items():

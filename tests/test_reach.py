@@ -8,8 +8,10 @@ import pytest
 from scipy import stats as scipy_stats
 from test_stats import only, rows_of, summary_of
 
+from experiments import length_extrapolation
 from experiments._reach import areas, compare_areas, reach
 from experiments._reach_page import of_one_run
+from experiments._style import render
 
 
 def test_reach_stops_at_the_first_length_that_does_not_hold() -> None:
@@ -120,3 +122,12 @@ def test_reach_and_area_of_one_run_in_words() -> None:
 @pytest.mark.parametrize("values", [{8: [1.0], 16: [1.0]}, {16: [None], 32: [None]}, {32: [1.0]}])
 def test_nothing_is_said_of_what_was_not_measured(values: dict[int, list[float | None]]) -> None:
     assert of_one_run(rows_of({"none": values})) == ""
+
+
+@pytest.mark.parametrize("lengths", [[16], [2], [64], [64, 128]])
+def test_the_boundary_of_training_is_in_the_figure_whatever_lengths_were_measured(lengths: list[int]) -> None:
+    rows = rows_of({"none": {length: [0.5] for length in lengths}}, "generated_token_accuracy")
+    (figure,) = length_extrapolation.plot(rows).values()
+    low, high = figure.axes[0].get_xlim()
+    assert low < 16 < high
+    assert render(figure, "png")  # a layout without room for the axes is a warning, which is an error here

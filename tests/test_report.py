@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import shutil
@@ -22,7 +23,7 @@ from matplotlib.text import Text
 from scipy import stats as scipy_stats
 
 import report
-from experiments import _results, _style, length_extrapolation, permutation_sensitivity
+from experiments import _page, _results, _style, length_extrapolation, permutation_sensitivity
 from experiments._table import Row, frame, write_json, write_rows
 
 ROOT = Path(report.__file__).parent
@@ -180,6 +181,18 @@ def read_page(folder: Path) -> _Reader:
     return reader
 
 
+def scripts_of(folder: Path) -> int:
+    """How many scripts the page holds, all of them its own: the last one is ours, the others are data."""
+    text = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    opened = re.findall(r"<script[^>]*>", text)
+    assert opened[-1] == "<script>"
+    assert set(opened[:-1]) <= {'<script type="application/json">'}
+    *held, ours = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    assert ours == (Path(_page.__file__).parent / "_report.js").read_text(encoding="utf-8")
+    assert all(json.loads(data) for data in held)
+    return len(held)
+
+
 def values_of(folder: Path, **where: Any) -> dict[tuple[str, int], float]:
     """(encoder, seed) -> mean value, straight from the CSV files and with nothing of the report's own."""
     found: dict[tuple[str, int], list[float]] = {}
@@ -240,6 +253,39 @@ def test_every_number_of_the_comparison_comes_from_the_rows(sweep: Path) -> None
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_every_number_of_ranking_and_cost_comes_from_the_rows(tmp_path: Path) -> None:
+    seconds = {"none": 30.0, "sinusoidal": 10.0, "rope": 20.0, "alibi": 12.0, "t5": 40.0}
+    for encoder, spent in seconds.items():
+        for seed in range(3):
+            write_run(tmp_path, encoder, seed, record={"train_seconds": spent + seed})
+    assert report.main([str(tmp_path)]) == 0
+    where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"]}
+    values = values_of(tmp_path, **where, eval_length=[str(length) for length in LENGTHS if length > 16])
+    known = {encoder: mean_and_half([v for (name, _), v in values.items() if name == encoder]) for encoder in seconds}
+    ordered = sorted(known, key=lambda encoder: -known[encoder][0])
+    tables = read_page(tmp_path).tables
+    _, *lines = tables["Ranking beyond the training length, copy"]
+    assert [line[0] for line in lines] == ordered
+    assert [line[1] for line in lines] == ["1", "2", "3", "4", "5"]
+    for label, _, _, mean, interval, seeds, *_ in lines:
+        middle, half = known[label]
+        assert (mean, seeds) == (f"{middle:.3f}", "3 of 3")
+        assert interval == f"{middle - half:.3f} to {middle + half:.3f}"
+    _, *lines = tables["Cost and quality of each label"]
+    assert [line[0] for line in lines] == ordered
+    for label, quality, cost, spread, _, _, front in lines:
+        assert quality.startswith(f"{known[label][0]:.3f} [")
+        assert (cost, spread) == (f"{seconds[label] + 1:.3g}", f"{seconds[label]:.3g} to {seconds[label] + 2:.3g}")
+        cheaper = [other for other in seconds if seconds[other] < seconds[label]]
+        beaten = any(known[other][0] > known[label][0] for other in cheaper)
+        assert front == ("" if beaten else "on the front")
+    assert {line[6] for line in lines} == {"", "on the front"}
+    assert re.search(
+        rf"Best on copy beyond the training length: {ordered[0]}, .* {known[ordered[0]][0]:.3f} ",
+        read_page(tmp_path).text,
+    )
+
+
 def test_every_number_of_how_far_it_holds_comes_from_the_rows(tmp_path: Path) -> None:
     encoders = ("none", "learned", "rope", "alibi")
     write_sweep(tmp_path, encoders)
@@ -341,7 +387,17 @@ def test_summary_says_who_holds_and_who_can_be_told_apart(sweep: Path) -> None:
     assert "trained up to length 16 and measured up to 128 (8 times that), with 6 labels of 3 seeds each" in text
     assert "kept up to 8 times it (length 128, the longest measured) by none, alibi and t5" in text
     assert "nowhere beyond it by sinusoidal, learned and rope" in text
-    assert "against none: sinusoidal and rope worse; alibi and t5 not separable with these seeds" in text
+    assert re.search(
+        r"against none: sinusoidal and rope worse \(sinusoidal by 0\.\d{3} \[0\.\d{3}, 0\.\d{3}\], rope by .*\); "
+        "alibi and t5 not separable with these seeds; learned cannot be asked there",
+        text,
+    )
+    assert re.search(
+        r"Best on copy beyond the training length: (none|alibi|t5), with a mean token accuracy of 0\.9\d\d", text
+    )
+    assert "they do tell it apart from the other 2 labels" in text
+    assert re.search(r"How many more seeds would tell apart .*(alibi|t5): about \d+ more would do", text)
+    assert "Quality beyond the training length for its cost (training seconds) on copy" in text
 
 
 def test_tables_as_csv_are_exact(sweep: Path) -> None:
@@ -355,19 +411,21 @@ def test_tables_as_csv_are_exact(sweep: Path) -> None:
 
 def test_page_stands_alone_and_its_links_lead_somewhere(sweep: Path) -> None:
     page = read_page(sweep)
-    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not {"link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert all("src" not in attrs for tag, attrs in page.tags if tag == "script")
     images = [attrs for tag, attrs in page.tags if tag == "img"]
-    assert len(images) == 6
+    assert len(images) == 7
     assert all((attrs["src"] or "").startswith("data:image/svg+xml;base64,") and attrs["alt"] for attrs in images)
     ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     for tag, attrs in page.tags:
         if tag == "a":
             target = attrs["href"] or ""
-            assert target[1:] in ids if target.startswith("#") else (sweep / "report" / target).is_file(), target
+            if not re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{4,5}", target):
+                assert target[1:] in ids if target.startswith("#") else (sweep / "report" / target).is_file(), target
     markdown = (sweep / "report/report.md").read_text()
     for target in re.findall(r"!\[[^\]]*\]\(([^)]*)\)", markdown):
         assert (sweep / "report" / target).is_file()
-    assert "url(" not in (sweep / "report/index.html").read_text()
+    assert not re.search(r"url\((?!#)", (sweep / "report/index.html").read_text())
 
 
 def test_same_rows_same_bytes(sweep: Path, tmp_path: Path) -> None:
@@ -503,11 +561,11 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     write_run(tmp_path, name, run_id="odd", task="copy", record={"message": "<img src=x onerror=alert(1)>"})
     assert report.main([str(tmp_path)]) == 0
     page = read_page(tmp_path)
-    assert not {"script"} & {tag for tag, _ in page.tags}
+    assert scripts_of(tmp_path) == 1
     assert all("onerror" not in attrs for _, attrs in page.tags)
     assert page.tables["Token accuracy by length, copy"][2][0] == name
     latex = (tmp_path / "report/tables/copy_token_accuracy.tex").read_text()
-    assert r"alert(1)</script>\_50\%\&\$\#\{x\}" in latex
+    assert r"alert(1)$<$/script$>$\_50\%\&\$\#\{x\}" in latex
     assert all(rule in latex for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
     markdown = (tmp_path / "report/report.md").read_text()
     assert "<script" not in markdown

@@ -1,0 +1,172 @@
+"""Who is better than whom: places with groups in every task, and over tasks where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from experiments import _groups, _rank_figures, _ranks, _stats, _words
+from experiments._page import Picture, Section, Table
+from experiments._report_task import MOST, OfTask
+from experiments._table import metric_of
+
+Standings = dict[str, pd.DataFrame]
+"""Task -> its lines of `_groups.ranking`."""
+GROUPS = (
+    "Group: labels that share a letter cannot be told apart by these seeds; of the differences between labels that "
+    "share none, at most 5 % are expected to be false (Benjamini and Hochberg 1995, paired by seed)."
+)
+
+
+def standings(tasks: Sequence[OfTask]) -> Standings:
+    """The ranking of every task that has quality beyond the training length of two labels or more."""
+    found = {}
+    for of in tasks:
+        beyond = _stats.beyond(of.rows)
+        if beyond["label"].nunique() > 1:
+            found[of.task] = _groups.ranking(beyond)
+    return found
+
+
+def said(tasks: Sequence[OfTask], standings: Standings) -> list[str]:
+    """Who leads over all tasks; nothing where there is one."""
+    if len(standings) < 2:
+        return []
+    table = _ranks.over_tasks(_all_beyond(tasks, standings))
+    if len(table) < 2:
+        return []
+    best = table.iloc[0]
+    told = (
+        f"Over {_words.count(len(standings), 'task')}, {best['label']} has the best mean rank beyond the training "
+        f"length ({best['mean_rank']:.2f} of {len(table)})."
+    )
+    if best["first"] == best["first"]:
+        told += f" With tasks drawn anew it is first {best['first']:.0%} of the times."
+    shares = [line["label"] for line in table[1:].to_dict("records") if set(line["group"]) & set(best["group"])]
+    if not best["group"]:
+        told += " These tasks are too few, or agree too little, to tell labels apart by their ranks."
+    elif shares:
+        told += f" By their ranks it cannot be told apart from {_words.few(shares)}."
+    return [told]
+
+
+def sections(tasks: Sequence[OfTask], standings: Standings, order: Sequence[str]) -> list[Section]:
+    """The ranking: over tasks, then in each of them. Empty where nothing was measured beyond a training length."""
+    if not standings:
+        return []
+    section = Section(
+        "Ranking",
+        [
+            "Which encoder is better? Labels by their mean quality over all lengths beyond the training length, best "
+            f"first. {GROUPS}"
+        ],
+    )
+    if len(standings) > 1:
+        section.parts += _over_tasks(_all_beyond(tasks, standings))
+    section.parts.append(_in_each(tasks, standings))
+    return [section]
+
+
+def _all_beyond(tasks: Sequence[OfTask], standings: Standings) -> pd.DataFrame:
+    return pd.concat([_stats.beyond(of.rows) for of in tasks if of.task in standings])
+
+
+def _in_each(tasks: Sequence[OfTask], standings: Standings) -> Table:
+    """A line for each label of each task."""
+    lines = []
+    for of in (of for of in tasks if of.task in standings):
+        compared = {line["label"]: line for line in of.compared.to_dict("records")}
+        for line in standings[of.task].to_dict("records"):
+            lines.append([*([of.task] if len(standings) > 1 else []), *_line(of, line, compared.get(line["label"]))])
+    head = [*(["task"] if len(standings) > 1 else []), "label", "place", "group", "mean", "95 % interval", "seeds"]
+    head += ["against", "difference", "verdict"]
+    data = pd.concat(standings.values())
+    metrics = _words.listed(metric_of(name).label for name in sorted(set(data["metric"])))
+    note = (
+        f"Mean: {metrics} over the lengths beyond the training length, then over seeds; its t interval. Places alone "
+        "promise more than they hold: go by the groups. The verdict is on the difference from the label it was "
+        "compared against, after Holm's correction for all such comparisons on this page."
+    )
+    one = f"Ranking beyond the training length, {data['task'].iloc[0]}"
+    return Table(
+        "ranking", "Places in every task" if len(standings) > 1 else one, pd.DataFrame(lines, columns=head), data, note
+    )
+
+
+def _line(of: OfTask, line: dict[Any, Any], compared: dict[Any, Any] | None) -> list[str]:
+    known = line["status"] == "ok"
+    told = [
+        of.name(line["label"]),
+        f"{line['rank']:g}" if known else "",
+        str(line["group"]),
+        f"{line['mean']:.3f}" if known else str(line["status"]),
+        f"{line['low']:.3f} to {line['high']:.3f}" if line["low"] == line["low"] else "",
+        f"{line['seeds']:.0f} of {of.seeds[line['label']]}",
+    ]
+    if compared is None:
+        return [*told, "", "", ""]
+    verdict = _stats.in_words(_words.said(compared["verdict"]), compared["more_seeds"])
+    difference = f"{compared['difference']:+.3f}" if compared["pairs"] else ""
+    return [*told, of.name(compared["baseline"]), difference, verdict]
+
+
+# ---- over tasks ------------------------------------------------------------------------------------
+
+OVERALL = {
+    "group": "Group: labels that share a letter differ in mean rank by no more than Nemenyi's critical difference.",
+    "mean rank": "Mean rank: over the tasks that all labels of the table have, 1 the best; labels that lack too many "
+    "tasks are left out, and say so.",
+    "place with other tasks": "Place with other tasks, first, in the top three: 95 % range and share of draws of as "
+    "many tasks out of these, with replacement.",
+    "score": "Score: interquartile mean over all runs of (value − chance)/(best − chance): 0 is guessing, 1 perfect.",
+    "score with other seeds": "With other seeds: its 95 % interval by a bootstrap of the seeds of each task.",
+    "score with other tasks": "With other tasks: the same by a bootstrap of the tasks.",
+}
+"""What the columns of the ranking over tasks mean, of those that are there."""
+
+
+def _over_tasks(beyond: pd.DataFrame) -> list[Table | Picture]:
+    """Ranks and scores over all tasks, how firm they are, and the critical differences."""
+    places, scores = _ranks.over_tasks(beyond), _ranks.aggregate(beyond)
+    order = dict.fromkeys([*places["label"], *scores["label"]])
+    data = places.merge(scores, on="label", how="outer").set_index("label").loc[list(order)].reset_index()
+    cells = pd.DataFrame([_overall(line) for line in data.to_dict("records")])
+    blank = [column for column in cells if not cells[column].any()]
+    told = [OVERALL[column] for column in cells if column not in blank and column in OVERALL]
+    if "group" in blank:
+        told.append("No groups: Friedman's test finds no difference between mean ranks, or cannot be made.")
+    parts: list[Table | Picture] = [
+        Table("ranking_over_tasks", "Ranking over all tasks", cells.drop(columns=blank), data, " ".join(told))
+    ]
+    ranked = _ranks.ranks(beyond)
+    if 3 <= len(ranked) <= MOST and len(ranked.columns) > 1:
+        caption = (
+            "Mean ranks over tasks, 1 the best. Bars join labels whose mean ranks differ by less than Nemenyi's "
+            "critical difference: they cannot be told apart."
+        )
+        parts.append(Picture("critical_difference", caption, _rank_figures.critical_difference(ranked), places))
+    return parts
+
+
+def _overall(line: dict[Any, Any]) -> dict[str, str]:
+    ranked = line["mean_rank"] == line["mean_rank"]
+    redrawn = ranked and line["first"] == line["first"]
+    scored = line["iqm"] == line["iqm"]
+    return {
+        "label": str(line["label"]),
+        "place": f"{line['place']:g}" if ranked else "",
+        "group": str(line["group"]) if ranked else "",
+        "mean rank": f"{line['mean_rank']:.2f}" if ranked else str(line["status"]),
+        "place with other tasks": f"{line['place_low']:g} to {line['place_high']:g}" if redrawn else "",
+        "first": f"{line['first']:.0%}" if redrawn else "",
+        "in the top three": f"{line['top_three']:.0%}" if redrawn else "",
+        "score": f"{line['iqm']:.3f}" if scored else "",
+        "score with other seeds": _range(line["low"], line["high"]),
+        "score with other tasks": _range(line["tasks_low"], line["tasks_high"]),
+    }
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}" if low == low else ""

@@ -1,0 +1,108 @@
+"""One task of a report: its rows, how its labels are shown, which of them are drawn."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from experiments import _stats, _style
+from experiments._page import Section
+from experiments._results import FINISHED, Results
+from experiments._table import metric_of
+
+IN_TEXT = ("label", "encoder", "task", "positions", "condition", "run_id")
+"""Columns whose text may come to stand in a figure."""
+PANELS = 160
+"""Labels drawn in all figures of one kind together: drawing is what a report takes its time for."""
+MOST, LEAST = 40, 6
+"""Labels drawn in a task's figures at most, and in however many tasks."""
+LINES = 12
+"""Lines that can be told apart in one panel."""
+
+
+def labels_drawn(rows: pd.DataFrame, baseline: str | None, tasks: int) -> list[str]:
+    """The labels of a task that its figures show, best quality beyond the training length first, after the baseline.
+
+    Args:
+        rows: of the task.
+        baseline: goes first, if there is one.
+        tasks: how many tasks there are to be drawn.
+    """
+    labels = list(_style.looks(rows))
+    beyond = _stats.beyond(rows)
+    means = beyond.groupby("label")["value"].mean()
+    sign = -1 if len(beyond) and metric_of(str(beyond["metric"].iloc[0])).higher_is_better else 1
+    worth = {label: sign * mean for label, mean in means.items() if mean == mean}
+    ordered = sorted(labels, key=lambda label: (label != baseline, worth.get(label, float("inf")), labels.index(label)))
+    return ordered[: max(LEAST, min(MOST, PANELS // max(1, tasks)))]
+
+
+class OfTask:
+    """What the sections of one task are made from.
+
+    Args:
+        task: as it is called in the rows.
+        rows: its rows, with ``label``, ``converged`` and ``look``.
+        results: the whole folder.
+        compared: comparisons with the baseline beyond the training length, of this task.
+        areas: comparisons of areas, see `_reach_page.compare`; None where there are none.
+        drawn: labels that figures show, of `labels_drawn`; None for all of them.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        rows: pd.DataFrame,
+        results: Results,
+        compared: pd.DataFrame,
+        areas: pd.DataFrame | None = None,
+        drawn: list[str] | None = None,
+    ) -> None:
+        self.task, self.rows, self.compared, self.areas, self.configs = task, rows, compared, areas, results.configs
+        self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
+        failing = rows[rows["converged"].eq(False)]
+        self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
+        self.order = list(_style.looks(rows))
+        self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
+        self.drawn = self.order if drawn is None else drawn
+        self.quality = _stats.main_quality(rows)
+
+    def name(self, label: Any) -> str:
+        """The label as it is shown: marked if a run of it did not converge."""
+        return f"{label}{_style.NOT_CONVERGED}" if label in self.not_converged else str(label)
+
+    def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
+        """The rows of an experiment; for a figure those of the labels that are drawn, named as they are shown.
+
+        Args:
+            experiment: its name.
+            drawn: how many labels at most are to be drawn; 0: the rows are not for a figure.
+        """
+        rows = self.rows[self.rows["experiment"] == experiment]
+        if not drawn:
+            return rows
+        shown = self.drawn[:drawn]
+        rows = rows[rows["label"].isin(shown)]
+        rows = rows.assign(label=rows["label"].map({label: self.name(label) for label in shown}))
+        for column in IN_TEXT:
+            # What stands between two dollars is typeset, and refused where it cannot be.
+            plain = {text: text.replace("$", r"\$") for text in rows[column].unique()}
+            if any("$" in text for text in plain):
+                rows[column] = rows[column].map(plain)
+        return rows
+
+    def stem(self, name: str) -> str:
+        """The name of a file of this task."""
+        return f"{_style.slug(self.task)}_{name}"
+
+    def with_marks(self, summary: pd.DataFrame) -> pd.DataFrame:
+        """A summary that says of each label how many of its runs did not converge."""
+        return summary.assign(not_converged=summary["label"].map(lambda label: self.not_converged.get(label, 0)))
+
+
+def opened(title: str, module: ModuleType) -> Section:
+    """A section that opens with the question its experiment asks and how it goes about it."""
+    return Section(title, [" ".join(part.split()) for part in (getdoc(module) or "").split("\n\n") if part.strip()])
