@@ -14,7 +14,10 @@ from pe_zoo._encoder import Encoder, Site, raw_scores
 
 
 class Operations(TorchDispatchMode):
-    """Counts what is computed within: 2·m·n·k for a matrix product, one for each number that anything else makes."""
+    """Counts what is computed within: 2·m·n·k for a matrix product, one for each number that anything else makes.
+
+    A complex number counts as the two that it is, and a product of them as the six operations that it takes.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -27,8 +30,15 @@ class Operations(TorchDispatchMode):
         if func._overloadpacket in flop_registry:
             self.count += int(flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=made))
         elif not func.is_view:
-            self.count += sum(part.numel() for part in _tensors(made))
+            self.count += sum(part.numel() * _each(part, func) for part in _tensors(made))
         return made
+
+
+def _each(made: Tensor, func: Any) -> int:
+    """Operations for each number made."""
+    if not made.is_complex():
+        return 1
+    return 6 if func._overloadpacket is torch.ops.aten.mul else 2
 
 
 def _tensors(made: Any) -> list[Tensor]:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import run  # noqa: E402  the command line lies beside the packages, not in one
+from pe_zoo import _registry  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -33,6 +34,13 @@ Command = Callable[..., Done]
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it: others go through all encoders."""
+    monkeypatch.setattr(_registry.encoders, "_classes", dict(_registry.encoders._classes))
+    monkeypatch.setattr(_registry, "_loaded", set(_registry._loaded))
 
 
 @pytest.fixture

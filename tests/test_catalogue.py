@@ -17,7 +17,6 @@ from pe_zoo._catalogue import Paper
 from pe_zoo._contract_claims import depends_on
 from pe_zoo._cost import extra_operations
 from pe_zoo._knobs import knobs
-from pe_zoo._registry import encoders
 
 GEOMETRY = Geometry(model_dim=128, num_heads=4, num_layers=3, train_length=33)
 FAMILIES = {"no position", "input", "rotation", "score bias", "relative term", "content"}
@@ -29,11 +28,6 @@ KNOWN = {
     "alibi": ("score bias", ("score",), "0"),
     "t5": ("score bias", ("score",), "128"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "_classes", dict(encoders._classes))
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -15,7 +15,6 @@ from conftest import ROOT, Command
 import pe_zoo
 from pe_zoo import _contract
 from pe_zoo.__main__ import main
-from pe_zoo._registry import encoders
 
 GOOD = '''
 """Lowers scores with the square root of the distance."""
@@ -65,11 +64,6 @@ BROKEN = {
     ),
 }
 ONLY_TORCH = ("experiments", "hydra", "omegaconf", "pandas", "matplotlib", "seaborn", "run", "report")
-
-
-@pytest.fixture(autouse=True)
-def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "_classes", dict(encoders._classes))
 
 
 @pytest.fixture(scope="module")

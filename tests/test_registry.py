@@ -12,7 +12,6 @@ import pytest
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, PluginError, Registry
-from pe_zoo._registry import encoders
 
 ROOT = Path(__file__).resolve().parent.parent
 GEOMETRY = Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=4)
@@ -28,11 +27,6 @@ class Outside(pe_zoo.Encoder):
         super().__init__(geometry)
         self.strength = strength
 '''
-
-
-@pytest.fixture(autouse=True)
-def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "_classes", dict(encoders._classes))
 
 
 def python(program: str, *paths: Path) -> subprocess.CompletedProcess[str]:

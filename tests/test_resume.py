@@ -30,7 +30,7 @@ KINDS = {
     "tuned": ["tune=true", "train.learning_rates=[0.001,0.003]"],
 }
 STOPS = {"plain": [1, 3, 8], "randomized": [2, 5], "dropped": [4, 7], "tuned": [3, 8, 12, 16]}
-KILLS = int(os.environ.get("PE_ZOO_KILLS", "30"))
+KILLS = int(os.environ.get("PE_ZOO_KILLS", "12"))
 
 
 def run_of(folder: Path, name: str = "scratch") -> Path:
