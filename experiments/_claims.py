@@ -47,6 +47,7 @@ TAKES: dict[str, Callable[[pd.Series], float]] = {
     "range": lambda values: float(values.max() - values.min()),
 }
 UNSUPPORTED = "unsupported"
+NO_ROWS = "no such rows in this folder"
 COMBINED = {"difference": lambda a, b: a - b, "ratio": lambda a, b: a / b if b else math.nan}
 KEYS = {"statement", "source", "cases"}
 CASE_KEYS = {"when", "rows", "take", "table", "against", "as", "holds", "even_if_not_learned"}
@@ -135,24 +136,39 @@ def _checked(entry: Mapping[str, Any]) -> Claim:
         if unknown := set(case) - CASE_KEYS:
             raise ValueError(f"no key {sorted(unknown)[0]!r} in a case; known: {', '.join(sorted(CASE_KEYS))}")
         Rule.of(case["holds"])
-        if case.get("take", "max") not in (*TAKES, UNSUPPORTED):
-            raise ValueError(f"take: {case['take']!r} is none of {', '.join((*TAKES, UNSUPPORTED))}")
-        if case.get("as", "ratio") not in COMBINED:
-            raise ValueError(f"as: {case['as']!r} is none of {', '.join(COMBINED)}")
-        if case["rows"].get("metric") not in METRICS:
-            raise ValueError(f"rows: metric {case['rows'].get('metric')!r} is not known")
+        check_measure(case)
         if "table" in case and ("take" in case or "against" in case):
             raise ValueError("a table is compared by its largest difference: it goes without take and against")
         str(case["when"])
     return Claim(entry["statement"], entry["source"], tuple(entry["cases"]))
 
 
-def decide(claims: list[Claim], results: Results) -> list[tuple[Claim, str, list[Finding]]]:
-    """Each claim with its verdict and what each of its cases came to."""
+def check_measure(case: Mapping[str, Any]) -> None:
+    """Refuse what a case cannot mean by ``rows``, ``take`` and ``as``.
+
+    Raises:
+        ValueError: what is given, and what is allowed.
+    """
+    if case.get("take", "max") not in (*TAKES, UNSUPPORTED):
+        raise ValueError(f"take: {case['take']!r} is none of {', '.join((*TAKES, UNSUPPORTED))}")
+    if case.get("as", "ratio") not in COMBINED:
+        raise ValueError(f"as: {case['as']!r} is none of {', '.join(COMBINED)}")
+    if case["rows"].get("metric") not in METRICS:
+        raise ValueError(f"rows: metric {case['rows'].get('metric')!r} is not known")
+
+
+def selectable(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+    """Some of the rows, as cases choose from them: with slices and multiples, without widened trunks."""
     # A trunk widened to be a control is not what a statement is about.
     widened = {run for run, config in results.configs.items() if config.get("model.as_many_as", "null") != "null"}
-    rows = sliced(results.rows[~results.rows["run_id"].isin(widened)])
+    rows = sliced(rows[~rows["run_id"].isin(widened)])
     rows["multiple"] = rows["eval_length"] / rows["train_length"]
+    return rows
+
+
+def decide(claims: list[Claim], results: Results) -> list[tuple[Claim, str, list[Finding]]]:
+    """Each claim with its verdict and what each of its cases came to."""
+    rows = selectable(results, results.rows)
     decided = []
     for claim in claims:
         findings = [_finding(case, rows, results) for case in claim.cases]
@@ -172,30 +188,40 @@ def verdict(findings: list[Finding]) -> str:
 
 
 def _finding(case: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> Finding:
-    selections = [case["rows"]] + ([case["rows"] | case["against"]] if "against" in case else [])
-    parts = [_select(rows, selection, results) for selection in selections]
-    try:
-        values = [_by_seed(part, case) for part in parts]
-    except ValueError as error:
-        return Finding(
-            str(case["when"]), math.nan, math.nan, math.nan, 0, case["holds"], _in_words(case), UNDECIDED, str(error)
-        )
-    by_seed = values[0] if len(values) == 1 else _combined(values[0], values[1], COMBINED[case.get("as", "difference")])
-    by_seed = by_seed.dropna()
+    by_seed, reason = values(case, rows, results)
     measured = float(by_seed.mean()) if len(by_seed) else math.nan
     half = _stats.half_width(float(by_seed.std(ddof=1)), len(by_seed)) if len(by_seed) > 1 else math.nan
     low, high = measured - half, measured + half
-    trained = any(results.configs[run]["trained"] == "true" for part in parts for run in set(part["run_id"]))
-    outcome, reason = UNDECIDED, _reason(parts, by_seed, trained, case.get("even_if_not_learned", False))
-    if any(part.empty for part in parts):
-        outcome = NOT_MEASURED
-    elif not reason:
+    outcome = NOT_MEASURED if reason == NO_ROWS else UNDECIDED
+    if not reason:
         rule = Rule.of(case["holds"])
         outcome = rule.verdict(measured if math.isnan(low) else low, measured if math.isnan(high) else high)
         reason = "the interval reaches across the threshold" if outcome == UNDECIDED else ""
     return Finding(
         str(case["when"]), measured, low, high, len(by_seed), case["holds"], _in_words(case), outcome, reason
     )
+
+
+def values(case: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> tuple[pd.Series, str]:
+    """One value a seed of what a case measures, and why they decide nothing; blank where they may.
+
+    Args:
+        case: its ``rows``, and ``take``, ``table``, ``against``, ``as``, ``even_if_not_learned`` where it has them.
+        rows: of `selectable`.
+        results: that they are from.
+    """
+    selections = [case["rows"]] + ([case["rows"] | case["against"]] if "against" in case else [])
+    parts = [select(rows, selection, results) for selection in selections]
+    if any(part.empty for part in parts):
+        return pd.Series(dtype=float), NO_ROWS
+    try:
+        found = [_by_seed(part, case) for part in parts]
+    except ValueError as error:
+        return pd.Series(dtype=float), str(error)
+    by_seed = found[0] if len(found) == 1 else _combined(found[0], found[1], COMBINED[case.get("as", "difference")])
+    by_seed = by_seed.dropna()
+    trained = any(results.configs[run]["trained"] == "true" for part in parts for run in set(part["run_id"]))
+    return by_seed, _reason(parts, by_seed, trained, case.get("even_if_not_learned", False))
 
 
 def _combined(ours: pd.Series, theirs: pd.Series, combine: Callable[[float, float], float]) -> pd.Series:
@@ -207,8 +233,6 @@ def _combined(ours: pd.Series, theirs: pd.Series, combine: Callable[[float, floa
 def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_if_not_learned: bool) -> str:
     """Why the rows decide nothing; blank where they do."""
     for part in parts:
-        if part.empty:
-            return "no such rows in this folder"
         if len(labels := sorted(set(part["label"]))) > 1:
             return f"rows of several settings: {'; '.join(labels)}"
         learned = part.drop_duplicates("run_id")["converged"]
@@ -219,7 +243,8 @@ def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_i
     return "one seed decides nothing that was trained" if trained and len(by_seed) < 2 else ""
 
 
-def _select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -> pd.DataFrame:
+def select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -> pd.DataFrame:
+    """The rows of `selectable` that are as a case's ``rows`` say."""
     for key, wanted in selection.items():
         allowed = [_plain(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
         if key in rows.columns:

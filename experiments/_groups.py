@@ -51,26 +51,6 @@ def ranking(rows: pd.DataFrame, significance: float = SIGNIFICANCE) -> pd.DataFr
     return (pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns))[columns]
 
 
-def pairs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Every label of a task against every other, paired by seed.
-
-    Args:
-        rows: as for `ranking`.
-
-    Returns:
-        ``task``, ``metric``, ``first``, ``second`` (by rank, so ``first`` is no worse), ``pairs`` (seeds in common),
-        ``difference`` (first - second, in the metric's unit), ``low``, ``high`` (95 % t interval of this pair alone),
-        ``p`` (two-sided, as in `_stats.paired`), ``p_holm``, ``p_groups`` (Benjamini and Hochberg's; what letters go
-        by). Corrections are over all pairs of a task and metric. NaN below two seeds in common.
-    """
-    parts = [
-        _pairs(part, list(_places(part).index)).assign(task=str(task), metric=str(metric))
-        for (task, metric), part in scores(rows).groupby(["task", "metric"])
-    ]
-    columns = ["task", "metric", *PAIRED]
-    return (pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns))[columns]
-
-
 def _places(table: pd.DataFrame) -> pd.DataFrame:
     """Labels of one task and metric that have a score, best first: rank, mean, interval, seeds."""
     ascending = metric_of(str(table["metric"].iloc[0])).higher_is_better is False
@@ -87,7 +67,17 @@ def _places(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pairs(table: pd.DataFrame, labels: list[str]) -> pd.DataFrame:
-    """`pairs` of one task and metric."""
+    """Every label against every other, paired by seed: all pairs of one task and metric.
+
+    Args:
+        table: of `scores`, one task and metric.
+        labels: by rank, so that ``first`` is no worse than ``second``.
+
+    Returns:
+        ``first``, ``second``, ``pairs`` (seeds in common), ``difference`` (first - second, in the metric's unit),
+        ``low``, ``high`` (95 % t interval of this pair alone), ``p`` (two-sided, as in `_stats.paired`), ``p_holm``,
+        ``p_groups`` (Benjamini and Hochberg's; what letters go by). NaN below two seeds in common.
+    """
     values = matrix(table, labels)
     one, other = np.triu_indices(len(labels), 1)
     found = pd.DataFrame(paired_columns(values[:, one] - values[:, other]))

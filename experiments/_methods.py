@@ -152,7 +152,7 @@ def _model(told: _Told, runs: pd.DataFrame) -> list[str]:
     )
     said += f"{', '.join(parts)}, no dropout), with {_span(runs['model_parameters'])} parameters"
     own = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
-    said += f", of which {_span(own)} are the encoder's." if own.notna().any() and own.max() > 0 else "."
+    said += f", to which the encoder adds {_span(own)}." if own.notna().any() and own.max() > 0 else "."
     return [said]
 
 

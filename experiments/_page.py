@@ -134,12 +134,10 @@ def write(page: Page, folder: Path) -> Path:
             put(folder / "tables" / f"{part.stem}.tex", _latex.tabular(part.cells))
             put(folder / "tables" / f"{part.stem}.md", _grid(part.cells) + "\n")
         elif isinstance(part, Picture):
-            svg = _style.render(part.figure, "svg")
-            with _style.as_laid_out(part.figure):
-                png = _style.render(part.figure, "png")
-            put(folder / "figures" / f"{part.stem}.svg", svg)
-            put(folder / "figures" / f"{part.stem}.png", png)
-            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+            drawn = _style.renderings(part.figure)
+            for suffix, content in drawn.items():
+                put(folder / "figures" / f"{part.stem}.{suffix}", content)
+            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
         if old not in written and old.suffix in (".csv", ".tex", ".md", ".svg", ".png"):
             old.unlink()

@@ -1,4 +1,4 @@
-"""Figures of ranks: a critical-difference diagram, places under other choices of tasks, scores with intervals."""
+"""Figures of ranks: a critical-difference diagram, and places under other choices of tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from experiments._ranks import friedman
@@ -126,36 +125,6 @@ def _column(
     for height, share in zip(heights, shares, strict=True):
         text = "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
         axes.text(x, float(height), text, **style)
-
-
-def scores(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
-    """Interquartile mean of each label over all tasks, with both intervals.
-
-    Args:
-        table: of `_ranks.aggregate`; labels left out of it are not drawn.
-        names: as above.
-    """
-    table = table[table["status"] == "ok"]
-    with theme():
-        figure, axes = _lines(list(table["label"]), names)
-        heights = np.arange(len(table))
-        axes.hlines(heights, table["tasks_low"], table["tasks_high"], color=PALE, linewidth=2)
-        axes.hlines(heights, table["low"], table["high"], color=INK, linewidth=5, alpha=0.45)
-        axes.plot(table["iqm"], heights, "o", color=INK, markersize=5, zorder=3)
-        axes.axvline(0, color=GREY, linewidth=1, linestyle=":")
-        _headline(figure, "Scores of all runs: 0 is guessing, 1 is perfect")
-        axes.set_xlabel("interquartile mean of scores")
-        handles = [
-            Line2D([], [], color=INK, linewidth=5, alpha=0.45, label="95 %: other seeds, the same tasks"),
-            Line2D([], [], color=PALE, linewidth=2, label="95 %: other tasks of this kind"),
-        ]
-        kept = [table["low"].notna().any(), table["tasks_low"].notna().any()]
-        handles = [handle for handle, drawn in zip(handles, kept, strict=True) if drawn]
-        if handles:
-            figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-            figure.set_figheight(figure.get_figheight() + 0.3)
-        sns.despine(ax=axes, left=True)
-    return figure
 
 
 def _lines(labels: list[str], names: dict[str, str] | None) -> tuple[Figure, Axes]:

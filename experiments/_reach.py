@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby, takewhile
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
@@ -27,20 +29,21 @@ def reach(summary: pd.DataFrame) -> pd.DataFrame:
         was measured in range), ``multiple`` (of the training length), ``longest`` (measured), ``train_length``.
     """
     lines = []
-    for label, group in summary.sort_values("eval_length").groupby("label"):
-        train_length = int(group["train_length"].iloc[0])
-        inside = group[(group["eval_length"] <= train_length) & (group["seeds"] > 0)]
-        in_range, half = (float(inside[name].iloc[-1]) if len(inside) else math.nan for name in ("mean", "half_width"))
-        higher_is_better = metric_of(str(group["metric"].iloc[0])).higher_is_better
-        held = float(train_length) if len(inside) else math.nan
-        beyond = group[group["eval_length"] > train_length]
-        for length, mean in zip(beyond["eval_length"], beyond["mean"], strict=True):
+    ordered = summary.sort_values(["label", "eval_length"]).to_dict("records")
+    for label, group in groupby(ordered, key=itemgetter("label")):
+        measured = list(group)
+        train_length = int(measured[0]["train_length"])
+        inside = [at for at in measured if at["eval_length"] <= train_length and at["seeds"] > 0]
+        in_range, half = (float(inside[-1][name]) if inside else math.nan for name in ("mean", "half_width"))
+        higher_is_better = metric_of(str(measured[0]["metric"])).higher_is_better
+        held = float(train_length) if inside else math.nan
+        for at in (at for at in measured if at["eval_length"] > train_length):
             least = KEEPS - 1e-9  # 0.72 of 0.8 is 90 %, whatever floats make of it
-            if not (mean >= least * in_range if higher_is_better else in_range >= least * mean):
+            if not (at["mean"] >= least * in_range if higher_is_better else in_range >= least * at["mean"]):
                 break
-            held = float(length)
+            held = float(at["eval_length"])
         line = {"label": label, "in_range": in_range, "in_range_half_width": half, "reach": held}
-        line |= {"multiple": held / train_length, "longest": int(group["eval_length"].max())}
+        line |= {"multiple": held / train_length, "longest": int(measured[-1]["eval_length"])}
         lines.append(line | {"train_length": train_length})
     columns = ["label", "in_range", "in_range_half_width", "reach", "multiple", "longest", "train_length"]
     return pd.DataFrame(lines, columns=columns)
@@ -59,8 +62,8 @@ def area(curves: pd.DataFrame) -> pd.Series[float]:
     return pd.Series((values[:, 1:] + values[:, :-1]) / 2 @ widths / widths.sum(), index=curves.index)
 
 
-def beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """The curves of one label beyond its training length: a line a seed, a column a length, the first of them trained.
+def beyond(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Label -> its curves beyond its training length: a line a seed, a column a length, the first of them trained.
 
     Seeds without any value are left out. The curves end before the first length at which one of the others has none
     (it cannot be asked there, or diverges): all seeds of a label are taken over the same lengths. Without a value at
@@ -69,16 +72,24 @@ def beyond(rows: pd.DataFrame) -> pd.DataFrame:
     Args:
         rows: of one task and metric.
     """
-    train_length = int(rows["train_length"].iloc[0])
     known = rows.assign(value=rows["value"].where(rows["status"] == "ok"))
-    curves = known.pivot_table(index="seed", columns="eval_length", values="value", aggfunc="mean", dropna=False)
-    curves = curves.dropna(how="all")
-    lengths = []
-    for length in sorted(int(length) for length in curves.columns if int(length) >= train_length):
-        if curves[length].isna().any():
-            break
-        lengths.append(length)
-    return curves[lengths if train_length in lengths else []]
+    table = known.groupby(["label", "seed", "eval_length"])["value"].mean().unstack("eval_length").sort_index(axis=1)
+    trained = {str(label): int(length) for label, length in known.groupby("label")["train_length"].first().items()}
+    asked: dict[str, set[int]] = {}
+    for label, length in known[["label", "eval_length"]].drop_duplicates().itertuples(index=False):
+        asked.setdefault(str(label), set()).add(int(length))
+    values, lengths, seeds = table.to_numpy(), table.columns.astype(int), table.index.get_level_values("seed")
+    found = {}
+    for label, places in table.groupby(level="label").indices.items():  # a table of all is read faster than many small
+        kept = places[~np.isnan(values[places]).all(axis=1)]
+        whole = ~np.isnan(values[kept]).any(axis=0)
+        candidates = [n for n, at in enumerate(lengths) if at >= trained[str(label)] and at in asked[str(label)]]
+        upto = list(takewhile(whole.__getitem__, candidates))
+        columns = upto if upto and lengths[upto[0]] == trained[str(label)] else []
+        # The last digit of a sum hangs on how its numbers lie in memory.
+        part = np.ascontiguousarray(values[np.ix_(kept, columns)])
+        found[str(label)] = pd.DataFrame(part, index=seeds[kept], columns=lengths[columns], copy=False)
+    return found
 
 
 def areas(rows: pd.DataFrame) -> pd.DataFrame:
@@ -93,8 +104,7 @@ def areas(rows: pd.DataFrame) -> pd.DataFrame:
         ends, in training lengths).
     """
     lines = []
-    for label, group in rows.groupby("label"):
-        curves = beyond(group)
+    for label, curves in beyond(rows).items():
         line = {"label": label, "area": math.nan, "area_half_width": math.nan, "area_seeds": 0, "area_up_to": math.nan}
         if len(curves.columns) > 1:
             of_seed = area(curves)
@@ -117,7 +127,7 @@ def compare_areas(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
         ``compared_up_to`` (where the common lengths end, in training lengths); NaN where there is no seed, or no
         length beyond, in common.
     """
-    curves = {str(label): beyond(group) for label, group in rows.groupby("label")}
+    curves = beyond(rows)
     theirs = curves[baseline]
     lines = []
     for label in sorted(set(curves) - {baseline}):

@@ -22,13 +22,15 @@ from experiments import (
     _report_ranking,
     _report_runs,
     _report_summary,
+    _reproductions,
+    _reproductions_page,
     _stats,
     _style,
     _tasks_page,
     _untrusted,
 )
 from experiments._page import Page, Section
-from experiments._report_task import OfTask, labels_drawn
+from experiments._report_task import PICTURED, OfTask, labels_drawn
 from experiments._results import Results
 
 SECTIONS: dict[str, Callable[[OfTask], Section]] = {
@@ -74,6 +76,7 @@ def _measured(
     standings = _report_ranking.standings(tasks)
     weighed = _report_cost.weigh(tasks, standings)
     decided = _claims.decide(claims, results)
+    reproduced = _reproductions.decide(_reproductions.load(), results)
     many = len(tasks) >= _tasks_page.MANY
     order = list(looks)
     summary = [*(_tasks_page.said(rows, order) if many else []), *_report_ranking.said(tasks, standings)]
@@ -82,6 +85,7 @@ def _measured(
         *_report_curves.sections(tasks, standings, looks),
         *_report_cost.sections(tasks, weighed),
         *_claims_page.sections(decided),
+        *_reproductions_page.sections(reproduced),
     ]
     if side_by_side := _tasks_page.section(rows, order):
         sections.append(side_by_side)
@@ -91,7 +95,7 @@ def _measured(
         (of_task[0].paragraphs if many else summary).extend(told)
         sections += of_task
     sections.append(_report_cards.section(tasks, standings))
-    return summary + _claims_page.said(decided), sections
+    return summary + _claims_page.said(decided) + _reproductions_page.said(reproduced), sections
 
 
 def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[OfTask]:
@@ -107,6 +111,7 @@ def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> l
             compared[compared["task"] == task],
             areas.get(task),
             labels_drawn(of_task, baselines.get(task), len(of_tasks)),
+            in_short=len(of_tasks) > PICTURED,
         )
         for task, of_task in of_tasks.items()
     ]
@@ -152,8 +157,14 @@ def _comparisons(rows: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
 def task_sections(of: OfTask) -> list[Section]:
     """A heading for the task, and a section below it for every experiment that it has rows of."""
     found = [Section(f"Task {of.task}")]
-    present = list(dict.fromkeys(of.rows["experiment"]))
-    for experiment in [*SECTIONS, *sorted(set(present) - set(SECTIONS))]:
+    present = set(of.rows["experiment"].unique())
+    if of.in_short:
+        present -= {"training"}
+        found[0].paragraphs.append(
+            "Of so many tasks, each section shows its first figure alone, and curves of training are left out: a "
+            f"report of up to {PICTURED} tasks has them all, and rows.csv of each run has the numbers."
+        )
+    for experiment in [*SECTIONS, *sorted(present - set(SECTIONS))]:
         if experiment in present:
             make = SECTIONS.get(experiment, partial(_report_other.other, experiment=experiment))
             section = _attempt(experiment, partial(make, of))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from experiments import _bibtex, _catalogue, _reach, _style, _words, length_extrapolation
+from experiments import _bibtex, _catalogue, _reach, _style, _words
 from experiments._page import Card, Section
 from experiments._report_ranking import Standings
 from experiments._report_task import OfTask
@@ -98,8 +98,7 @@ class _Findings:
         self.places = {} if standing is None else {line["label"]: line for line in standing.to_dict("records")}
         self.ranked = sum(line["status"] == "ok" for line in self.places.values())
         self.compared = {line["label"]: line for line in of.compared.to_dict("records")}
-        summary = length_extrapolation.summarise(of.quality)
-        self.reach = {line["label"]: line for line in _reach.reach(summary).to_dict("records")}
+        self.reach = {line["label"]: line for line in of.reach.to_dict("records")}
         lacking = of.quality[of.quality["status"] != "ok"]
         self.next = of.quality.loc[of.quality["eval_length"] > of.quality["train_length"], "eval_length"].min()
         self.lacking: dict[Any, int] = lacking.groupby(["label", "status"])["eval_length"].min().to_dict()

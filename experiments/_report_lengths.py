@@ -17,7 +17,10 @@ def section(of: OfTask) -> Section:
     summary = of.with_marks(length_extrapolation.summarise(rows))
     if len(of.drawn) > LINES:
         section.paragraphs.append(f"Figures of this section show {LINES} labels; choose others under Curves.")
-    figures = length_extrapolation.plot(of.rows_of("length_extrapolation", drawn=LINES))
+    drawn = of.rows_of("length_extrapolation", drawn=LINES)
+    if of.in_short:
+        drawn = drawn[drawn["metric"] == main_metric(summary["metric"])]
+    figures = length_extrapolation.plot(drawn)
     for metric in length_extrapolation.QUALITIES:
         of_metric = summary[(summary["metric"] == metric) & (summary["condition"] == "")]
         if of_metric.empty:
@@ -29,7 +32,8 @@ def section(of: OfTask) -> Section:
             "over seeds; bands: 95 % t interval, not cut to the axis. Dashed: the longest length trained on. "
             "Dotted: the best guess without reading the input."
         )
-        section.parts.append(Picture(stem, caption, figures[stem]))
+        if stem in figures:
+            section.parts.append(Picture(stem, caption, figures[stem]))
         section.parts.append(_length_table(of, stem, named, of_metric))
         if metric == main_metric(summary["metric"]):
             quality, stem = of.quality, of.stem("reach")

@@ -15,7 +15,10 @@ def section(of: OfTask) -> Section:
     section = opened("Permutation sensitivity", permutation_sensitivity)
     rows = of.rows_of("permutation_sensitivity")
     summary = of.with_marks(permutation_sensitivity.summarise(rows))
-    figures = permutation_sensitivity.plot(of.rows_of("permutation_sensitivity", drawn=MOST))
+    drawn = of.rows_of("permutation_sensitivity", drawn=MOST)
+    if of.in_short:
+        drawn = drawn[drawn["metric"].isin(["quality_loss", *permutation_sensitivity.DISTANCES])]
+    figures = permutation_sensitivity.plot(drawn)
     errors = summary[summary["metric"].isin(["initial_equivariance_error", "equivariance_error"])]
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
     for name, caption in permutation_sensitivity.CAPTIONS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import islice
 from types import ModuleType
 
 import pandas as pd
@@ -34,7 +35,8 @@ def other(of: OfTask, experiment: str) -> Section:
         cells = summary.map(lambda value: _words.short(value) if isinstance(value, float) else str(value))
         return Section(title, parts=[Table(stem, caption, cells, summary)])
     section = opened(title, module)
-    for drawn, figure in module.plot(of.rows_of(experiment, drawn=MOST)).items():
+    figures = module.plot(of.rows_of(experiment, drawn=MOST)).items()
+    for drawn, figure in islice(figures, 1 if of.in_short else None):
         section.parts.append(Picture(drawn, module.CAPTIONS[drawn.removeprefix(of.stem(""))], figure))
     summary = of.with_marks(module.summarise(rows))
     section.parts.append(Table(stem, caption, _by_head(of, module.shown(rows)), summary, MEANS))

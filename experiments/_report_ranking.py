@@ -65,6 +65,7 @@ def sections(tasks: Sequence[OfTask], standings: Standings, order: Sequence[str]
     )
     if len(standings) > 1:
         section.parts += _over_tasks(_all_beyond(tasks, standings))
+        section.parts += _by_metric(tasks)
     section.parts.append(_in_each(tasks, standings))
     return [section]
 
@@ -147,7 +148,49 @@ def _over_tasks(beyond: pd.DataFrame) -> list[Table | Picture]:
             "critical difference: they cannot be told apart."
         )
         parts.append(Picture("critical_difference", caption, _rank_figures.critical_difference(ranked), places))
+    if 2 <= len(places) <= MOST and places["first"].notna().any():
+        caption = (
+            "How firm places are: each label's place by mean rank (dot), the places that 95 % of other choices of as "
+            "many of these tasks, drawn with replacement, give it (bar), and how often it is first and among the first "
+            "three there."
+        )
+        parts.append(Picture("places", caption, _rank_figures.places(places)))
     return parts
+
+
+def _by_metric(tasks: Sequence[OfTask]) -> list[Table]:
+    """How much the order hangs on what is counted; nothing where there is but one way of counting."""
+    found = _ranks.by_metric(pd.concat([of.rows_of(_stats.OVER_LENGTHS) for of in tasks]))
+    lines = found.drop_duplicates(["metric", "lengths"]).to_dict("records")
+    if len(lines) < 2:
+        return []
+    cells = pd.DataFrame(
+        [
+            {
+                "metric": "each task's own" if line["metric"] == "main" else metric_of(line["metric"]).label,
+                "lengths": _LENGTHS[line["lengths"]],
+                "tasks": f"{line['tasks']}",
+                "first": _words.few(_first(found, line)),
+                "agreement": _words.short(round(line["agreement"], 3)),
+            }
+            for line in lines
+        ]
+    )
+    note = (
+        "Agreement: Kendall's τ-b with the order by each task's own metric beyond the training length; 1 is the same "
+        "order, 0 nothing in common, −1 the reverse. First: the best mean rank. Tasks: those that all compared labels "
+        "have. Every label's place under each is in the CSV file."
+    )
+    return [Table("ranking_by_metric", "The ranking over tasks by other metrics and lengths", cells, found, note)]
+
+
+_LENGTHS = {"in range": "the longest trained on", "beyond": "all beyond training", "twice": "twice the longest trained"}
+
+
+def _first(found: pd.DataFrame, line: dict[Any, Any]) -> list[str]:
+    """The labels in the first place where a line counts."""
+    alike = (found["metric"] == line["metric"]) & (found["lengths"] == line["lengths"]) & (found["place"] == 1)
+    return list(found.loc[alike, "label"])
 
 
 def _overall(line: dict[Any, Any]) -> dict[str, str]:

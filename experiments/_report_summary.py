@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments import _reach, _reach_page, _stats, _words, length_extrapolation
+from experiments import _reach, _reach_page, _stats, _words
 from experiments._report_task import LINES, OfTask
 from experiments._table import metric_of
 
@@ -62,10 +62,9 @@ def _leading(of: OfTask, standing: pd.DataFrame | None) -> list[str]:
 
 def _how_far(of: OfTask) -> list[str]:
     """Lengths and seeds, up to which length each label holds, and the areas."""
-    summary = length_extrapolation.summarise(of.quality)
-    main = str(summary["metric"].iloc[0])
+    main = str(of.quality["metric"].iloc[0])
     metric = metric_of(main).label
-    reach = _reach.reach(summary)
+    reach = of.reach
     low, high = min(of.seeds.values()), max(of.seeds.values())
     seeds = f"{low} to {high} seeds each" if low != high else f"{high} seed{'s' * (high > 1)} each"
     trained, longest = sorted(set(reach["train_length"])), int(reach["longest"].max())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from inspect import getdoc
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from experiments import _stats, _style
+from experiments import _reach, _stats, _style
 from experiments._page import Section
 from experiments._results import FINISHED, Results
 from experiments._table import metric_of
@@ -19,6 +20,8 @@ PANELS = 160
 """Labels drawn in all figures of one kind together: drawing is what a report takes its time for."""
 MOST, LEAST = 40, 6
 """Labels drawn in a task's figures at most, and in however many tasks."""
+PICTURED = 10
+"""Tasks up to which each has all its figures; of more, each section shows its first."""
 LINES = 12
 """Lines that can be told apart in one panel."""
 
@@ -50,6 +53,7 @@ class OfTask:
         compared: comparisons with the baseline beyond the training length, of this task.
         areas: comparisons of areas, see `_reach_page.compare`; None where there are none.
         drawn: labels that figures show, of `labels_drawn`; None for all of them.
+        in_short: whether there are so many tasks that each section shows its first figure alone.
     """
 
     def __init__(
@@ -60,7 +64,10 @@ class OfTask:
         compared: pd.DataFrame,
         areas: pd.DataFrame | None = None,
         drawn: list[str] | None = None,
+        *,
+        in_short: bool = False,
     ) -> None:
+        self.in_short = in_short
         self.task, self.rows, self.compared, self.areas, self.configs = task, rows, compared, areas, results.configs
         self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
         failing = rows[rows["converged"].eq(False)]
@@ -69,6 +76,11 @@ class OfTask:
         self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
         self.drawn = self.order if drawn is None else drawn
         self.quality = _stats.main_quality(rows)
+
+    @cached_property
+    def reach(self) -> pd.DataFrame:
+        """How far each label keeps its quality, see `_reach.reach`."""
+        return _reach.reach(_stats.by_measurement(self.quality))
 
     def name(self, label: Any) -> str:
         """The label as it is shown: marked if a run of it did not converge."""

@@ -156,21 +156,20 @@ def compare(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
         ``status`` (``ok``, or why not compared). `corrected` adds what depends on how many comparisons there are.
     """
     table = rows.pivot_table(index="seed", columns=["label", "eval_length"], values="value", aggfunc="mean")
-    names = table.columns.get_level_values("label")
+    known = {name: pd.DataFrame(table[name]).dropna(how="all") for name in table.columns.unique("label")}
     less_is_better = len(rows) > 0 and metric_of(str(rows["metric"].iloc[0])).higher_is_better is False
     lines = []
     for label in sorted(set(rows["label"]) - {baseline}):
         line = {"label": label, "baseline": baseline, "lengths": (), "pairs": 0, "status": "ok"}
         lines.append(line)
-        parts = [table.loc[:, names == name].droplevel("label", axis=1).dropna(how="all") for name in (label, baseline)]
-        absent = next((name for name, part in zip((label, baseline), parts, strict=True) if part.empty), None)
+        absent = next((name for name in (label, baseline) if name not in known), None)
         if absent is not None:
             statuses = set(rows.loc[rows["label"] == absent, "status"])
             why = next(status for status in ("diverged", "unsupported", "ok") if status in statuses)
             line["status"] = why if absent == label else f"baseline {why}"
             continue
-        seeds = parts[0].index.intersection(parts[1].index)
-        ours, theirs = (part.loc[seeds].dropna(axis="columns") for part in parts)
+        seeds = known[label].index.intersection(known[baseline].index)
+        ours, theirs = (known[name].loc[seeds].dropna(axis="columns") for name in (label, baseline))
         lengths = ours.columns.intersection(theirs.columns).sort_values()
         if not len(seeds) or not len(lengths):
             line["status"] = "no seed in common" if not len(seeds) else "no length in common"

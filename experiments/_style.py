@@ -158,13 +158,17 @@ def as_laid_out(figure: Figure) -> Iterator[None]:
     figure.set_layout_engine(engine)
 
 
+def renderings(figure: Figure) -> dict[str, bytes]:
+    """The figure as ``svg`` and ``png``, laid out once."""
+    svg = render(figure, "svg")
+    with as_laid_out(figure):
+        return {"svg": svg, "png": render(figure, "png")}
+
+
 def save(figure: Figure, path_without_suffix: Path) -> None:
     """Write ``<path>.png`` and ``<path>.svg``, each whole or not at all; makes the folder if need be."""
     path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
-    written = {"svg": render(figure, "svg")}
-    with as_laid_out(figure):
-        written["png"] = render(figure, "png")
-    for suffix, content in written.items():
+    for suffix, content in renderings(figure).items():
         write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content)
 
 

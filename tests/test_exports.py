@@ -220,6 +220,12 @@ def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path, mon
 # ---- the methods ------------------------------------------------------------------------------------
 
 
+def test_the_encoders_parameters_come_on_top_of_the_trunks(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "learned"), seeds=1)
+    said = " ".join(_methods.paragraph(_results.load(tmp_path), []))
+    assert "with 412,345 parameters, to which the encoder adds 0 to 2,048." in said
+
+
 def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=2)
     for place in (tmp_path / "runs").iterdir():

