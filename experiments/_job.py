@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from experiments import _config, _lock, _seeds, _summary
-from experiments._interruption import ALWAYS
+from experiments._interruption import ALWAYS, Interrupted
 from experiments._parallel import Team
 from experiments._pipeline import Outcome, Stopped, run
 from experiments._plan import RESULTS, BadRequest, RunConfig
@@ -89,7 +89,7 @@ class Job:
                 self._run_all(composed)
         except BadRequest as error:
             self.refuse(error)
-        except Stopped as stopped:
+        except Interrupted as stopped:
             _hand_on(stopped.signum)
         except Exception:
             report.error = traceback.format_exc()
@@ -122,7 +122,8 @@ class Job:
             return
         handling = _config.handling(composed)
         alone = self.team is None or self.team.size == 1
-        if alone and _seeds.pays(configs) and _seeds.train_together(configs, **handling):
+        anew = {key: handling[key] for key in ("force", "retry", "checkpoint_seconds")}
+        if alone and _seeds.pays(configs) and _seeds.train_together(configs, **anew):
             handling |= {"force": False, "retry": None}
         for config in configs:
             try:

@@ -193,4 +193,7 @@ def read(docstring: str, knobs: dict[str, str]) -> Source:
 def _title(number: str) -> str:
     """Title and year of a paper, by its arXiv id; the id where the bibliography lacks it."""
     fields = next((entry.fields for entry in _bibtex.known().values() if entry.arxiv == number), None)
-    return f"arXiv:{number}" if fields is None else f"{fields['title']} ({fields['year']}), arXiv:{number}"
+    if fields is None:
+        return f"arXiv:{number}"
+    title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
+    return f"{title} ({fields['year']}), arXiv:{number}"

@@ -43,7 +43,7 @@ def said(tasks: Sequence[OfTask], standings: Standings) -> list[str]:
         f"length ({best['mean_rank']:.2f} of {len(table)})."
     )
     if best["first"] == best["first"]:
-        told += f" With tasks drawn anew it is first {best['first']:.0%} of the times."
+        told += f" With tasks drawn anew it is first in {best['first']:.0%} of the draws."
     shares = [line["label"] for line in table[1:].to_dict("records") if set(line["group"]) & set(best["group"])]
     if not best["group"]:
         told += " These tasks are too few, or agree too little, to tell labels apart by their ranks."

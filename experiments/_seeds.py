@@ -55,7 +55,6 @@ def train_together(
     force: bool = False,
     retry: str | None = None,
     checkpoint_seconds: float = 30.0,
-    tracker: object = None,
 ) -> bool:
     """Train what is not yet trained, and leave it as the runs' checkpoints; `run` does the rest.
 
@@ -64,7 +63,6 @@ def train_together(
         force: whether runs that have ended are trained anew; their files are taken out here.
         retry: ``failed``: the same for those that failed.
         checkpoint_seconds: between one checkpoint and the next, at least.
-        tracker: is told by `run` alone, how each went.
 
     Returns:
         whether all that was to be done anew has been taken out, so that `run` must not do so again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Command
+from omegaconf import OmegaConf
 
-from experiments import _pipeline, _seeds
+from experiments import _config, _job, _pipeline, _seeds
+from experiments._interruption import Interrupted
+from experiments._job import Job
 from experiments._layout import Layout
+from experiments._parallel import Team
 from experiments._plan import ModelConfig, RunConfig
 from experiments._stacked import StackedStep
 from experiments._train import TrainConfig
@@ -177,3 +182,21 @@ def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _seeds.pays([config(device="cuda", tune=True)] * 2)
     assert not _seeds.pays([config(device="cuda", train=TrainConfig(steps=0))] * 2)
     assert not _seeds.pays([config(device="cpu")] * 2)
+
+
+def test_a_worker_whose_seeds_are_stopped_together_hands_the_signal_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's warning before the time limit, after which the job is to be requeued."""
+    handed: list[int] = []
+
+    def stopped(*_: object, **__: object) -> bool:
+        raise Interrupted(signal.SIGUSR2)
+
+    worker = pickle.loads(pickle.dumps(Job([], Team())))
+    monkeypatch.setattr(_seeds, "pays", lambda _: True)
+    monkeypatch.setattr(_seeds, "train_together", stopped)
+    monkeypatch.setattr(_config, "requested", lambda _: [config(), config(seed=1)])
+    monkeypatch.setattr(_config, "handling", lambda _: dict.fromkeys(("force", "retry", "checkpoint_seconds")))
+    monkeypatch.setattr(_config, "cpus_per_task", lambda: None)
+    monkeypatch.setattr(_job, "_hand_on", handed.append)
+    assert worker(OmegaConf.create({})).error == ""
+    assert handed == [signal.SIGUSR2]

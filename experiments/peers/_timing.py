@@ -14,7 +14,7 @@ from pe_zoo import Geometry
 
 
 def in_turn(does: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each, one round after another so that a machine's drift falls on all; a first round is not counted.
+    """Seconds of each on a CPU, round after round so that a machine's drift falls on all; a first one is not counted.
 
     Args:
         does: what is timed, by name.
@@ -25,8 +25,6 @@ def in_turn(does: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, 
         for name, do in does.items():
             started = time.perf_counter()
             do()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
             if done:
                 seconds[name].append(time.perf_counter() - started)
     return seconds
