@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -225,52 +227,181 @@ class Layer(nn.Module):
 
     def forward(self, stream: Tensor, positions: Tensor, encoder: Encoder, past: Past | None = None) -> Tensor:
         dtype = self.training_dtype if self.training else None
-        blocks = self._blocks(stream, positions, past, dtype)
-        mixed = [attend(encoder, q, k, v, site, self.attention) for q, k, v, site in blocks]
-        together = mixed[0] if len(mixed) == 1 else torch.cat(mixed, -2)
-        stream = stream + linear(together.transpose(1, 2).flatten(-2), self.attention_out, dtype)
+        heads = self._heads(encoder, stream, positions, past, dtype)
+        if self._flows(encoder, heads):
+            behind = self.causal and heads.new > 1  # a single query is the last: it sees every key
+            scale = encoder.geometry.head_dim**-0.5
+            mixed = functional.scaled_dot_product_attention(heads.q, heads.k, heads.v, is_causal=behind, scale=scale)
+        elif self._slides(encoder, heads):
+            mixed = self._sliding(encoder, heads)
+        else:
+            parts = [attend(encoder, *block, self.attention, turned=heads.turned) for block in self._blocks(heads)]
+            mixed = parts[0] if len(parts) == 1 else torch.cat(parts, -2)
+        stream = stream + linear(mixed.transpose(1, 2).flatten(-2), self.attention_out, dtype)
         hidden = functional.gelu(linear(self.ffn_norm(stream), self.ffn_in, dtype))
         return stream + linear(hidden, self.ffn_out, dtype)
 
     def weights(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
         """What each query attends to: ``(batch, heads, query, key)``."""
-        blocks = self._blocks(stream, positions)
-        return torch.cat([weights(encoder, raw_scores(encoder, q, k, site), site) for q, k, _, site in blocks], -2)
+        heads = self._heads(encoder, stream, positions)
+        parts = []
+        for q, k, _, site in self._blocks(heads):
+            part = weights(encoder, _scores(encoder, q, k, site, turned=heads.turned), site)
+            parts.append(functional.pad(part, (0, heads.places - part.shape[-1])))
+        return torch.cat(parts, -2)
 
-    def _blocks(
-        self, stream: Tensor, positions: Tensor, past: Past | None = None, dtype: torch.dtype | None = None
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
-        """Some queries, ``(batch, heads, query, head_dim)``, all keys and values, and where they stand."""
+    def _heads(
+        self,
+        encoder: Encoder,
+        stream: Tensor,
+        positions: Tensor,
+        past: Past | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Heads:
+        """Queries of the places in the stream, keys and values of those and all that are past; what is past grows."""
         x = self.attention_norm(stream)
         # Whatever they were multiplied in, queries and keys are turned and scored in the stream's precision.
         projected = linear(x, self.attention_in, dtype).to(x.dtype)
         q, k, v = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        new = stream.shape[-2]
         if past is not None:
             x, k, v = past.and_now(x, k, v)
-        length = x.shape[-2]
-        block = new
-        if not torch.is_grad_enabled():
-            block = min(self.query_block, max(1, PAIRS_AT_ONCE // (stream.shape[0] * length)))
-        for start in range(0, new, block):
-            some = slice(start, min(start + block, new))
-            rows = slice(length - new + some.start, length - new + some.stop)
-            site, query = self._site(rows, positions, x), q[:, :, some]
-            if self.temperature is not None:
-                query = query * self.temperature(site.mask).to(query.dtype)
-            yield query, k, v, site
+        heads = Heads(q, k, v, x, positions, turned=not encoder.overrides("rotate"))
+        # A temperature scales queries by what each sees, and comes before ``rotate``: block by block.
+        if not heads.turned and not encoder.blockwise_rotation and self.temperature is None:
+            everywhere = torch.ones(1, 1, dtype=torch.bool, device=x.device)
+            q, k = encoder.rotate(q, k, self._site(heads, slice(heads.places - heads.new, heads.places), everywhere))
+            return Heads(q, k, v, x, positions, turned=True)
+        return heads
 
-    def _site(self, rows: slice, positions: Tensor, x: Tensor) -> Site:
-        place = torch.arange(x.shape[-2], device=x.device)  # what may be seen goes by place, not by position
+    def _flows(self, encoder: Encoder, heads: Heads) -> bool:
+        """Whether the fused kernel can be told in a word which keys are seen, and nothing is left to do to scores."""
+        return (
+            self._fuses(encoder, heads)
+            and set(self.windows) == {None}
+            and (not self.causal or heads.new in (1, heads.places))
+            and not encoder.overrides("score")
+        )
+
+    def _slides(self, encoder: Encoder, heads: Heads) -> bool:
+        """Whether what the last query sees and is given, moved along, is what every other does."""
+        return (
+            self._fuses(encoder, heads)
+            and heads.q.device.type == "cpu"
+            and not torch.is_grad_enabled()
+            and self.causal
+            and (not encoder.overrides("score") or (encoder.distance_bias and evenly_spaced(heads.positions)))
+        )
+
+    def _fuses(self, encoder: Encoder, heads: Heads) -> bool:
+        return (
+            self.attention == FUSED
+            and heads.turned
+            and self.temperature is None
+            and not encoder.overrides("mix")
+            and fused_pays(heads.q, heads.k)
+        )
+
+    def _sliding(self, encoder: Encoder, heads: Heads) -> Tensor:
+        """Attention with one row of a bias by distance, the last query's, in place of all rows.
+
+        Queries, the last one first, see that row one key further on each: a view of it, however many they are.
+        """
+        last = slice(heads.places - 1, heads.places)
+        back = heads.places - 1 - torch.arange(heads.places, device=heads.x.device)
+        seen = visible(back.unsqueeze(0), self.windows, self.causal)
+        row = heads.q.new_zeros(1, 1, *seen.shape[-2:]).masked_fill(~seen, -torch.inf)
+        if encoder.overrides("score"):
+            row = encoder.score(row, heads.q[:, :, -1:], heads.k, self._site(heads, last, seen))
+        parts = []
+        for start in range(heads.places - heads.new, heads.places, self.query_block):
+            stop = min(heads.places, start + self.query_block)
+            ahead = row.new_full((*row.shape[:2], stop - start - 1), -torch.inf)
+            bias = torch.cat([row[:, :, 0, heads.places - stop :], ahead], -1).unfold(-1, stop, 1)
+            queries = slice(start - heads.places + heads.new, stop - heads.places + heads.new)
+            mixed = functional.scaled_dot_product_attention(
+                heads.q[:, :, queries].flip(-2),
+                heads.k[:, :, :stop],
+                heads.v[:, :, :stop],
+                attn_mask=bias,
+                scale=encoder.geometry.head_dim**-0.5,
+            )
+            parts.append(mixed.flip(-2))
+        return torch.cat(parts, -2)
+
+    def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
+        """Some queries, ``(batch, heads, query, head_dim)``, keys and values, and where they stand.
+
+        Keys end where the last of the queries stands, in a causal model: no later one decides anything, as the contract
+        tests hold of every encoder.
+        """
+        start = heads.places - heads.new
+        while start < heads.places:
+            stop = heads.places if torch.is_grad_enabled() else min(heads.places, start + self._at_once(heads, start))
+            rows, seen = slice(start, stop), heads.upto(stop) if self.causal else heads
+            place = torch.arange(seen.places, device=seen.x.device)  # what may be seen goes by place, not by position
+            site = self._site(seen, rows, visible(place[rows, None] - place, self.windows, self.causal))
+            q = heads.q[:, :, start - heads.places + heads.new : stop - heads.places + heads.new]
+            if self.temperature is not None:
+                q = q * self.temperature(site.mask).to(q.dtype)
+            yield q, seen.k, seen.v, site
+            start = stop
+
+    def _at_once(self, heads: Heads, start: int) -> int:
+        """How many queries from a place on: as many as have ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
+        pairs = PAIRS_AT_ONCE // len(heads.x)
+        most = (math.isqrt(start**2 + 4 * pairs) - start) // 2 if self.causal else pairs // heads.places
+        return max(1, min(self.query_block, most))
+
+    def _site(self, heads: Heads, rows: slice, mask: Tensor) -> Site:
         return Site(
             layer=self.index,
-            query_positions=positions[..., rows],
-            key_positions=positions,
+            query_positions=heads.positions[..., rows],
+            key_positions=heads.positions,
             rows=rows,
-            mask=visible(place[rows, None] - place, self.windows, self.causal),
+            mask=mask,
             causal=self.causal,
-            x=x,
+            x=heads.x,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """What a layer attends with.
+
+    Args:
+        q: of the last places, ``(batch, heads, query, head_dim)``.
+        k: of all places, as ``v``: ``(batch, heads, key, head_dim)``.
+        x: the normalised input of all places, ``(batch, key, model_dim)``.
+        positions: of all places, ``(key,)`` or ``(batch, key)``.
+        turned: whether the encoder's ``rotate`` has nothing left to do.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor
+    positions: Tensor
+    turned: bool
+
+    @property
+    def new(self) -> int:
+        """How many of the places ask."""
+        return self.q.shape[-2]
+
+    @property
+    def places(self) -> int:
+        return self.k.shape[-2]
+
+    def upto(self, stop: int) -> Heads:
+        """With the keys before a place, and no others."""
+        keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
+        return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
+
+
+def evenly_spaced(positions: Tensor) -> bool:
+    """Whether each position is as far from the next as any other: equal distances, then, are equally many places."""
+    steps = positions.diff()
+    return positions.ndim == 1 and bool((steps == steps[:1]).all())
 
 
 def check_temperature(law: str | None, floor: int | None, on: str, layout: Layout) -> None:
@@ -287,24 +418,34 @@ def check_temperature(law: str | None, floor: int | None, on: str, layout: Layou
         )
 
 
-def attend(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED) -> Tensor:
+def attend(
+    encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED, *, turned: bool = False
+) -> Tensor:
     """Attention as the encoder wants it: ``(batch, heads, query, head_dim)``.
 
     The plain path is the definition. The fused kernel stands in for it where the encoder leaves the
     softmax alone and changes scores, if at all, by a bias that is there before them, and where it is faster.
+    ``turned``: q and k come from the encoder's ``rotate``.
     """
     changes_scores = encoder.overrides("score")
     may_fuse = not encoder.overrides("mix") and (encoder.static_bias or not changes_scores)
     if attention == FUSED and may_fuse and fused_pays(q, k):
-        q, k = encoder.rotate(q, k, site)
+        if not turned:
+            q, k = encoder.rotate(q, k, site)
         mask = site.mask
         if changes_scores:
             nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
             mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
-    scores = raw_scores(encoder, q, k, site)
+    scores = _scores(encoder, q, k, site, turned=turned)
     scores = scores + scores.new_zeros(site.mask.shape).masked_fill(~site.mask, -torch.inf)
     return encoder.mix(scores, v, site)
+
+
+def _scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, turned: bool) -> Tensor:
+    if not turned:
+        return raw_scores(encoder, q, k, site)
+    return encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)
 
 
 def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:

@@ -55,6 +55,8 @@ PROMISES = [
     Promise(claims.check_shift_claim),
     Promise(claims.check_direction_claim, BIDIRECTIONAL),
     Promise(claims.check_static_bias_claim),
+    Promise(claims.check_distance_bias_claim),
+    Promise(claims.check_blockwise_rotation_claim),
     Promise(claims.check_length_claim),
 ]
 

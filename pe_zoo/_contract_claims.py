@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -91,6 +92,47 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> 
         hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
     else:
         hold(not same, "does not claim static_bias, but what score adds depends on positions alone")
+
+
+def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+    """What score adds is the same wherever the distance is the same if, and only if, distance_bias is claimed."""
+    encoder = bench.fresh(make)
+    if not encoder.static_bias:
+        hold(not encoder.distance_bias, "claims distance_bias, but not static_bias")
+        return
+    q, k = heads_of(encoder.geometry, 1, LENGTH), heads_of(encoder.geometry, 1, LENGTH)
+    nothing = torch.zeros(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype)
+    changed = 0.0
+    for step in (1.0, float(bench.geometry.train_length)):  # some biases change beyond the training length
+        x = torch.randn(1, LENGTH, encoder.geometry.model_dim, dtype=q.dtype)
+        added = encoder.score(nothing, q, k, site_of(step * torch.arange(LENGTH), causal, x))
+        changed = max(changed, gap(added[..., 1:, 1:].tril(), added[..., :-1, :-1].tril()))
+    if encoder.distance_bias:
+        hold(changed < 1e-9, "claims distance_bias, but what score adds differs at the same distance")
+    else:
+        hold(changed > 1e-5, "does not claim distance_bias, but what score adds goes by distance alone")
+
+
+def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+    """Rotate does to some queries what it does to all, whatever they see, unless blockwise_rotation is claimed."""
+    encoder = bench.fresh(make)
+    if not encoder.overrides("rotate"):
+        hold(not encoder.blockwise_rotation, "claims blockwise_rotation, but has no rotate hook")
+        return
+    positions, x = some_positions(LENGTH), torch.randn(2, LENGTH, encoder.geometry.model_dim).double()
+    q, k = heads_of(encoder.geometry, 2, LENGTH), heads_of(encoder.geometry, 2, LENGTH)
+    everywhere = torch.ones(1, 1, dtype=torch.bool)
+    turned_q, turned_k = encoder.rotate(q, k, replace(site_of(positions, causal, x), mask=everywhere))
+    changed = 0.0
+    for rows in (slice(0, 2), slice(2, LENGTH), slice(LENGTH - 1, LENGTH)):
+        some_q, some_k = encoder.rotate(q[:, :, rows], k, site_of(positions, causal, x, rows))
+        changed = max(changed, gap(some_q, turned_q[:, :, rows]), gap(some_k, turned_k))
+    if encoder.blockwise_rotation:
+        hold(changed > 1e-5, "claims blockwise_rotation, but rotate does the same to some queries as to all")
+    else:
+        hold(
+            changed < 1e-11, "does not claim blockwise_rotation, but rotate does otherwise to some queries than to all"
+        )
 
 
 def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:

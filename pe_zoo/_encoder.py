@@ -111,6 +111,11 @@ class Encoder(nn.Module):
     """Means nothing without a causal mask."""
     static_bias: bool = False
     """``score`` adds a term that neither the scores nor q and k decide (positions do, or the layer's input)."""
+    distance_bias: bool = False
+    """``score`` adds a term that the distance alone decides: what one query is given tells what every other is."""
+    blockwise_rotation: bool = False
+    """``rotate`` goes by which queries are at hand or what they may see, so that a long sequence has to be turned anew
+    for each block of queries; their products with keys are the same all the while."""
     max_length: int | None = None
     """Positions must lie below this; None: no limit."""
 

@@ -36,6 +36,7 @@ class ALiBi(Encoder):
 
     shift_invariant = True
     static_bias = True
+    distance_bias = True
 
     def __init__(self, geometry: Geometry, *, max_bias: float = 8.0, form: str = "symmetric") -> None:
         super().__init__(geometry)

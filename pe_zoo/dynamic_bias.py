@@ -43,6 +43,7 @@ class DynamicBias(Encoder):
     shift_invariant = True
     direction_aware = True
     static_bias = True
+    distance_bias = True
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class KERPLELog(Encoder):
 
     shift_invariant = True
     static_bias = True
+    distance_bias = True
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)

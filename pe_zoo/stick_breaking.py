@@ -33,7 +33,7 @@ class StickBreaking(Encoder):
 
     shift_invariant = True
     causal_only = True
-    static_bias = True  # −inf at a query's own place, or nothing
+    static_bias = distance_bias = True  # −inf at a query's own place, or nothing
 
     def __init__(self, geometry: Geometry, *, attend_current: bool = False, remainder: str = "dropped") -> None:
         super().__init__(geometry)

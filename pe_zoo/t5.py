@@ -36,6 +36,7 @@ class T5(Encoder):
     shift_invariant = True
     direction_aware = True
     static_bias = True
+    distance_bias = True
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class XPos(Encoder):
     shift_invariant = True
     direction_aware = True
     causal_only = True
+    blockwise_rotation = True  # exponents count from the middle of the queries at hand
 
     def __init__(
         self, geometry: Geometry, *, scale_base: float = 512.0, gamma: float = 0.4, base: float = 10000.0

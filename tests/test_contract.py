@@ -228,6 +228,16 @@ def test_static_bias_both_ways(case: Case, causal: bool) -> None:
 
 
 @both_masks
+def test_distance_bias_both_ways(case: Case, causal: bool) -> None:
+    claims.check_distance_bias_claim(case, causal, HARNESS)
+
+
+@both_masks
+def test_blockwise_rotation_both_ways(case: Case, causal: bool) -> None:
+    claims.check_blockwise_rotation_claim(case, causal, HARNESS)
+
+
+@both_masks
 def test_any_length_works_or_is_refused(case: Case, causal: bool) -> None:
     claims.check_length_claim(case, causal, HARNESS)
 
@@ -427,6 +437,7 @@ class CachedByLength(ALiBi):
     """A module-level cache, keyed on too little."""
 
     name = "fake"
+    distance_bias = False  # a model that knew it would ask for one row of it
     cache: dict[int, Tensor] = {}  # noqa: RUF012
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
@@ -613,6 +624,36 @@ class HidesStaticBias(ALiBi):
     static_bias = False
 
 
+class ClaimsDistanceBias(ALiBi):
+    """Lowers scores by the query's position as well: a model that goes by one query's row takes it for the others'."""
+
+    name = "fake"
+    shift_invariant = False
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return super().score(scores, q, k, site) - 0.1 * site.distance * site.query_positions[..., None, :, None]
+
+
+class HidesDistanceBias(ALiBi):
+    name = "fake"
+    distance_bias = False
+
+
+class HidesBlockwiseRotation(Fake):
+    """Scales queries up and keys down by the first position at hand: their products are what they were."""
+
+    shift_invariant = True
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        scale = 1 + site.query_positions.amin()
+        return q * scale, k / scale
+
+
+class ClaimsBlockwiseRotation(RoPE):
+    name = "fake"
+    blockwise_rotation = True
+
+
 class DoesNothing(Fake):
     """Claims what only an encoder that does something can have, and does nothing."""
 
@@ -667,6 +708,8 @@ def asked(check: Callable[[Maker, bool, Bench], None], causal: bool = True) -> C
 
 SHIFT, DIRECTION = asked(claims.check_shift_claim), asked(claims.check_direction_claim, causal=False)
 STATIC, POSITIONS = asked(claims.check_static_bias_claim), asked(claims.check_positions_are_read)
+DISTANCE = asked(claims.check_distance_bias_claim)
+BLOCKWISE = asked(claims.check_blockwise_rotation_claim)
 EMBED, PURE = asked(hooks.check_embed_adds_position_and_nothing_else), asked(hooks.check_pure)
 FUTURE, PREFIX = asked(hooks.check_no_leak_from_the_future), asked(hooks.check_prefix_does_not_change)
 STATE, HISTORY = asked(hooks.check_state), asked(hooks.check_history_does_not_matter)
@@ -684,7 +727,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (GatesBeforeTheMask, "future", FUTURE, Broken),
     (GatesBeforeTheMask, "prefix", PREFIX, Broken),
     (RelativeShiftWraps, "positions are read", POSITIONS, Broken),
-    (RelativeShiftWraps, "query blocks", asked(hooks.check_blocks), Broken),
+    (RelativeShiftWraps, "query blocks", asked(hooks.check_blocks, causal=False), Broken),
     (SecondSignalInEmbed, "shift claim", SHIFT, Broken),
     (SecondSignalInEmbed, "direction claim", DIRECTION, Broken),
     (ScalesTheEmbedding, "embed adds", EMBED, Broken),
@@ -708,6 +751,10 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (ClaimsStaticBias, "static bias claim", STATIC, Broken),
     (ClaimsStaticBias, "fused", lambda make, _: check_fused(make, True), AssertionError),
     (HidesStaticBias, "static bias claim", STATIC, Broken),
+    (ClaimsDistanceBias, "distance bias claim", DISTANCE, Broken),
+    (HidesDistanceBias, "distance bias claim", DISTANCE, Broken),
+    (HidesBlockwiseRotation, "blockwise rotation claim", BLOCKWISE, Broken),
+    (ClaimsBlockwiseRotation, "blockwise rotation claim", BLOCKWISE, Broken),
     (DoesNothing, "direction claim", DIRECTION, Broken),
     (DoesNothing, "order is seen", lambda make, bench: claims.check_order_is_seen(make, False, bench), Broken),
     (UnclaimedNothing, "shift claim", SHIFT, Broken),

@@ -84,6 +84,8 @@ def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
         encoder.direction_aware,
         encoder.causal_only,
         encoder.static_bias,
+        encoder.distance_bias,
+        encoder.blockwise_rotation,
         encoder.max_length,
     )
     parameters = [(name, tuple(p.shape), p.double().std(correction=0).item()) for name, p in encoder.named_parameters()]

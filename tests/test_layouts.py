@@ -13,6 +13,7 @@ import torch
 import yaml
 from conftest import ROOT, Command
 from torch import Tensor
+from torch.nn import functional
 
 import pe_zoo
 from experiments._layout import Layout, visible
@@ -73,9 +74,9 @@ def masks(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Tensor]]:
     seen: dict[int, list[Tensor]] = {}
     attend = _model.attend
 
-    def noting(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str) -> Tensor:
+    def noting(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str, turned: bool) -> Tensor:
         seen.setdefault(site.layer, []).append(site.mask.expand(1, q.shape[1], -1, -1)[0])
-        return attend(encoder, q, k, v, site, attention)
+        return attend(encoder, q, k, v, site, attention, turned=turned)
 
     monkeypatch.setattr(_model, "attend", noting)
     return seen
@@ -95,7 +96,7 @@ def test_masks_are_those_of_a_loop(name: str, causal: bool, query_block: int, ma
     carrying, sees = PUBLISHED[name]
     length = 11
     encoder = Notes(GEOMETRY)
-    model = model_of(encoder, layout_of(name), causal=causal, query_block=query_block)
+    model = model_of(encoder, layout_of(name), causal=causal, query_block=query_block, attention="plain")
     with torch.no_grad():
         # Windows go by place: positions that lie far apart, or backwards, change nothing.
         model(some_tokens(2, length), torch.stack([100.0 * torch.arange(length), -torch.arange(11.0)]))
@@ -103,7 +104,7 @@ def test_masks_are_those_of_a_loop(name: str, causal: bool, query_block: int, ma
     assert [layer for layer in range(5) if model.layout.carries(layer)] == carrying
     assert sorted(masks) == [0, 1, 2, 3, 4]
     for layer, blocks in masks.items():
-        mask = torch.cat(blocks, 1)
+        mask = torch.cat([functional.pad(block, (0, length - block.shape[-1])) for block in blocks], 1)
         assert mask.shape == (4, length, length)
         for head in range(4):
             for i in range(length):
@@ -172,7 +173,7 @@ def test_heads_of_their_own_windows_by_hand(attention: str) -> None:
             for weight, j in zip(weights, keys, strict=True):
                 mixed[i, own] += weight / sum(weights) * v[j, own]
     x = x + layer.attention_out(mixed)
-    x = x + layer.ffn_out(torch.nn.functional.gelu(layer.ffn_in(layer.ffn_norm(x))))
+    x = x + layer.ffn_out(functional.gelu(layer.ffn_in(layer.ffn_norm(x))))
     torch.testing.assert_close(model.hidden(tokens)[1][0], x, atol=1e-12, rtol=0)
 
 

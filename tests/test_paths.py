@@ -13,7 +13,8 @@ from torch.nn import functional
 
 import pe_zoo
 from experiments import _paths
-from experiments._model import Transformer
+from experiments._layout import Layout
+from experiments._model import Past, Transformer
 from experiments._paths import AUTO, BFLOAT16, FLOAT32, fused_pays, training_dtype
 from experiments._random import initialising
 from experiments._train import Step, TrainConfig
@@ -150,3 +151,54 @@ def test_a_step_is_taken_in_the_precision_asked_for(precision: str) -> None:
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match=r"train\.precision must be one of auto, float32, bfloat16; got 'half'"):
         TrainConfig(precision="half").check()
+
+
+# ------------------------------------------------------------------------------------------ reading long sequences
+
+
+LAYOUTS = {"all keys": Layout(), "a window": Layout(window=3), "windows of heads": Layout(masked_heads=1)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", pe_zoo.names())
+def test_a_long_sequence_is_read_as_the_plain_path_reads_it(name: str, layout: str) -> None:
+    """However many queries at once, from the first or after what was read before, near or far apart."""
+    geometry = Geometry(model_dim=16, num_heads=2, num_layers=2, train_length=8)
+    encoder = pe_zoo.build(name, geometry)
+    tokens = torch.randint(11, (2, 23), generator=torch.Generator().manual_seed(1))
+    models = [
+        Transformer(11, geometry, encoder, layout=LAYOUTS[layout], query_block=block, attention=attention).double()
+        for attention, block in (("plain", 1024), ("fused", 1024), ("fused", 4), ("fused", 1), ("plain", 4))
+    ]
+    for positions in (torch.arange(23.0), 5.0 + 3 * torch.arange(23.0), torch.randint(1, 4, (23,)).cumsum(0).float()):
+        whole = models[0](tokens, positions).detach()
+        for model in models[1:]:
+            model.load_state_dict(models[0].state_dict())
+            pasts = [Past(23) for _ in model.layers]
+            with torch.no_grad():
+                found = model.eval()(tokens, positions)
+                parts = [model(tokens[:, :9], positions[:9], pasts), model(tokens[:, 9:], positions, pasts)]
+            torch.testing.assert_close(found, whole, atol=1e-9, rtol=0)
+            torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "by_row"), [("alibi", True), ("fire", False), ("rope", True), ("xpos", False)])
+def test_what_is_the_same_for_all_queries_is_asked_once(
+    name: str, by_row: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    geometry = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
+    asked: list[int] = []
+    kind = pe_zoo.get(name)
+    for hook in ("rotate", "score"):
+        if kind.overrides(hook):
+            real = getattr(kind, hook)
+
+            def noting(self: Encoder, *given: Any, real: Any = real) -> Any:
+                asked.append(given[-1].mask.numel())
+                return real(self, *given)
+
+            monkeypatch.setattr(kind, hook, noting)
+    with torch.no_grad():
+        Transformer(11, geometry, pe_zoo.build(name, geometry), query_block=4)(torch.zeros(1, 32, dtype=torch.long))
+    assert (len(asked) == 1) == by_row
+    assert max(asked) <= 4 * 32
