@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from experiments import _style
 from experiments._stats import over_seeds
 from experiments._style import Look
-from experiments._table import metric_of, sliced
+from experiments._table import among, metric_of, sliced
 
 INITIAL = "initial_"
 SMALL = 7.5
@@ -48,7 +48,7 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
 def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, largest: bool) -> Figure:
     """A panel a metric; a line a label, or a layer where there is but one; every head, and the largest or mean."""
     of_metrics = by_head(rows)
-    labels = [label for label in looks if label in set(rows["label"])]
+    labels = among(looks, rows["label"])
     if len(labels) == 1:
         of_metrics = of_metrics[of_metrics["layer"] != ""]
         lines = sorted(set(of_metrics["layer"]), key=int)

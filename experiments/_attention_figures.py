@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from experiments import _style
 from experiments._attention_dots import ALIKE, INITIAL, SMALL, by_head, legend
 from experiments._style import Look
-from experiments._table import metric_of
+from experiments._table import among, metric_of
 
 SHADES = 3
 """Doublings, and halvings, that the colours of a lift tell apart."""
@@ -70,7 +70,7 @@ def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
     """Of many runs: a panel a label, a line a head and seed, colours for the weight over that of no preference."""
     of_metric = by_head(rows[rows["metric"] == metric])
     bins = _bins(of_metric[of_metric["status"] == "ok"])
-    labels = [label for label in looks if label in set(rows["label"])]
+    labels = among(looks, rows["label"])
     columns = min(4, len(labels))
     height = -(-len(labels) // columns)
     colours = sns.color_palette("PuOr_r", as_cmap=True).with_extremes(bad="#d9d9d9")

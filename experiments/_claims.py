@@ -163,12 +163,15 @@ def selectable(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     widened = {run for run, config in results.configs.items() if config.get("model.as_many_as", "null") != "null"}
     rows = sliced(rows[~rows["run_id"].isin(widened)])
     rows["multiple"] = rows["eval_length"] / rows["train_length"]
-    return rows
+    text = [column for column in rows if pd.api.types.is_string_dtype(rows[column])]
+    return rows.astype(dict.fromkeys(text, "category"))  # to choose by a number for each text, not by the text
 
 
 def decide(claims: list[Claim], results: Results) -> list[tuple[Claim, str, list[Finding]]]:
     """Each claim with its verdict and what each of its cases came to."""
-    rows = selectable(results, results.rows)
+    chosen = [case[part] for claim in claims for case in claim.cases for part in ("rows", "against") if part in case]
+    metrics = {metric for part in chosen for metric in _listed(part.get("metric"))}
+    rows = selectable(results, results.rows[results.rows["metric"].isin(metrics)])
     decided = []
     for claim in claims:
         findings = [_finding(case, rows, results) for case in claim.cases]
@@ -233,7 +236,7 @@ def _combined(ours: pd.Series, theirs: pd.Series, combine: Callable[[float, floa
 def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_if_not_learned: bool) -> str:
     """Why the rows decide nothing; blank where they do."""
     for part in parts:
-        if len(labels := sorted(set(part["label"]))) > 1:
+        if len(labels := sorted(part["label"].unique())) > 1:
             return f"rows of several settings: {'; '.join(labels)}"
         learned = part.drop_duplicates("run_id")["converged"]
         if (failing := sum(judged is False for judged in learned)) and not even_if_not_learned:
@@ -245,16 +248,21 @@ def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_i
 
 def select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -> pd.DataFrame:
     """The rows of `selectable` that are as a case's ``rows`` say."""
+    chosen = pd.Series(True, index=rows.index)
     for key, wanted in selection.items():
-        allowed = [_plain(value) for value in (wanted if isinstance(wanted, list) else [wanted])]
+        allowed = [_plain(value) for value in _listed(wanted)]
         if key in rows.columns:
-            column = rows[key] if pd.api.types.is_string_dtype(rows[key]) else rows[key].map(_plain)
-            rows = rows[column.isin(allowed)]
+            chosen &= rows[key].isin([value for value in rows[key].unique() if _plain(value) in allowed])
         elif "." in key or key == "trained":
-            rows = rows[rows["run_id"].map(lambda run, key=key: results.configs[run].get(key, "")).isin(allowed)]
+            runs = [run for run in rows["run_id"].unique() if results.configs[run].get(key, "") in allowed]
+            chosen &= rows["run_id"].isin(runs)
         else:
             return rows.iloc[:0]  # a slice that no row has
-    return rows
+    return rows[chosen]
+
+
+def _listed(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _plain(value: object) -> str:

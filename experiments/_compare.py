@@ -61,7 +61,7 @@ def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[s
         for what, some in ((IN_RANGE, inside), (BEYOND, part[~trained])):
             if len(some):
                 yield (str(task), str(label), f"{named}, {what}", metric), some.groupby("seed")["value"].mean()
-    for experiment in sorted(set(rows["experiment"])):
+    for experiment in sorted(rows["experiment"].unique()):
         shown = _shown(rows[rows["experiment"] == experiment], experiment)
         shown = shown[shown["status"] == "ok"]
         for key, some in shown.groupby(["task", "label", "head", "metric"]):

@@ -12,7 +12,7 @@ from experiments import _style, _words
 from experiments._compare import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments._page import Page, Picture, Section, Table
 from experiments._results import FINISHED, Results
-from experiments._table import metric_of
+from experiments._table import among, metric_of
 
 MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 
@@ -127,7 +127,7 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
     """A line a label: the difference and its interval, the same nothing as a line at 0."""
     encoders = table.assign(encoder=table["label"].str.partition(" · ")[0])
     looks = _style.looks(encoders)
-    labels = [label for label in looks if label in set(table["label"])][::-1]
+    labels = among(looks, table["label"])[::-1]
     with _style.theme():
         figure = Figure(figsize=(_style.WIDTH, 1.2 + 0.28 * len(labels)))
         axes = figure.subplots()

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments import _style
 from experiments._stats import labelled, over_seeds
-from experiments._table import metric_of
+from experiments._table import among, metric_of
 
 WORST = 8.0
 """Bits per byte of a uniform guess: the few lines that are worse run along the top of their panels."""
@@ -52,7 +52,7 @@ def panels(rows: pd.DataFrame, lines: Sequence[str], text: str, xlabel: str) -> 
     """
     summary = over_seeds(rows, ["label", "line", "eval_length"])
     metric = metric_of(rows["metric"].iloc[0])
-    labels = [label for label in _style.looks(rows) if label in set(rows["label"])]
+    labels = among(_style.looks(rows), rows["label"])
     found = _style.looks(pd.DataFrame({"label": list(lines), "encoder": ""}))
     looks = {
         line: replace(found[line], fill="full")

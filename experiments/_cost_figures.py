@@ -15,7 +15,7 @@ from experiments import _style
 from experiments._multiples import GREY, line, small_multiples, spread
 from experiments._stats import over_seeds
 from experiments._style import Look
-from experiments._table import metric_of, sliced
+from experiments._table import among, metric_of, sliced
 
 MEMORY = "peak_memory_mib"
 PANELS = {
@@ -91,7 +91,7 @@ def relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
         return None
     at = pd.concat([at_longest(rows[rows["metric"] == metric]) for metric in metrics])
     means = over_seeds(at, ["label", "metric"]).set_index(["metric", "label"])["mean"]
-    labels = [label for label in looks if label in set(rows["label"])]
+    labels = among(looks, rows["label"])
     with _style.theme():
         figure = Figure(figsize=(_style.WIDTH, 1.7 + 0.18 * len(labels)))
         panels = figure.subplots(1, len(PANELS), sharey=True)

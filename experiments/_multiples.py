@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from experiments._table import among
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -44,7 +46,7 @@ def small_multiples(
 
     from experiments import _style
 
-    shown = [label for label in looks if label in set(rows["label"])]
+    shown = among(looks, rows["label"])
     columns = min(len(shown), 3 if len(shown) <= 9 else 4)
     lines = -(-len(shown) // columns)
     with _style.theme():
@@ -75,7 +77,7 @@ def small_multiples(
 
 def why_empty(rows: pd.DataFrame) -> str:
     """``unsupported``, ``diverged`` or both where no row has a value; else nothing."""
-    return "" if (rows["status"] == "ok").any() else ", ".join(sorted(set(rows["status"])))
+    return "" if (rows["status"] == "ok").any() else ", ".join(sorted(rows["status"].unique()))
 
 
 def failed(rows: pd.DataFrame) -> pd.DataFrame:

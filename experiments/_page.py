@@ -126,13 +126,14 @@ def write(page: Page, folder: Path) -> Path:
         write_whole(path, content)
         written.add(path)
 
-    images = {}
+    images, grids = {}, {}
     for part in (part for section in page.sections for part in section.parts):
         if isinstance(part, Table | Picture) and part.data is not None:
             put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
         if isinstance(part, Table):
             put(folder / "tables" / f"{part.stem}.tex", _latex.tabular(part.cells))
-            put(folder / "tables" / f"{part.stem}.md", _grid(part.cells) + "\n")
+            grids[part.stem] = _grid(part.cells)
+            put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
         elif isinstance(part, Picture):
             drawn = _style.renderings(part.figure)
             for suffix, content in drawn.items():
@@ -141,7 +142,7 @@ def write(page: Page, folder: Path) -> Path:
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
         if old not in written and old.suffix in (".csv", ".tex", ".md", ".svg", ".png"):
             old.unlink()
-    put(folder / "report.md", markdown(page))
+    put(folder / "report.md", markdown(page, grids))
     put(folder / "index.html", _html(page, images))
     return folder / "index.html"
 
@@ -179,8 +180,8 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and re.match(r"\s*[=+\-@]", cell) else cell
 
 
-def markdown(page: Page) -> str:
-    """The page as GitHub Markdown, figures linked by relative paths."""
+def markdown(page: Page, grids: dict[str, str]) -> str:
+    """The page as GitHub Markdown, figures linked by relative paths; its tables, by stem, as they are written."""
     lines = [f"# {_md(page.title)}", ""]
     lines += [f"> **Warning.** {_md(warning)}\n" for warning in page.warnings]
     lines += [f"{_md(said)}\n" for said in page.summary]
@@ -189,13 +190,13 @@ def markdown(page: Page) -> str:
         lines += [f"{'#' * section.level} {_md(section.title)}\n"]
         lines += [f"{_md(paragraph)}\n" for paragraph in section.paragraphs]
         for part in section.parts:
-            lines += _markdown_part(part)
+            lines += _markdown_part(part, grids)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_part(part: Part) -> list[str]:
+def _markdown_part(part: Part, grids: dict[str, str]) -> list[str]:
     if isinstance(part, Table):
-        return [f"**{_md(part.caption)}**\n", _grid(part.cells), "", *([f"{_md(part.note)}\n"] * bool(part.note))]
+        return [f"**{_md(part.caption)}**\n", grids[part.stem], "", *([f"{_md(part.note)}\n"] * bool(part.note))]
     if isinstance(part, Picture):
         return [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
     if isinstance(part, Chart):

@@ -63,7 +63,9 @@ def aggregate(rows: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
             theirs = labels.index(baseline)
             line["improvement"] = float(np.mean([_improvement(values[task], place, theirs) for task in tasks]))
         lines.append(line)
-    lines += [{"label": label, "status": why} for label, why in left_out.items() if label in set(table["label"])]
+    lines += [
+        {"label": label, "status": why} for label, why in left_out.items() if label in set(table["label"].unique())
+    ]
     columns = ["label", "iqm", "low", "high", "tasks_low", "tasks_high", "mean", "median", "improvement"]
     found = pd.DataFrame(lines, columns=[*columns, "tasks", "runs", "status"])
     found[columns[1:]] = found[columns[1:]].astype(float)
@@ -111,7 +113,7 @@ def ranks(rows: pd.DataFrame) -> pd.DataFrame:
     table = scores(rows)
     labels, tasks, left_out = _complete(table)
     kept = table[table["label"].isin(labels) & table["task"].isin(tasks)]
-    better = {name: -1.0 if metric_of(name).higher_is_better is False else 1.0 for name in set(kept["metric"])}
+    better = {name: -1.0 if metric_of(name).higher_is_better is False else 1.0 for name in set(kept["metric"].unique())}
     oriented = kept.assign(value=kept["value"] * kept["metric"].map(better).astype(float))
     means = oriented.pivot_table(index="label", columns="task", values="value", aggfunc="mean")
     found = means.round(12).rank(ascending=False, method="average")
@@ -203,9 +205,11 @@ def by_metric(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = labelled(rows)
     rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
-    judged = sorted(name for name in set(rows["metric"]) if metric_of(name).higher_is_better is not None)
+    judged = sorted(name for name in set(rows["metric"].unique()) if metric_of(name).higher_is_better is not None)
     main = main_quality(rows)
-    kinds = {"main": main} | {name: rows[rows["metric"] == name] for name in judged if {name} != set(main["metric"])}
+    kinds = {"main": main} | {
+        name: rows[rows["metric"] == name] for name in judged if {name} != set(main["metric"].unique())
+    }
     usual: pd.Series[float] | None = None
     parts = []
     for metric, of_metric in kinds.items():

@@ -99,7 +99,7 @@ def _gate(quality: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each label were judged, and how many had learned in range. A seed's runs all must have."""
     judged = quality[quality["converged"].notna()].assign(passed=lambda rows: rows["converged"].astype(bool))
     seeds = judged.groupby(["label", "seed"])["passed"].all().groupby(level="label").agg(["sum", "count"])
-    gate = seeds.reindex(sorted(set(quality["label"])), fill_value=0).rename_axis("label").reset_index()
+    gate = seeds.reindex(sorted(quality["label"].unique()), fill_value=0).rename_axis("label").reset_index()
     return gate.rename(columns={"sum": "seeds_learned", "count": "seeds_judged"})
 
 

@@ -13,7 +13,7 @@ from experiments._page import Chart, Section
 from experiments._report_ranking import Standings
 from experiments._report_task import LINES, OfTask
 from experiments._style import Look
-from experiments._table import main_metric, metric_of
+from experiments._table import among, main_metric, metric_of
 
 HELP = (
     "Quality over length. Shaded: lengths trained on, up to the dashed line. Bands: 95 % t intervals over seeds, none "
@@ -45,13 +45,13 @@ def _task(of: OfTask, standing: pd.DataFrame | None) -> dict[str, Any] | None:
     if rows.empty:
         return None
     summary = _stats.by_measurement(rows)
-    main = main_metric(summary["metric"])
-    names = sorted(set(summary["metric"]), key=lambda name: (name != main, name))
+    main = main_metric(summary["metric"].unique())
+    names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
     first = of.order if standing is None else list(standing["label"])
     return {
         "name": of.task,
         "trained": [int(length) for length in sorted(set(rows["train_length"]))],
-        "labels": [label for label in of.order if label in set(rows["label"])],
+        "labels": among(of.order, rows["label"]),
         "first": first[:LINES],
         "marked": [label for label in of.order if label in of.not_converged],
         "metrics": [_metric(name, summary[summary["metric"] == name]) for name in names],

@@ -19,7 +19,7 @@ def section(of: OfTask) -> Section:
         section.paragraphs.append(f"Figures of this section show {LINES} labels; choose others under Curves.")
     drawn = of.rows_of("length_extrapolation", drawn=LINES)
     if of.in_short:
-        drawn = drawn[drawn["metric"] == main_metric(summary["metric"])]
+        drawn = drawn[drawn["metric"] == main_metric(summary["metric"].unique())]
     figures = length_extrapolation.plot(drawn)
     for metric in length_extrapolation.QUALITIES:
         of_metric = summary[(summary["metric"] == metric) & (summary["condition"] == "")]
@@ -35,7 +35,7 @@ def section(of: OfTask) -> Section:
         if stem in figures:
             section.parts.append(Picture(stem, caption, figures[stem]))
         section.parts.append(_length_table(of, stem, named, of_metric))
-        if metric == main_metric(summary["metric"]):
+        if metric == main_metric(summary["metric"].unique()):
             quality, stem = of.quality, of.stem("reach")
             section.parts.append(_reach_page.table(stem, of.task, quality, of.areas, of.order, of.name))
             if len(of.compared):

@@ -7,7 +7,7 @@ import pandas as pd
 from experiments import _words, permutation_sensitivity
 from experiments._page import Picture, Section, Table
 from experiments._report_task import MOST, OfTask, opened
-from experiments._table import main_metric, metric_of
+from experiments._table import among, main_metric, metric_of
 
 
 def section(of: OfTask) -> Section:
@@ -49,7 +49,7 @@ def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -
             lines[condition.startswith(prefix)].append(line)
     head = ["change of order", *(metric_of(m).label for m in permutation_sensitivity.DISTANCES)]
     head += map(of.name, of.order)
-    metric = main_metric(summary["metric"])
+    metric = main_metric(summary["metric"].unique())
     of_what = f" of {metric_of(metric).label}" if metric else ""
     note = (
         f"Quality lost{of_what} against the untouched input: positive is worse. Mean over seeds ± half the 95 % t "
@@ -93,7 +93,7 @@ def _sensitivity_table(of: OfTask, slopes: pd.DataFrame) -> Table:
 
 def _equivariance_table(of: OfTask, summary: pd.DataFrame) -> Table:
     found = {(line["metric"], line["condition"], line["label"]): line for line in summary.to_dict("records")}
-    conditions = [name for name in permutation_sensitivity.LAYERED if name in set(summary["condition"])]
+    conditions = among(permutation_sensitivity.LAYERED, summary["condition"])
     stages = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
     columns = [(metric, condition) for condition in conditions for metric in stages]
     lines = [

@@ -84,7 +84,7 @@ def _in_each(tasks: Sequence[OfTask], standings: Standings) -> Table:
     head = [*(["task"] if len(standings) > 1 else []), "label", "place", "group", "mean", "95 % interval", "seeds"]
     head += ["against", "difference", "verdict"]
     data = pd.concat(standings.values())
-    metrics = _words.listed(metric_of(name).label for name in sorted(set(data["metric"])))
+    metrics = _words.listed(metric_of(name).label for name in sorted(data["metric"].unique()))
     note = (
         f"Mean: {metrics} over the lengths beyond the training length, then over seeds; its t interval. Places alone "
         "promise more than they hold: go by the groups. The verdict is on the difference from the label it was "

@@ -12,10 +12,16 @@ UNTOLD = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that are said elsewhere, or decide nothing."""
 
 
+MOST_RUNS = 1000
+"""Lines of the table of runs: of more, a page grows by ten megabytes, and nobody reads them there."""
+
+
 def runs_section(
     runs: pd.DataFrame, configs: dict[str, dict[str, str]], settings: dict[str, dict[str, str]]
 ) -> Section:
     """A line for every run of the folder: how it ended, its numbers, and in what its configuration departs.
+
+    Of very many, ``MOST_RUNS`` are shown, those that have not ended well first; the table's file has all.
 
     Args:
         runs: of `_results.Results`, as are the next two.
@@ -23,9 +29,15 @@ def runs_section(
         settings: task -> what its runs share.
     """
     judged = {True: "yes", False: "no †"}
+    own = {
+        run: _own(configs.get(run, {}), settings.get(str(task), {}))
+        for run, task in zip(runs["run_id"], runs["task"], strict=True)
+    }
     lines = []
-    ordered = runs.sort_values(["task", "label", "seed", "run_id"], key=lambda column: column.map(str))
-    for run in ordered.to_dict("records"):
+    by_name = runs.sort_values(["task", "label", "seed", "run_id"], key=lambda column: column.map(str))
+    ended_well = by_name["status"].eq("ok") & by_name["converged"].ne(False)
+    shown = by_name if len(runs) <= MOST_RUNS else by_name.loc[ended_well.sort_values(kind="stable").index[:MOST_RUNS]]
+    for run in shown.to_dict("records"):
         status = f"{run['status']}: {run['message']}" if run["message"] else str(run["status"])
         numbers = ("in_range", "final_loss")
         counts = ("encoder_parameters", "model_parameters", "train_seconds", "measure_seconds", "tokens_per_second")
@@ -36,7 +48,7 @@ def runs_section(
                 *(_words.short(run[key]) for key in numbers),
                 judged.get(run["converged"], "not judged"),
                 *(_words.number(run[key]) for key in counts),
-                _own(configs.get(run["run_id"], {}), settings.get(str(run["task"]), {})),
+                own[run["run_id"]],
             ]
         )
     head = ["run", "label", "task", "seed", "status", "in range", "final loss", "converged"]
@@ -46,8 +58,13 @@ def runs_section(
         "In range: the task's main metric at the training length. Final loss: nats per token. A run's whole "
         "configuration is what its last column says and, of the rest, what the table of settings says of its task."
     )
+    if len(shown) < len(runs):
+        note += (
+            f" Shown are {len(shown)} of {len(runs)} runs, those that did not end, learn or come through first; "
+            "tables/runs.csv has all."
+        )
     cells = pd.DataFrame(lines, columns=head)
-    data = runs.drop(columns=["corpus", "tuning", "packages"])
+    data = runs.drop(columns=["corpus", "tuning", "packages"]).assign(configuration=runs["run_id"].map(own))
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
 

@@ -18,7 +18,7 @@ from experiments._layout import Layout
 from experiments._parallel import Team
 from experiments._pipeline import Outcome, run
 from experiments._plan import BadRequest, ModelConfig, RunConfig, check_name
-from experiments._results import FINISHED, TUNED, read_record, read_run
+from experiments._results import FINISHED, TUNED, kept_cells, read_record, read_run
 from experiments._table import metric_of
 from experiments._train import TrainConfig
 from experiments._untrusted import message_of, name_of, read_mapping
@@ -60,7 +60,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
         folder = place.resolve().parent.parent
         if not (place / "config.yaml").is_file():
             raise ValueError(f"no run in {str(place)!r}: give the folder of one, results/<name>/runs/<run_id>")
-        record, _, before = read_run(place.resolve(), folder, {})
+        record, _, before = read_run(place.resolve(), folder, kept_cells())
         if before is None:
             said = f"{record['status']}: {record['message']}" if record.get("message") else record["status"]
             raise ValueError(f"{place.name} has no rows to compare with ({said}): give a run that has finished")
@@ -76,7 +76,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     if outcome.status not in FINISHED:
         return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
     again = outcome.folder.resolve()
-    _, _, after = read_run(again, again.parent.parent, {})
+    _, _, after = read_run(again, again.parent.parent, kept_cells())
     assert after is not None
     notes += _made_differently(record, read_record(again, again.parent.parent))
     same, said = compare(before, after)

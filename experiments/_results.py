@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,9 +85,9 @@ def load(folder: Path) -> Results:
 
     places = run_folders(folder)
     records, configs, tables = [], [], []
-    names: dict[str, str] = {}
+    known = kept_cells()
     for place in places:
-        record, config, table = read_run(place, folder, names)
+        record, config, table = read_run(place, folder, known)
         records.append(record)
         configs.append(config)
         if table is not None:
@@ -160,14 +161,14 @@ def read_record(place: Path, folder: Path) -> dict[str, Any]:
 
 
 def read_run(
-    place: Path, folder: Path, names: dict[str, str]
+    place: Path, folder: Path, known: dict[str, Cells]
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, list[Any]] | None]:
     """One run folder: its record, its flat configuration, and its rows if the run is finished and they are sound.
 
     Args:
         place: the run's folder.
         folder: ``results/<name>``, which no link may lead out of.
-        names: one copy of every text in the rows, for a few stand in millions of cells.
+        known: of `kept_cells`, the same for all runs.
     """
     record: dict[str, Any] = {"status": "unfinished"}
     config: dict[str, str] = {}
@@ -186,7 +187,7 @@ def read_run(
         record["seed"] = nested.get("seed")
         record |= read_record(place, folder)
         if record["status"] in FINISHED:
-            table = _read_rows(place / "rows.csv", folder, place.name, names)
+            table = _read_rows(place / "rows.csv", folder, place.name, known)
             record |= {key: table[key][0] for key in ("encoder", "positions", "task", "seed")}
         elif record["status"] in ("running", "unfinished"):
             record.setdefault("message", "no end is recorded: still running, or interrupted")
@@ -198,7 +199,30 @@ def read_run(
     return record | {"run_id": name_of(place.name)}, config, table
 
 
-def _read_rows(path: Path, folder: Path, run_id: str, names: dict[str, str]) -> dict[str, list[Any]]:
+class Cells(dict[str, Any]):
+    """What each cell stands for: read once, for a few stand in millions of rows.
+
+    Args:
+        read: what a cell stands for; raises ValueError where it may not stand there.
+    """
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.read = read
+
+    def __missing__(self, cell: str) -> Any:
+        value = self[cell] = self.read(cell)
+        return value
+
+
+def kept_cells() -> dict[str, Cells]:
+    """Of each column of the rows but ``value``, where hardly any two are alike; columns of text share theirs."""
+    numbers = {column: Cells(partial(_whole, least=least)) for column, least in _WHOLE.items()}
+    numbers["chance"], text = Cells(_finite), Cells(name_of)
+    return {column: numbers.get(column, text) for column in COLUMNS if column != "value"}
+
+
+def _read_rows(path: Path, folder: Path, run_id: str, known: dict[str, Cells]) -> dict[str, list[Any]]:
     """Column -> cells."""
     head, lines = read_cells(path, folder)
     if missing := [column for column in COLUMNS if column not in head]:
@@ -211,17 +235,14 @@ def _read_rows(path: Path, folder: Path, run_id: str, names: dict[str, str]) -> 
     table: dict[str, list[Any]] = {}
     for column in COLUMNS:
         try:
-            if column in _WHOLE:
-                table[column] = [_whole(cell, _WHOLE[column]) for cell in cells[column]]
-            elif column in ("value", "chance"):
-                table[column] = [_finite(cell) for cell in cells[column]]
-            else:
-                names |= {cell: name_of(cell) for cell in set(cells[column]) - names.keys()}
-                table[column] = [names[cell] for cell in cells[column]]
+            read = known[column].__getitem__ if column in known else _finite
+            table[column] = list(map(read, cells[column]))
         except ValueError as error:
             raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
     if unknown := sorted(set(table["status"]) - set(STATUSES)):
         raise ValueError(f"{path.name} cannot be read: status {unknown[0]!r} is none of {', '.join(STATUSES)}")
+    if set(table["status"]) == {"ok"} and not math.isnan(sum(table["value"])):
+        return table
     for number, status in enumerate(table["status"]):
         # A number that is none cannot be averaged: an overflow is a divergence, whatever the row calls it.
         if status == "ok" and math.isnan(table["value"][number]):

@@ -60,7 +60,7 @@ def normalised(rows: pd.DataFrame) -> pd.Series[float]:
 
     Perfect is 1 where more is better (shares of tokens or sequences), and 0 where less is (bits).
     """
-    best = rows["metric"].map({name: _best(name) for name in set(rows["metric"])}).astype(float)
+    best = rows["metric"].map({name: _best(name) for name in set(rows["metric"].unique())}).astype(float)
     room = best - rows["chance"]
     return (rows["value"] - rows["chance"]).where(room != 0) / room.where(room != 0)
 

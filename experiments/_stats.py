@@ -47,7 +47,9 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
 def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of each task's main metric over lengths, whole sequences' and not those of slices."""
     rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
-    parts = [of_task[of_task["metric"] == main_metric(of_task["metric"])] for _, of_task in rows.groupby("task")]
+    parts = [
+        of_task[of_task["metric"] == main_metric(of_task["metric"].unique())] for _, of_task in rows.groupby("task")
+    ]
     return pd.concat(parts) if parts else rows
 
 
@@ -122,7 +124,7 @@ def default_baseline(rows: pd.DataFrame) -> str:
     """
     without = rows[rows["encoder"] == "none"]
     plain = without[without["positions"] == "sequential"]
-    return str(min(next(set(part["label"]) for part in (plain, without, rows) if len(part))))
+    return str(min(next(set(part["label"].unique()) for part in (plain, without, rows) if len(part))))
 
 
 def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
@@ -131,7 +133,7 @@ def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
     Raises:
         ValueError: there is none, or there are several; the message names the labels.
     """
-    labels: list[str] = sorted(set(rows["label"]))
+    labels: list[str] = sorted(rows["label"].unique())
     of_encoder: list[str] = sorted(set(rows.loc[rows["encoder"] == wanted, "label"]))
     if wanted in labels:
         return wanted
@@ -159,7 +161,7 @@ def compare(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     known = {name: pd.DataFrame(table[name]).dropna(how="all") for name in table.columns.unique("label")}
     less_is_better = len(rows) > 0 and metric_of(str(rows["metric"].iloc[0])).higher_is_better is False
     lines = []
-    for label in sorted(set(rows["label"]) - {baseline}):
+    for label in sorted(set(rows["label"].unique()) - {baseline}):
         line = {"label": label, "baseline": baseline, "lengths": (), "pairs": 0, "status": "ok"}
         lines.append(line)
         absent = next((name for name in (label, baseline) if name not in known), None)

@@ -11,7 +11,7 @@ from typing import Any
 from tabulate import tabulate
 
 from experiments import _lock, _sweeps, _words
-from experiments._results import read_run, run_folders
+from experiments._results import kept_cells, read_run, run_folders
 from experiments._untrusted import check_file, name_of
 
 WIDTH = 100
@@ -67,9 +67,9 @@ def standings(folder: Path) -> tuple[list[Standing], list[_sweeps.Sweep], list[s
         if not asked:
             raise
         places = []
-    found = []
+    found, known = [], kept_cells()
     for place in places:
-        record, _, _ = read_run(place, folder, {})
+        record, _, _ = read_run(place, folder, known)
         found.append(_standing(place, folder, record, asked))
     for run in sorted(set(asked) - {standing.run_id for standing in found}):
         found.append(Standing(run, "missing", "asked for, not begun", _sweeps.to_type(asked[run]), None))

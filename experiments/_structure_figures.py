@@ -20,7 +20,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from experiments import _style
 from experiments._stats import over_seeds
 from experiments._style import Look
-from experiments._table import metric_of, sliced
+from experiments._table import among, metric_of, sliced
 
 Looks = dict[str, Look]
 Draw = Callable[[Axes, list[str]], None]
@@ -122,7 +122,7 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks) -> Figure | None:
         return None
     found = found.assign(head=found["head"].astype(int), distance=found["distance"].astype(int))
     summary = over_seeds(found, ["label", "head", "distance"])
-    labels = [label for label in looks if label in set(summary["label"])]
+    labels = among(looks, summary["label"])
     colours = _shades(sorted(set(found["head"])))
     trained = _train_positions(rows)
     far = int(found["distance"].abs().max())
@@ -175,7 +175,7 @@ def wavelengths(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
     return _together_or_apart(
         rows,
-        {label: looks[label] for label in looks if label in set(summary["label"])},
+        {label: looks[label] for label in among(looks, summary["label"])},
         draw,
         ("wavelengths", "dimension", "wavelength (positions)"),
         lines=False,
@@ -208,7 +208,7 @@ def entropy(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
     return _together_or_apart(
         rows,
-        {label: looks[label] for label in looks if label in set(summary["label"])},
+        {label: looks[label] for label in among(looks, summary["label"])},
         draw,
         ("entropy of attention, content alike", "keys", "entropy (nats)"),
         lines=True,

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from experiments._stats import labelled, over_seeds
-from experiments._table import metric_of, write_whole
+from experiments._table import among, metric_of, write_whole
 
 Dash = Literal["-", "--", "-."] | tuple[float, tuple[float, ...]]
 Fill = Literal["full", "none", "left", "top", "right", "bottom"]
@@ -78,7 +78,7 @@ def looks(rows: pd.DataFrame) -> dict[str, Look]:
     Its labels differ in their dash and filling. If there is but one encoder, its labels differ in colour and marker
     too. Rows with a column ``look`` keep what that holds, so that a part of a table looks as the whole.
     """
-    rows = labelled(rows)
+    rows = labelled(rows).drop_duplicates("label", keep="last")
     if "look" in rows.columns:
         kept = dict(zip(rows["label"], rows["look"], strict=True))
         return dict(sorted(kept.items(), key=lambda item: item[1].rank))
@@ -282,7 +282,7 @@ def training_curves(rows: pd.DataFrame) -> dict[str, Figure]:
     figures = {}
     for task, of_task in rows.groupby("task"):
         found = looks(of_task)
-        metrics = [name for name in ("loss", "token_accuracy") if name in set(of_task["metric"])]
+        metrics = among(("loss", "token_accuracy"), of_task["metric"])
         if not metrics:
             continue
         with theme():

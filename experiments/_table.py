@@ -205,6 +205,12 @@ def main_metric(metrics: Iterable[str]) -> str | None:
     return next((name for name in ("bits_per_byte", "token_accuracy") if name in present), None)
 
 
+def among(order: Iterable[str], column: pd.Series) -> list[str]:
+    """Those of an order that stand in a column, which may have very many rows."""
+    found = set(column.unique())
+    return [one for one in order if one in found]
+
+
 def condition_of(done: str = "", **places: object) -> str:
     """A condition: what was done to the input, then the slice that was measured.
 
@@ -221,6 +227,8 @@ def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 def sliced(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with a column for each name of a slice in their conditions, as text, and ``done`` for what is left."""
+    import pandas as pd
+
     places, conditions = rows["condition"].factorize()  # a few conditions stand in many rows
     columns: dict[str, list[str]] = {"done": []}
     for number, condition in enumerate(conditions):
@@ -228,7 +236,7 @@ def sliced(rows: pd.DataFrame) -> pd.DataFrame:
         columns["done"].append(", ".join(word for word, sign, _ in parts if not sign))
         for name, _, value in (part for part in parts if part[1]):
             columns.setdefault(name, [""] * len(conditions))[number] = value
-    return rows.assign(**{name: [values[place] for place in places] for name, values in columns.items()})
+    return rows.assign(**{name: pd.array(values, dtype="str").take(places) for name, values in columns.items()})
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:

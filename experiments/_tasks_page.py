@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments import _reach, _stats, _style, _words
 from experiments._page import Section, Table
-from experiments._table import metric_of
+from experiments._table import among, metric_of
 
 BEYOND = 2.0
 """Length beyond training at which tasks are put side by side, in training lengths."""
@@ -38,7 +38,7 @@ def said(rows: pd.DataFrame, order: Sequence[str]) -> list[str]:
         for line in _reach.reach(summary).to_dict("records"):
             if learned[line["label"]] and line["longest"] > line["train_length"]:
                 kept[line["label"]].append(bool(line["multiple"] >= BEYOND))
-    labels = [label for label in order if label in set(quality["label"])]
+    labels = among(order, quality["label"])
     parts = [f"{label} {sum(kept[label])} of the {len(kept[label])} it learned" for label in labels]
     tasks = quality["task"].nunique()
     return [

@@ -151,6 +151,6 @@ def read_cells(path: Path, folder: Path) -> tuple[list[str], list[list[str]]]:
         head, *lines = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from None
-    if not text.endswith("\n") or any(len(line) != len(head) for line in lines):
+    if not text.endswith("\n") or set(map(len, lines)) - {len(head)}:
         raise ValueError(f"{path.name} cannot be read: it is cut short")
     return head, lines

@@ -179,7 +179,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     from experiments._table import main_metric
 
     rows, lines = _by_line(rows)
-    rows = rows[rows["metric"] == main_metric(rows["metric"])]
+    rows = rows[rows["metric"] == main_metric(rows["metric"].unique())]
     mine = (AS_TRAINED, WINDOW)  # what no encoder can stand in for is said to be so for each that might have
     return columns_at(
         [(rows[rows["line"].isin([line] if line in mine else [line, REPLACED])], 4, line) for line in lines[:-1]]

@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from experiments._table import among
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -198,7 +200,7 @@ def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
         axes.set_ylabel(f"{metric.label} ({metric.unit})")
         axes.set_title(_style.title(rows, metric.label), pad=20)
         sns.despine(ax=axes)
-        shown = {label: look for label, look in looks.items() if label in set(rows["label"])}
+        shown = {label: looks[label] for label in among(looks, rows["label"])}
         _style.legend(figure, shown, _ends(summary))
     return figure
 
@@ -236,7 +238,7 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     summary = over_seeds(rows, ["label", "eval_length", "place"])
     lengths = sorted(set(rows["eval_length"]))
     colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
-    shown = [label for label in looks if label in set(rows["label"])]
+    shown = among(looks, rows["label"])
     trained = {label: sorted(set(of_label["train_length"])) for label, of_label in rows.groupby("label")}
     columns = min(3, len(shown))
     height = -(-len(shown) // columns)

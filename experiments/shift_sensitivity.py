@@ -140,7 +140,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
     rows = _shifted(rows)
     shifts = spread([int(shift) for shift in rows["shift"] if shift], MOST_SHIFTS)
-    quality, lost = main_metric(rows["metric"]), rows[rows["metric"] == MAIN]
+    quality, lost = main_metric(rows["metric"].unique()), rows[rows["metric"] == MAIN]
     parts = []
     if quality is not None:
         untouched = rows[(rows["metric"] == quality) & (rows["shift"] == 0)]

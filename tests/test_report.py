@@ -540,6 +540,23 @@ def test_unfinished_and_broken_runs_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_of_very_many_runs_those_that_went_wrong_are_shown_and_all_are_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sweep(tmp_path, ("none", "rope"))
+    write_run(tmp_path, "t5", 7, record={"converged": False}, config={"train": {"steps": 9}})
+    monkeypatch.setattr("experiments._report_runs.MOST_RUNS", 2)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    shown = page.tables["Every run of the folder"][1:]
+    assert [(line[1].split()[0], line[7]) for line in shown] == [("t5", "no †"), ("none", "yes")]
+    assert "Shown are 2 of 7 runs" in page.text
+    every = pd.read_csv(tmp_path / "report/tables/runs.csv").set_index("run_id")
+    assert len(every) == 7
+    assert "train.steps=9" in every["configuration"].to_dict()[next(run for run in every.index if "t5" in run)]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_runs_that_did_not_converge_are_marked_everywhere_and_kept(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), 2)
     write_run(tmp_path, "rope", 2, record={"converged": False})
