@@ -12,6 +12,7 @@ import pytest
 from conftest import Command
 from test_resume import TINY, record_of, run_of
 
+import report
 from pe_zoo.alibi import ALiBi
 
 
@@ -96,3 +97,30 @@ def test_a_full_disk_is_said_and_mended_by_starting_again(command: Command, tmp_
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     assert command(*TINY).code == 0
     assert record_of(run_of(tmp_path))["status"] == "ok"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="mounts a tmpfs")
+def test_a_read_only_folder_is_said_and_can_still_be_looked_at(
+    command: Command, tmp_path: Path, small_disk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk)], check=True)
+
+    remount("size=64m")
+    assert command(*TINY).code == 0
+    remount("ro")
+    before = sorted(small_disk.rglob("*"))
+    for request in ([*TINY, "seed=1"], ["-m", *TINY, "seed=1,2"]):
+        refused = command(*request)
+        assert refused.code in (1, 2)
+        assert "read-only" in refused.err.lower()
+        assert "Traceback" not in refused.err
+    folder = str(small_disk / "scratch")
+    assert report.main([folder, "--status"]) == 0
+    capfd.readouterr()
+    assert report.main([folder]) in (1, 2)
+    assert "read-only" in (said := capfd.readouterr().err).lower()
+    assert len(said.splitlines()) == 1
+    assert sorted(small_disk.rglob("*")) == before
+    remount("rw")
+    assert command(*TINY, "seed=1").code == 0

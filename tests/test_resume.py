@@ -213,7 +213,7 @@ print(cut, code)
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_killed_at_random_moments_a_sweep_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
-    """``PE_ZOO_KILLS`` says how often, 30 unless told."""
+    """``PE_ZOO_KILLS`` says how often; with 100 and more every run is compared, not some."""
     sweep = ["-m", *TINY, "train.steps=150", "encoder=none,rope,t5,alibi", "seed=0,1,2,3,4", "name=sweep"]
     done = subprocess.run(
         [sys.executable, "-c", SERVER, str(ROOT), str(KILLS), *sweep],
