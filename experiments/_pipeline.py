@@ -246,6 +246,7 @@ def train_and_measure(
     with repeatable():
         with checkpoints.interruption.deferred():
             model, log, tuning = trained(plan, checkpoints, team, trackers.watch)
+            trackers.trained(log)
         checkpoints.interruption.check()
         if plan.config.trains:
             with _writing(plan.folder):

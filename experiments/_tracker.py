@@ -20,7 +20,7 @@ from pe_zoo._knobs import listing, suggestion
 
 if TYPE_CHECKING:
     from experiments._plan import Plan
-    from experiments._training import Training
+    from experiments._training import Training, TrainLog
 
 logger = logging.getLogger("pe_zoo")
 
@@ -111,13 +111,19 @@ class Trackers:
             prefix, before = f"learning_rate_{rate:g}/", rates(config.train).index(rate) * config.train.last_step
         for step, loss, quality, _ in run.log.points[self._told :]:
             self._told += 1
-            values = {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
+            values = _point(loss, quality)
             if step == run.log.steps:
                 values |= {
                     "learning_rate": float(run.step.schedule.get_last_lr()[0]),
                     "tokens_per_second": run.log.tokens / run.seconds,
                 }
             self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
+
+    def trained(self, log: TrainLog) -> None:
+        """Tell of a training that `watch` was never shown: it was over before, alone or with that of other seeds."""
+        if self._run is None and not self._plan.config.tune:
+            for step, loss, quality, _ in log.points:
+                self._log(_point(loss, quality), step)
 
     def results(self, rows: Iterable[Row], step: int) -> None:
         """Tell what came out: every experiment's main metric, under every length and condition."""
@@ -167,6 +173,10 @@ def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
 def place_of(plan: Plan) -> Path:
     """Where trackers keep their files, as far as they can be told: beside the runs."""
     return plan.folder.parent.parent / "trackers"
+
+
+def _point(loss: float, quality: dict[str, float]) -> dict[str, float]:
+    return {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
 
 
 def _named(row: Row) -> tuple[str, ...]:
