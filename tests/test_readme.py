@@ -16,11 +16,18 @@ from conftest import ROOT, Command
 
 import pe_zoo
 
+CHINESE = ROOT / "README.zh-CN.md"
 FILES = [ROOT / "README.md", ROOT / "pe_zoo" / "README.md", ROOT / "experiments" / "README.md"]
 README = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
 LINKS = [
     (path, link)
-    for path in [*FILES, ROOT / "results" / "README.md", ROOT / "configs" / "README.md", ROOT / "CONTRIBUTING.md"]
+    for path in [
+        *FILES,
+        CHINESE,
+        ROOT / "results" / "README.md",
+        ROOT / "configs" / "README.md",
+        ROOT / "CONTRIBUTING.md",
+    ]
     for link in sorted(set(re.findall(r"\]\(((?!http)[^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))))
 ]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
@@ -30,6 +37,30 @@ RUNS = [line.split("run.py", 1)[1] for line in LINES if "run.py" in line]
 
 def test_there_are_commands_to_check() -> None:
     assert len(RUNS) >= 10
+
+
+def test_the_chinese_readme_says_the_same() -> None:
+    """The same commands, links and numbers under as many headings; what it says in words is for readers to judge."""
+    english, chinese = (path.read_text(encoding="utf-8") for path in (FILES[0], CHINESE))
+
+    def commands(text: str) -> list[str]:
+        blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)
+        return [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+
+    def tables(text: str) -> list[list[str]]:
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        return [re.findall(r"[−+]?\d*\.?\d+(?:e-\d+)?|`[^`]+`", line) for line in lines]
+
+    def named(text: str) -> list[str]:
+        words = re.sub(r"```.*?```", "", text.partition("**")[2], flags=re.DOTALL)
+        return sorted(found[0] for found in re.finditer(r"`[^`\n]+`|\]\([^)]+\)", words))
+
+    assert commands(chinese) == commands(english)
+    assert [sorted(found) for found in tables(chinese)] == [sorted(found) for found in tables(english)]
+    assert len(re.findall(r"^## ", chinese, re.M)) == len(re.findall(r"^## ", english, re.M))
+    assert named(chinese) == named(english)
+    files = [re.findall(r"\b_?\w+\.py\b", text) for text in (english, chinese)]
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("arguments", RUNS)
