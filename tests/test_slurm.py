@@ -51,6 +51,8 @@ PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 SACCT = r"""#!/bin/sh
 # Debian's Slurm keeps no accounts without a database: the controller tells the same of jobs it has not forgotten.
+# A job that asks to be queued again and ends counts as failed until it is: a moment that accounts do not know.
+scontrol show job --oneliner | grep -q JobState=FAILED && sleep 3
 echo 'JobID|State|NodeList'
 scontrol show job --oneliner |
     sed -nE 's/.*ArrayJobId=([0-9]+) ArrayTaskId=([0-9]+).* JobState=([A-Z_]+).*/\1_\2|\3|node/p'
