@@ -295,6 +295,7 @@ class Layer(nn.Module):
     def _fuses(self, encoder: Encoder, heads: Heads) -> bool:
         return (
             self.attention == FUSED
+            and heads.q.shape[-1] == heads.v.shape[-1]  # widened, torch goes by matrices as large as the square
             and heads.turned
             and self.temperature is None
             and not encoder.overrides("mix")
