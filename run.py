@@ -79,7 +79,7 @@ def command(team: Team) -> int:
             parts = _config.expand(sys.argv[1:], CONFIGS)
             launch = _launch.Launch(sys.argv[1:], len(parts), team)
             for part in parts:
-                sys.argv[1:] = part
+                sys.argv[1:] = _config.with_choices(part)
                 with _config.before_launch(launch.hear):
                     hydra.main(config_path=str(CONFIGS), config_name="config", version_base="1.3")(launch.next())()
             launch.close()

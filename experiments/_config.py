@@ -271,6 +271,37 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
     return lines
 
 
+def with_choices(arguments: list[str]) -> list[str]:
+    """A command line on which ``encoder=learned,tupe encoder.num_rows=64`` means what it says.
+
+    Hydra composes once before it sweeps, without what is swept over: with the default encoder, which may have no such
+    option. A choice of one is swept over too.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    if not {"-m", "--multirun"} & set(arguments):
+        return arguments
+    try:
+        parsed = {
+            word: OverridesParser.create().parse_override(word)
+            for word in arguments
+            if not word.startswith("-") and "=" in word
+        }
+    except HydraException:  # which says so itself
+        return arguments
+    several = {override.key_or_group for override in parsed.values() if override.is_sweep_override()}
+    chosen = []
+    for word in arguments:
+        override = parsed.get(word)
+        below = override is not None and override.key_or_group.partition(".")[0] in several
+        if override is not None and below and "." in override.key_or_group and not override.is_sweep_override():
+            key, _, value = word.partition("=")
+            word = f"{key}=choice({value})"
+        chosen.append(word)
+    return chosen
+
+
 def runs_of(sweeper: Sweeper, overrides: Sequence[str]) -> list[RunConfig]:
     """The runs that one point of a sweep asks for.
 

@@ -276,3 +276,16 @@ def test_zero_steps_measure_the_untrained_model(command: Command, tmp_path: Path
     value = {(row["metric"], row["condition"]): row["value"] for row in rows}
     assert value["output_change", "shuffle"] == value["initial_output_change", "shuffle"] != ""
     assert {row["experiment"] for row in rows} == {"permutation_sensitivity", "structure"}
+
+
+def test_options_of_encoders_that_are_swept_over_are_theirs(command: Command, tmp_path: Path) -> None:
+    """And not those of the default encoder, with which Hydra composes before it sweeps."""
+    sweep = ["-m", "encoder=learned,tupe", "encoder.num_rows=64", "model=tiny", "train.steps=0", "experiment=structure"]
+    done = command(*sweep)
+    assert done.code == 0, done.err
+    assert "2 runs: 2 done" in done.out
+    configs = [yaml.safe_load(path.read_text()) for path in (tmp_path / "results").rglob("config.yaml")]
+    assert [config["encoder"]["num_rows"] for config in configs] == [64, 64]
+    refused = command("-m", "encoder=learned,rope", "encoder.num_rows=64")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "no option 'encoder.num_rows'" in refused.err
