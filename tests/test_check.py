@@ -27,7 +27,7 @@ import torch
 @pe_zoo.register("root_distance")
 class RootDistance(pe_zoo.Encoder):
     shift_invariant = True
-    static_bias = True
+    static_bias = distance_bias = True
 
     def __init__(self, geometry, *, strength: float = 0.5):
         super().__init__(geometry)
@@ -49,14 +49,16 @@ BROKEN = {
         ],
     ),
     "claims_too_much": (
-        GOOD.replace("static_bias = True", "static_bias = True\n    direction_aware = True"),
+        GOOD.replace("distance_bias = True", "distance_bias = True\n    direction_aware = True"),
         [
             "A bidirectional model tells a sequence from its reversal if, and only if, direction_aware is claimed.",
             "claims direction_aware, but takes a reversal for the original",
         ],
     ),
     "looks_ahead": (
-        GOOD.replace("static_bias = True", "").replace("(scores - ", "(scores * scores.mean(-1, keepdim=True) - "),
+        GOOD.replace("static_bias = distance_bias = True", "").replace(
+            "(scores - ", "(scores * scores.mean(-1, keepdim=True) - "
+        ),
         [
             "Under a causal mask no output depends on a later input",
             "has a gradient from later inputs",
@@ -141,8 +143,8 @@ def test_every_encoder_of_a_file_is_checked_and_one_bad_one_is_enough(
     for _ in range(2):  # a file that was loaded before is checked again
         assert main(["check", str(file)]) == 1
         said = capsys.readouterr().out
-        assert "root_distance: 22 promises hold, 0 fail" in said
-        assert "second: 21 promises hold, 1 fail" in said
+        assert "root_distance: 24 promises hold, 0 fail" in said
+        assert "second: 23 promises hold, 1 fail" in said
         assert "does not claim shift_invariant, but no shift of all positions changes it" in said
 
 

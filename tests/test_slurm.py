@@ -119,6 +119,14 @@ def asked(env: dict[str, str], *command: str) -> str:
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False).stdout
 
 
+def running(pid: int) -> bool:
+    """Whether there is such a process, and it is not merely waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_a_sweep_on_slurm(slurm: dict[str, str], tmp_path: Path, command: Command) -> None:
     sweep = [*LONG, "seed=0,1", *SLURM]
     with start(tmp_path, *sweep, env=slurm) as process:
@@ -129,6 +137,7 @@ def test_a_sweep_on_slurm(slurm: dict[str, str], tmp_path: Path, command: Comman
         asked(slurm, "scancel", "--signal=USR2", requeued)  # what Slurm says before the time limit
         until(lambda: asked(slurm, "squeue", "-h", "-t", "PD", "-o", "%i"), "the job to be in the queue again")
         assert record_of(first[0])["status"] == "interrupted"
+        until(lambda: not running(first[1]), "the first worker to end: a job cannot begin again beside itself")
         os.kill(second[1], signal.SIGKILL)
         asked(slurm, "scontrol", "update", f"JobId={requeued}", "StartTime=now")  # it would wait two minutes
         (tmp_path / "go").touch()
