@@ -13,7 +13,7 @@ UNTOLD = ("seed", "seeds", "name", "trained")
 
 
 MOST_RUNS = 1000
-"""Lines of the table of runs: of more, a page grows by ten megabytes, and nobody reads them there."""
+"""Lines of the table of runs: 10 000 make a page two megabytes larger, and nobody reads them there."""
 
 
 def runs_section(
