@@ -77,6 +77,7 @@ class Request:
         retry: ``failed`` runs again what has failed.
         checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
         tracker: a tracker that is told how a run goes (``tensorboard``, ``wandb``, …), or a list of them.
+        figures: whether a run gets figures of its own; null: if it is not one of a sweep, whose report has them.
     """
 
     experiment: Any = MISSING
@@ -90,6 +91,7 @@ class Request:
     retry: str | None = None
     checkpoint_seconds: float = 30.0
     tracker: Any = None
+    figures: bool | None = None
 
 
 # In a worker, which gets no folder for Hydra's files: where it is, and nothing is written there.
@@ -188,7 +190,8 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
 
 def handling(composed: DictConfig) -> dict[str, Any]:
     """How runs are handled that were started before: what `run` takes besides the configuration."""
-    return {key: composed[key] for key in ("force", "retry", "checkpoint_seconds", "tracker")}
+    figures = HydraConfig.get().mode is RunMode.RUN if composed.figures is None else composed.figures
+    return {key: composed[key] for key in ("force", "retry", "checkpoint_seconds", "tracker")} | {"figures": figures}
 
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
@@ -252,16 +255,20 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
     on another) is a file with ``parts``, each a command line of its own, which may name a sweep of parts in turn. What
     the user gives replaces what a part says.
 
+    ``encoder=all`` is a list of every encoder there is.
+
     Raises:
-        BadRequest: parts, without ``-m``.
+        BadRequest: parts, or all encoders, without ``-m``.
     """
+    if (every := "encoder=all") in arguments:
+        _only_in_sweeps(every, arguments)
+        arguments = [f"encoder={','.join(pe_zoo.names())}" if word == every else word for word in arguments]
     named = [argument for argument in arguments if argument.partition("=")[0] in [f"+{group}" for group in LISTS]]
     file = configs.joinpath(*named[0].lstrip("+").split("=", 1)).with_suffix(".yaml") if len(named) == 1 else None
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
     if "parts" not in content:
         return [arguments]
-    if not {"-m", "--multirun"} & set(arguments):
-        raise BadRequest(f"{named[0]} is a list of runs: add -m to run them all")
+    _only_in_sweeps(named[0], arguments)
     kept = [argument for argument in arguments if argument != named[0]]
     given = {argument.partition("=")[0] for argument in kept}
     lines = []
@@ -269,6 +276,11 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
         words = (f"name={content['name']}", *part.split(), *times.split())
         lines += expand([*kept, *(word for word in words if word.partition("=")[0] not in given)], configs)
     return lines
+
+
+def _only_in_sweeps(word: str, arguments: list[str]) -> None:
+    if not {"-m", "--multirun"} & set(arguments):
+        raise BadRequest(f"{word} is a list of runs: add -m to run them all")
 
 
 def with_choices(arguments: list[str]) -> list[str]:

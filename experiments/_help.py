@@ -38,6 +38,7 @@ OPTIONS = {
     "retry=null": "failed runs again what has failed",
     "checkpoint_seconds=30": "between one checkpoint and the next, at least; more where that took 2 % of the time",
     "tracker=null": "tensorboard, wandb, mlflow, … or a list: told how a run goes (pip install 'pe-zoo[trackers]')",
+    "figures=null": "whether each run gets figures of its own: one asked for alone does, one of a sweep (-m) does not",
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 import torch
@@ -26,11 +28,15 @@ from experiments._parallel import Team
 from experiments._plan import BadRequest, Plan, RunConfig, prepare
 from experiments._processes import Lost
 from experiments._provenance import provenance
-from experiments._table import Row, write_json, write_rows, write_whole
+from experiments._results import kept_cells, read_run
+from experiments._table import Row, frame, write_json, write_rows, write_whole
 from experiments._tracker import Trackers, named, tracking
 from experiments._trained import how_it_diverged, trained, training_rows, tuning_rows
 from pe_zoo import Unsupported
 from pe_zoo._knobs import number, one_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger("pe_zoo")
 
@@ -69,6 +75,7 @@ def run(
     retry: str | None = None,
     checkpoint_seconds: float = 30.0,
     tracker: object = None,
+    figures: bool = True,
     team: Team | None = None,
 ) -> Outcome:
     """Config → rows, in ``results/<name>/runs/<run_id>/``. What has ended is left alone, what has not goes on.
@@ -79,6 +86,7 @@ def run(
         retry: ``failed`` runs it anew if it failed.
         checkpoint_seconds: between one checkpoint and the next, at least.
         tracker: names of trackers that are told how it goes.
+        figures: whether the run gets figures of its own; one that ended without them too.
         team: the processes that share the run, each of which calls this; None: this one alone.
 
     Raises:
@@ -101,7 +109,9 @@ def run(
     if team.rank:
         return _follow(plan, team)
     try:
-        outcome = _lead(plan, team, force, retry, checkpoint_seconds, named(tracker))
+        outcome = _lead(plan, team, force, retry, checkpoint_seconds, named(tracker), figures)
+        if figures and outcome.status == "finished before":
+            _draw_late(plan)
     except (BadRequest, Stopped) as reason:
         with suppress(Lost):
             team.tell(reason)
@@ -120,7 +130,13 @@ def _follow(plan: Plan, team: Team) -> Outcome:
 
 
 def _lead(
-    plan: Plan, team: Team, force: bool, retry: str | None, checkpoint_seconds: float, trackers: tuple[str, ...]
+    plan: Plan,
+    team: Team,
+    force: bool,
+    retry: str | None,
+    checkpoint_seconds: float,
+    trackers: tuple[str, ...],
+    figures: bool,
 ) -> Outcome:
     folder, interruption = plan.folder, team.interruption
     ended = None if force else _ended(plan, retry)
@@ -136,7 +152,7 @@ def _lead(
                 return outcome
             clear(folder, anew=force or ending(folder) is not None)
             with log_file(folder) as log, tracking(trackers, plan) as told:
-                outcome = _run(plan, checkpoints, log, team, told)
+                outcome = _run(plan, checkpoints, log, team, told, figures)
     except Held as reason:
         return Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
     except OSError as error:
@@ -183,7 +199,9 @@ def origin(plan: Plan, team: Team) -> dict[str, Any]:
     }
 
 
-def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team, trackers: Trackers) -> Outcome:
+def _run(
+    plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team, trackers: Trackers, figures: bool
+) -> Outcome:
     """Train, measure and write; whatever becomes of it is recorded."""
     folder, rows = plan.folder, list[Row]()
     checkpoints.load()
@@ -197,7 +215,8 @@ def _run(plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team,
         rows, result = train_and_measure(plan, checkpoints, team, trackers)
         with checkpoints.interruption.deferred(), _writing(folder):
             write_rows(folder / "rows.csv", rows)
-            _draw(plan, rows)
+            if figures:
+                _draw(plan, frame(rows))
             record |= result | {"rows_sha256": digest(folder)}
             outcome.status, outcome.rows = record["status"], rows
             _close(record, folder)
@@ -332,15 +351,32 @@ def _device(plan: Plan) -> str:
     return torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device)
 
 
-def _draw(plan: Plan, rows: list[Row]) -> None:
-    """The run's own figures, from its rows alone."""
+def _draw(plan: Plan, table: pd.DataFrame) -> None:
+    """The run's own figures, from its rows alone; all of them or none."""
     from experiments import _style
-    from experiments._table import frame
 
-    table = frame(rows)
-    folder = plan.folder / "figures"
-    folder.mkdir()
     plots = {"training": _style.training_curves, **{name: module.plot for name, module in plan.experiments.items()}}
-    for name, plot in plots.items():
-        for stem, figure in plot(table[table["experiment"] == name]).items():
-            _style.save(figure, folder / f"{name}_{stem}")
+    unfinished = Path(tempfile.mkdtemp(dir=plan.folder, prefix=".figures."))
+    try:
+        for name, plot in plots.items():
+            for stem, figure in plot(table[table["experiment"] == name]).items():
+                _style.save(figure, unfinished / f"{name}_{stem}")
+        unfinished.chmod(0o755)
+        unfinished.rename(plan.folder / "figures")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _draw_late(plan: Plan) -> None:
+    """The figures of a run that ended without them, as those of a sweep do."""
+    folder = plan.folder
+    if (folder / "figures").is_dir():
+        return
+    try:
+        rows = read_run(folder, folder.parent.parent, kept_cells())[2]
+        if rows is not None:
+            import pandas as pd
+
+            _draw(plan, pd.DataFrame(rows))
+    except OSError as error:
+        logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

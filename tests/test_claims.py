@@ -13,6 +13,7 @@ import yaml
 from conftest import ROOT, Command
 from test_report import write_run, write_sweep
 
+import pe_zoo
 import report
 from experiments import _claims, _config, _results
 from experiments._claims import Finding, Rule
@@ -313,9 +314,22 @@ def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
     assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
 
 
-def test_every_task_is_in_the_sweep_over_tasks() -> None:
-    content = yaml.safe_load((ROOT / "configs/sweep/tasks.yaml").read_text())
-    assert {part.split()[0].partition("=")[2] for part in content["parts"]} == set(tasks.names())
+def test_every_task_and_encoder_is_in_the_reference_sweep(command: Command) -> None:
+    lines = _config.expand(["-m", "+sweep=reference"], ROOT / "configs")
+    asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
+    assert {one["name"] for one in asked} == {"reference"}
+    trained = [one for one in asked if "task" in one]
+    assert {one["task"] for one in trained} == set(tasks.names())
+    assert {one["task"] for one in trained if one["encoder"] == ",".join(pe_zoo.names())} == {
+        *("copy", "reverse", "associative_recall", "text")
+    }
+
+
+def test_all_encoders_are_a_list_of_runs(command: Command, tmp_path: Path) -> None:
+    lines = _config.expand(["-m", "encoder=all", "seed=0,1"], ROOT / "configs")
+    assert lines == [["-m", f"encoder={','.join(pe_zoo.names())}", "seed=0,1"]]
+    done = command("encoder=all")
+    assert (done.code, done.err) == (2, "error: encoder=all is a list of runs: add -m to run them all\n")
 
 
 def test_a_sweep_of_parts_wants_m(command: Command) -> None:

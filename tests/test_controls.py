@@ -84,7 +84,7 @@ def test_what_there_is_nothing_to_make_up_for_is_refused(own: str, other: str, s
 
 
 def test_a_control_has_its_own_label(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments._pipeline._draw", lambda plan, rows: None)
+    monkeypatch.setattr("experiments._pipeline._draw", lambda plan, table: None)
     for line in (["encoder=none"], ["encoder=learned"], ["encoder=rope"], ["encoder=t5"]):
         assert command(*QUICK, *line).code == 0
     done = command(*QUICK, "encoder=none", "model.as_many_as=learned")

@@ -95,6 +95,23 @@ def test_the_same_command_twice_is_one_run_and_bit_identical(command: Command, t
     assert (run / "model.safetensors").read_bytes() == weights
 
 
+def test_runs_of_a_sweep_get_figures_when_they_are_asked_for(command: Command, tmp_path: Path) -> None:
+    short = [*TINY, "experiment=length_extrapolation", "encoder=none"]
+    assert command("-m", *short, "seed=0,1").code == 0
+    first, second = sorted((tmp_path / "results" / "scratch" / "runs").iterdir())
+    assert not list(first.rglob("*.png")) + list(second.rglob("*.png"))
+    rows = (first / "rows.csv").read_bytes()
+    assert "finished before" in command(*short).out
+    late = {path.name for path in (first / "figures").iterdir()}
+    assert late
+    assert (first / "rows.csv").read_bytes() == rows
+    assert command(*short, "seed=1", "figures=false").code == 0
+    assert not (second / "figures").exists()
+    assert command("-m", *short, "seed=1,2", "figures=true", "force=true").code == 0
+    assert {path.name for path in (second / "figures").iterdir()} == late
+    assert len(list((tmp_path / "results" / "scratch" / "runs").glob("*/figures"))) == 3
+
+
 def test_the_id_depends_on_what_results_depend_on_and_on_nothing_else(command: Command, tmp_path: Path) -> None:
     command(*TINY, "encoder=none", "name=a")
     command(*TINY, "encoder=none", "name=b", "device=cpu")

@@ -178,7 +178,7 @@ def test_no_more_than_two_models_are_held_at_a_time() -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures: most of the time goes there."""
-    monkeypatch.setattr("experiments._pipeline._draw", lambda plan, rows: None)
+    monkeypatch.setattr("experiments._pipeline._draw", lambda plan, table: None)
 
 
 @pytest.mark.usefixtures("undrawn")
