@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.against:
             return _compare(options.folder, options.against)
         results = _results.load(options.folder)
+        gc.freeze()  # of many runs, looking through what was read again and again takes seconds
         baselines = _report.find_baselines(results, options.baseline)
         claims = _claims.load()
         published = [_overlay.read(path) for path in options.overlay]

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -248,17 +249,19 @@ def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_i
 
 def select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -> pd.DataFrame:
     """The rows of `selectable` that are as a case's ``rows`` say."""
-    chosen = pd.Series(True, index=rows.index)
+    places = np.arange(len(rows))  # each key is looked at where those before it left something
     for key, wanted in selection.items():
         allowed = [_plain(value) for value in _listed(wanted)]
         if key in rows.columns:
-            chosen &= rows[key].isin([value for value in rows[key].unique() if _plain(value) in allowed])
+            cells = rows[key].iloc[places]
+            fitting = [value for value in cells.unique() if _plain(value) in allowed]
         elif "." in key or key == "trained":
-            runs = [run for run in rows["run_id"].unique() if results.configs[run].get(key, "") in allowed]
-            chosen &= rows["run_id"].isin(runs)
+            cells = rows["run_id"].iloc[places]
+            fitting = [run for run in cells.unique() if results.configs[run].get(key, "") in allowed]
         else:
             return rows.iloc[:0]  # a slice that no row has
-    return rows[chosen]
+        places = places[cells.isin(fitting).to_numpy()]
+    return rows.iloc[places]
 
 
 def _listed(wanted: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import _latex, _stats, _words
+from experiments import _latex, _words
 from experiments._bibtex import Cited
 from experiments._results import FINISHED, TUNED, Results
 
@@ -181,7 +181,7 @@ def _training(told: _Told, runs: pd.DataFrame) -> list[str]:
 
 def _lengths(results: Results) -> list[str]:
     """Where each task was trained and measured; tasks alike in one sentence."""
-    quality = _stats.main_quality(results.rows)
+    quality = results.quality
     alike: dict[str, list[str]] = {}
     for task, rows in quality.groupby("task"):
         trained = _words.listed(sorted(set(map(int, rows["train_length"]))))

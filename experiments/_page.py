@@ -123,7 +123,7 @@ def write(page: Page, folder: Path) -> Path:
     written = set()
 
     def put(path: Path, content: str | bytes) -> None:
-        write_whole(path, content)
+        write_whole(path, content, lasting=False)
         written.add(path)
 
     images, grids = {}, {}

@@ -79,7 +79,7 @@ def _measured(
     reproduced = _reproductions.decide(_reproductions.load(), results)
     many = len(tasks) >= _tasks_page.MANY
     order = list(looks)
-    summary = [*(_tasks_page.said(rows, order) if many else []), *_report_ranking.said(tasks, standings)]
+    summary = [*(_tasks_page.said(results.quality, order) if many else []), *_report_ranking.said(tasks, standings)]
     sections = [
         *_report_ranking.sections(tasks, standings, order),
         *_report_curves.sections(tasks, standings, looks),
@@ -100,9 +100,10 @@ def _measured(
 
 def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[OfTask]:
     """What the sections of every task are made from, in alphabetical order."""
-    compared = _comparisons(rows, baselines)
+    compared = _comparisons(results.quality, baselines)
     of_tasks = {str(task): of_task for task, of_task in rows.groupby("task")}
-    areas = _reach_page.compare({task: _stats.main_quality(of_tasks[task]) for task in baselines}, baselines)
+    qualities = {str(task): quality for task, quality in results.quality.groupby("task")}
+    areas = _reach_page.compare({task: qualities[task] for task in baselines}, baselines)
     return [
         OfTask(
             task,
@@ -110,7 +111,7 @@ def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> l
             results,
             compared[compared["task"] == task],
             areas.get(task),
-            labels_drawn(of_task, baselines.get(task), len(of_tasks)),
+            labels_drawn(of_task, qualities.get(task), baselines.get(task), len(of_tasks)),
             in_short=len(of_tasks) > PICTURED,
         )
         for task, of_task in of_tasks.items()
@@ -127,7 +128,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     Raises:
         ValueError: no task has what is wanted.
     """
-    beyond = _stats.beyond(results.rows)
+    beyond = _stats.beyond(results.quality)
     found, misses = {}, []
     for task, of_task in beyond.groupby("task"):
         try:
@@ -141,9 +142,9 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     return found
 
 
-def _comparisons(rows: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
+def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
     """Every comparison with a baseline, corrected together: all tasks, main metric, beyond the training length."""
-    beyond = _stats.beyond(rows)
+    beyond = _stats.beyond(quality)
     lines = []
     for task, baseline in baselines.items():
         of_task = beyond[beyond["task"] == task]

@@ -75,7 +75,7 @@ def cost(of: OfTask) -> Section:
     head = ["label", *(column.replace("_", " ") for column in columns)]
     note = "Means over seeds. Seconds and tokens per second are those of training, on the machine of the run."
     table = Table(of.stem("training_cost"), f"Training cost, {of.task}", pd.DataFrame(lines, columns=head), data, note)
-    beyond, stem = _stats.beyond(of.rows), of.stem("controls")
+    beyond, stem = of.beyond, of.stem("controls")
     said, controls = _fair_page.controls(of.runs, of.configs, beyond, of.order, of.name, stem, of.task)
     return Section("Training cost", said, [table, *controls], level=3)
 

@@ -24,9 +24,8 @@ def standings(tasks: Sequence[OfTask]) -> Standings:
     """The ranking of every task that has quality beyond the training length of two labels or more."""
     found = {}
     for of in tasks:
-        beyond = _stats.beyond(of.rows)
-        if beyond["label"].nunique() > 1:
-            found[of.task] = _groups.ranking(beyond)
+        if of.beyond["label"].nunique() > 1:
+            found[of.task] = _groups.ranking(of.beyond)
     return found
 
 
@@ -71,7 +70,7 @@ def sections(tasks: Sequence[OfTask], standings: Standings, order: Sequence[str]
 
 
 def _all_beyond(tasks: Sequence[OfTask], standings: Standings) -> pd.DataFrame:
-    return pd.concat([_stats.beyond(of.rows) for of in tasks if of.task in standings])
+    return pd.concat([of.beyond for of in tasks if of.task in standings])
 
 
 def _in_each(tasks: Sequence[OfTask], standings: Standings) -> Table:

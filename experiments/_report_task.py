@@ -26,16 +26,17 @@ LINES = 12
 """Lines that can be told apart in one panel."""
 
 
-def labels_drawn(rows: pd.DataFrame, baseline: str | None, tasks: int) -> list[str]:
+def labels_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str | None, tasks: int) -> list[str]:
     """The labels of a task that its figures show, best quality beyond the training length first, after the baseline.
 
     Args:
         rows: of the task.
+        quality: those of `_stats.main_quality` among them, if there are any.
         baseline: goes first, if there is one.
         tasks: how many tasks there are to be drawn.
     """
     labels = list(_style.looks(rows))
-    beyond = _stats.beyond(rows)
+    beyond = _stats.beyond(rows.iloc[:0] if quality is None else quality)
     means = beyond.groupby("label")["value"].mean()
     sign = -1 if len(beyond) and metric_of(str(beyond["metric"].iloc[0])).higher_is_better else 1
     worth = {label: sign * mean for label, mean in means.items() if mean == mean}
@@ -76,6 +77,11 @@ class OfTask:
         self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
         self.drawn = self.order if drawn is None else drawn
         self.quality = _stats.main_quality(rows)
+
+    @cached_property
+    def beyond(self) -> pd.DataFrame:
+        """Those of the rows that have the quality beyond the training length."""
+        return _stats.beyond(self.quality)
 
     @cached_property
     def reach(self) -> pd.DataFrame:

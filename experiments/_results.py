@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,13 @@ class Results:
     settings: dict[str, dict[str, str]]
     configs: dict[str, dict[str, str]]
     missing: tuple[str, ...] = ()
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        """Those of the rows that have each task's quality over lengths."""
+        from experiments._stats import main_quality
+
+        return main_quality(self.rows)
 
 
 def load(folder: Path) -> Results:

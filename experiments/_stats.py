@@ -73,29 +73,36 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         (seeds without one, and why), ``chance``. Sorted by ``by``.
     """
     by = list(by)
-    valued = rows[rows["status"] == "ok"].groupby([*by, "seed"])["value"].mean()
-    table = rows.groupby(by)[["chance"]].mean()
-    spread = valued.groupby(level=by).agg(["mean", "median", "std", "count"]).reindex(table.index)
-    table["seeds"] = spread["count"].fillna(0).astype(int)
+    groups = rows.groupby(by)
+    table = groups[["chance"]].mean()
+    # From here on by a group's number: there may be millions of rows, and a key is several texts.
+    numbered = rows[["seed", "value"]].assign(group=groups.ngroup())
+    valued = numbered[rows["status"] == "ok"].groupby(["group", "seed"])["value"].mean()
+    valued = valued[valued.index.get_level_values("group") >= 0]  # a row that lacks a key is in no group
+    every = range(len(table))
+    spread = valued.groupby(level="group").agg(["mean", "median", "std", "count"]).reindex(every)
+    for column in ("mean", "median", "std"):
+        table[column] = spread[column].to_numpy()
+    table["iqm"] = _iqm(valued).reindex(every).to_numpy()
+    table["seeds"] = spread["count"].fillna(0).astype(int).to_numpy()
     for status in ("unsupported", "diverged"):
-        counts = rows[rows["status"] == status].groupby(by)["seed"].nunique()
-        table[status] = counts.reindex(table.index).fillna(0).astype(int)
-    table["mean"], table["median"], table["iqm"] = spread["mean"], spread["median"], _iqm(valued, by)
+        counts = numbered[rows["status"] == status].groupby("group")["seed"].nunique()
+        table[status] = counts.reindex(every).fillna(0).astype(int).to_numpy()
     table["half_width"] = [
-        half_width(deviation, count) for deviation, count in zip(spread["std"], table["seeds"], strict=True)
+        half_width(deviation, count) for deviation, count in zip(table["std"], table["seeds"], strict=True)
     ]
     table["low"], table["high"] = table["mean"] - table["half_width"], table["mean"] + table["half_width"]
     columns = ["mean", "median", "iqm", "low", "high", "half_width", "seeds", "unsupported", "diverged", "chance"]
     return table[columns].reset_index()
 
 
-def _iqm(valued: pd.Series[float], by: list[str]) -> pd.Series[float]:
+def _iqm(valued: pd.Series[float]) -> pd.Series[float]:
     """Interquartile mean of each group; all groups at once, for there may be thousands."""
     ordered = valued.sort_values(kind="stable")
-    groups = ordered.groupby(level=by)
+    groups = ordered.groupby(level="group")
     place, count = groups.cumcount(), groups.transform("size")
     cut = count // 4
-    return ordered[(place >= cut) & (place < count - cut)].groupby(level=by).mean()
+    return ordered[(place >= cut) & (place < count - cut)].groupby(level="group").mean()
 
 
 def by_measurement(rows: pd.DataFrame) -> pd.DataFrame:

@@ -169,7 +169,7 @@ def save(figure: Figure, path_without_suffix: Path) -> None:
     """Write ``<path>.png`` and ``<path>.svg``, each whole or not at all; makes the folder if need be."""
     path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
     for suffix, content in renderings(figure).items():
-        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content)
+        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content, lasting=False)
 
 
 def slug(text: str) -> str:

@@ -75,15 +75,23 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     write_whole(path, json.dumps(clean, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed."""
+def write_whole(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+    """Write a file whole or not at all: a temporary file beside it, then renamed.
+
+    Args:
+        path: of the file.
+        content: of the file, text as UTF-8.
+        lasting: whether it is flushed to disk before, so that not even a power cut leaves it empty. What is made again
+            from rows in no time can do without.
+    """
     data = content.encode() if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

@@ -23,14 +23,13 @@ NOTE = (
 )
 
 
-def said(rows: pd.DataFrame, order: Sequence[str]) -> list[str]:
+def said(quality: pd.DataFrame, order: Sequence[str]) -> list[str]:
     """In how many tasks each label learned its task, and in how many of these it still works at twice the length.
 
     Args:
-        rows: of all tasks, labelled.
+        quality: of all tasks, see `_stats.main_quality`.
         order: labels in the order they are shown in.
     """
-    quality = _stats.main_quality(rows)
     kept: dict[str, list[bool]] = {label: [] for label in order}
     for _, of_task in quality.groupby("task"):
         summary = _stats.over_seeds(of_task, ["label", "metric", "train_length", "eval_length"])
