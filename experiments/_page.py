@@ -173,7 +173,10 @@ def _files(part: Table | Picture, stem: str) -> set[str]:
 
 def spreadsheet(data: pd.DataFrame) -> str:
     """The numbers as CSV. Text that a spreadsheet would take for a formula is made text, by an apostrophe before it."""
-    return data.rename(columns=_no_formula).map(_no_formula).to_csv(index=False, lineterminator="\n")
+    safe = data.copy(deep=False)
+    for column in data.select_dtypes(exclude="number"):
+        safe[column] = data[column].map(_no_formula)
+    return safe.rename(columns=_no_formula).to_csv(index=False, lineterminator="\n")
 
 
 def _no_formula(cell: Any) -> Any:

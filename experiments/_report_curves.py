@@ -62,13 +62,11 @@ def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
     lengths = sorted(set(summary["eval_length"]))
     chance = summary.groupby("eval_length")["chance"].mean()
     metric = metric_of(name)
-    lines = {}
-    for label, of_label in summary.groupby("label", sort=False):
-        found = of_label.drop_duplicates("eval_length").set_index("eval_length").reindex(lengths)
-        lines[str(label)] = [
-            [_rounded(mean), _rounded(low), _rounded(high), 0 if seeds != seeds else int(seeds)]
-            for mean, low, high, seeds in zip(found["mean"], found["low"], found["high"], found["seeds"], strict=True)
-        ]
+    lines: dict[str, list[list[float | None]]] = {}
+    for line in summary.drop_duplicates(["label", "eval_length"]).to_dict("records"):
+        points = lines.setdefault(str(line["label"]), [[None, None, None, 0] for _ in lengths])
+        numbers = [_rounded(line[name]) for name in ("mean", "low", "high")]
+        points[lengths.index(line["eval_length"])] = [*numbers, int(line["seeds"])]
     return {
         "name": metric.label,
         "unit": metric.unit,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from experiments import _reach_page, _words, length_extrapolation
@@ -74,8 +76,11 @@ def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> T
 def _comparison_table(of: OfTask, named: str) -> Table:
     baseline = str(of.compared["baseline"].iloc[0])
     lines = []
+    by_label: dict[str, list[Any]] = {}
+    for line in of.compared.to_dict("records"):
+        by_label.setdefault(line["label"], []).append(line)
     for label in of.order:
-        for line in of.compared[of.compared["label"] == label].to_dict("records"):
+        for line in by_label.get(label, []):
             lengths, tested = line["lengths"], line["pairs"] > 1
             lines.append(
                 [
