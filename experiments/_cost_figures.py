@@ -9,7 +9,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from experiments import _style
 from experiments._multiples import GREY, line, small_multiples, spread
@@ -118,13 +118,10 @@ def _small(look: Look) -> dict[str, Any]:
 
 def _ticks(axes: Axes, lengths: list[int]) -> None:
     """A tick at every length, numbers while there is room; round numbers upwards."""
-    axes.xaxis.set_major_locator(FixedLocator(lengths))
-    axes.xaxis.set_minor_locator(NullLocator())
-    numbered = spread(lengths, 4)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if round(x) in numbered else ""))
+    _style.ticks(axes.xaxis, lengths, spread(lengths, 4))
     axes.yaxis.set_major_locator(_rounded(axes.get_ylim()))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _ratio_axis(axes: Axes, drawn: pd.Series[float]) -> None:
@@ -133,7 +130,7 @@ def _ratio_axis(axes: Axes, drawn: pd.Series[float]) -> None:
     axes.set_xlim(min(0.8, drawn.min() / 1.15), max(2.2, drawn.max() * 1.15))
     axes.xaxis.set_major_locator(_rounded(axes.get_xlim()))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _rounded(limits: tuple[float, float]) -> LogLocator:

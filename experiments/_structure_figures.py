@@ -15,7 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, StrMethodFormatter
 
 from experiments import _style
 from experiments._stats import over_seeds
@@ -165,7 +165,7 @@ def wavelengths(rows: pd.DataFrame, looks: Looks) -> Figure | None:
             marking = looks[label].marking() | {"markersize": 3.5 if alone else 5}
             axes.plot(part["dimension"], part["mean"], color=looks[label].colour, linestyle="none", **marking)
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylim(min(values) / 1.5, max(values) * 1.5)
         axes.set_xlim(-0.03 * largest - 0.5, 1.03 * largest + 0.5)
         for place in sorted({place for label in labels for place in trained.get(label, [])}):
@@ -200,9 +200,7 @@ def entropy(rows: pd.DataFrame, looks: Looks) -> Figure | None:
         axes.plot(keys, np.log(keys), color="#222222", linestyle=":", linewidth=1.3, zorder=3)
         _style.curves(axes, summary, "keys", {label: looks[label] for label in labels})
         numbered = keys if few else [keys[0], keys[-1]]
-        axes.xaxis.set_major_locator(FixedLocator(keys))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if round(x) in numbered else ""))
+        _style.ticks(axes.xaxis, keys, numbered)
         axes.set_ylim(-0.04 * highest, 1.06 * highest)
         _shade(axes, sorted({place for label in labels for place in trained.get(label, [])}))
 
@@ -310,7 +308,7 @@ def _wrapped(label: str) -> str:
     return textwrap.fill(label, 21)
 
 
-def _short(value: float) -> str:
+def _short(value: float, place: int | None = None) -> str:
     if abs(value) < 1e-12:
         return "0"
     return (f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}").replace("-", "−")
@@ -382,7 +380,7 @@ def _room(axes: Axes, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]])
         axes.set_ylim(-1.0, 1.0)
     else:
         axes.set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short(y)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_short))
 
 
 def _shade(axes: Axes, ends: list[float]) -> None:
@@ -405,4 +403,4 @@ def _distance_axis(axes: Axes, far: int, *, both_ways: bool) -> None:
     ticks = [powers[0], *powers[step::step]] if both_ways else powers
     axes.xaxis.set_major_locator(FixedLocator([*(-tick for tick in ticks if both_ways and tick), *ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))

@@ -16,9 +16,10 @@ import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from experiments._stats import labelled, over_seeds
 from experiments._table import among, metric_of, write_whole
@@ -198,9 +199,14 @@ def length_axis(axes: Axes, lengths: Sequence[int], train_lengths: Sequence[int]
         room = 0.09 * len(str(max(lengths))) * (high - low) / inches
         if length in lengths and all(abs(math.log2(length / other)) > room for other in numbered):
             numbered.append(length)
-    axes.xaxis.set_major_locator(FixedLocator(sorted(lengths)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if round(x) in numbered else ""))
+    ticks(axes.xaxis, sorted(lengths), numbered)
+
+
+def ticks(axis: Axis, places: Sequence[int], numbered: Sequence[int]) -> None:
+    """A tick at every place, and a number at some of them."""
+    axis.set_major_locator(FixedLocator(places))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FixedFormatter([str(place) if place in numbered else "" for place in places]))
 
 
 def boundary(axes: Axes, train_length: float, text: str) -> None:

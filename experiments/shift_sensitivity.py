@@ -241,13 +241,9 @@ def _marked(look: Look) -> dict[str, Any]:
 
 def _shift_axis(axes: Axes, shifts: list[int]) -> None:
     """Logarithmic above 1, linear below, so that 0 has a place; a tick at every shift, numbers while there is room."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
+    from experiments import _style
     from experiments._multiples import spread
 
     axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
     axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
-    axes.xaxis.set_major_locator(FixedLocator(shifts))
-    axes.xaxis.set_minor_locator(NullLocator())
-    numbered = spread(shifts, 6)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if round(x) in numbered else ""))
+    _style.ticks(axes.xaxis, shifts, spread(shifts, 6))
