@@ -314,7 +314,7 @@ def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
     assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
 
 
-def test_every_task_and_encoder_is_in_the_reference_sweep(command: Command) -> None:
+def test_every_task_and_encoder_is_in_the_reference_sweep() -> None:
     lines = _config.expand(["-m", "+sweep=reference"], ROOT / "configs")
     asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
     assert {one["name"] for one in asked} == {"reference"}
@@ -325,7 +325,7 @@ def test_every_task_and_encoder_is_in_the_reference_sweep(command: Command) -> N
     }
 
 
-def test_all_encoders_are_a_list_of_runs(command: Command, tmp_path: Path) -> None:
+def test_all_encoders_are_a_list_of_runs(command: Command) -> None:
     lines = _config.expand(["-m", "encoder=all", "seed=0,1"], ROOT / "configs")
     assert lines == [["-m", f"encoder={','.join(pe_zoo.names())}", "seed=0,1"]]
     done = command("encoder=all")
