@@ -19,19 +19,28 @@ logger = logging.getLogger("pe_zoo")
 LOG = "run.log"
 
 
-def ending(folder: Path) -> dict[str, Any] | None:
-    """The record of a run that has ended; None if it has not, or what it wrote is no longer as it wrote it."""
+def record_of(folder: Path) -> dict[str, Any] | None:
+    """What a run of this program says of itself; None if that cannot be read."""
     try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or record.get("status") not in (*FINISHED, "failed"):
-            return None
-        if record["status"] == "failed":
-            return record
-        promised = record.get("rows_sha256")  # results of earlier releases do not say
-        written = digest(folder)
-        return record if promised in (None, written) else None
+        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) else None
+
+
+def ending(folder: Path) -> dict[str, Any] | None:
+    """The record of a run that has ended; None if it has not, or what it wrote is no longer as it wrote it."""
+    record = record_of(folder)
+    if record is None or record.get("status") not in (*FINISHED, "failed"):
+        return None
+    if record["status"] == "failed":
+        return record
+    promised = record.get("rows_sha256")  # results of earlier releases do not say
+    try:
+        written = digest(folder)
+    except OSError:
+        return None
+    return record if promised in (None, written) else None
 
 
 def digest(folder: Path) -> str:

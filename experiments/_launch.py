@@ -6,7 +6,6 @@ become of a run whose worker never answered is read from there.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import _checkpoint, _config, _lock, _summary, _sweeps, _words
+from experiments._folder import record_of
 from experiments._interruption import Interrupted, Interruption
 from experiments._job import SET_FOR_WORKERS, Job
 from experiments._parallel import Team
@@ -69,7 +69,7 @@ class Launch:
             kept.append(list(overrides))
         for config in self._asked[self.part]:
             folder = RESULTS / config.name / "runs" / config.run_id
-            self._before.setdefault(folder, _record(folder))
+            self._before.setdefault(folder, record_of(folder))
         if not isinstance(sweeper.launcher, _Engine):
             sweeper.launcher = _Engine(sweeper.launcher, self)
         sweeper.launcher.kept = kept
@@ -170,17 +170,9 @@ class _Engine:
         return self.watching.start(self.launcher, self.kept, initial_job_idx)
 
 
-def _record(folder: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _found(folder: Path, before: dict[str, Any] | None) -> Outcome:
     """How a run stands whose worker has not said."""
-    record, worker = _record(folder), _lock.holder(folder)
+    record, worker = record_of(folder), _lock.holder(folder)
     outcome = Outcome("not begun", folder.name, folder)
     if worker is not None:
         return replace(outcome, status="running elsewhere", message=f"is being run by {worker}")

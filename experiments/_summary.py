@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any
 from tabulate import tabulate
 
 from experiments import _reach_page
+from experiments._folder import record_of
 from experiments._pipeline import Outcome
 from experiments._plan import load_experiment
 from experiments._stats import labelled
@@ -60,7 +60,8 @@ def show(outcome: Outcome) -> None:
 
 
 def _show_record(outcome: Outcome) -> None:
-    record = json.loads((outcome.folder / "run.json").read_text(encoding="utf-8"))
+    record = record_of(outcome.folder)
+    assert record is not None, "written just now"
     learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
     trained = f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second'] or 0:,.0f} tokens/s"
     if record["tuning"]:

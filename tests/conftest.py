@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,3 +58,10 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         return Done(code, out, err)
 
     return call
+
+
+def record_of(run: Path) -> dict[str, Any]:
+    """What a run says of itself."""
+    record = json.loads((run / "run.json").read_text())
+    assert isinstance(record, dict)
+    return record

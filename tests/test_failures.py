@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Command
-from test_resume import TINY, record_of, run_of
+from conftest import Command, record_of
+from test_resume import TINY, run_of
 
 import report
 from pe_zoo.alibi import ALiBi

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Command
-from test_resume import TINY, record_of
+from conftest import ROOT, Command, record_of
+from test_resume import TINY
 
 from experiments import _config, _launch, _lock
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Command
-from test_resume import TINY, record_of, run_of
+from conftest import ROOT, Command, record_of
+from test_resume import TINY, run_of
 
 from experiments import _lock
 from experiments._lock import Held, Holder, held, holder

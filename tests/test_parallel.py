@@ -11,18 +11,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
-from conftest import ROOT, Command
+from conftest import ROOT, Command, record_of
 
 from experiments import _processes
 from experiments._parallel import Team
 
 TINY = [
     *("model=tiny", "task.train_length=4", "train.steps=24", "train.curve_points=6", "checkpoint_seconds=0"),
+    "figures=false",
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 KINDS = {
@@ -42,11 +42,10 @@ sys.path.insert(0, sys.argv[1])
 import torch
 import run, experiments._config, experiments._pipeline, experiments._summary, hydra, pandas
 from torch import distributed
-from experiments import _checkpoint, _parallel, _pipeline
+from experiments import _checkpoint, _parallel
 from experiments.tasks.copy import Copy
 torch.set_num_threads(1)
 _checkpoint.SHARE = 1e9  # at every step
-_pipeline._draw = lambda *_: None
 Copy.converged_at = 0.0
 tiny, kinds, ends = map(json.loads, sys.argv[2:])
 count = iter(range(1000))
@@ -122,12 +121,6 @@ def run_of(folder: Path, name: str) -> Path:
     (found,) = (folder / "results" / name / "runs").iterdir()
     assert sorted(path.name for path in found.parent.parent.iterdir()) == ["runs"], "written once, and there"
     return found
-
-
-def record_of(run: Path) -> dict[str, Any]:
-    record = json.loads((run / "run.json").read_text())
-    assert isinstance(record, dict)
-    return record
 
 
 def curve_of(run: Path) -> dict[tuple[str, str], float]:

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from conftest import Command, record_of
 from test_launchers import LONG, at_work, ended, runs_of, start, tally, two_at_work, until
-from test_resume import record_of
+
+from experiments import _folder
 
 pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason="ray is an extra")
 psutil = pytest.importorskip("psutil")
@@ -44,9 +45,8 @@ def home() -> Iterator[dict[str, str]]:
 
 def has_gone_on(run: Path) -> bool:
     """Whether a second worker has written its record, some time after it took the run and the first one's away."""
-    with suppress(FileNotFoundError):
-        return bool(record_of(run)["resumed"])
-    return False
+    record = _folder.record_of(run)
+    return record is not None and bool(record["resumed"])
 
 
 def test_a_worker_is_killed_and_then_all_are_told_to_stop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Command
+from conftest import ROOT, Command, record_of
 
 from experiments import _checkpoint, _pipeline, _trained
 from experiments._checkpoint import Checkpoints
@@ -21,6 +20,7 @@ from experiments._interruption import Interrupted
 
 TINY = [
     *("model=tiny", "task.train_length=4", "train.steps=9", "train.curve_points=3", "checkpoint_seconds=0"),
+    "figures=false",
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 KINDS = {
@@ -36,12 +36,6 @@ KILLS = int(os.environ.get("PE_ZOO_KILLS", "12"))
 def run_of(folder: Path, name: str = "scratch") -> Path:
     (found,) = (folder / "results" / name / "runs").iterdir()
     return found
-
-
-def record_of(run: Path) -> dict[str, Any]:
-    record = json.loads((run / "run.json").read_text())
-    assert isinstance(record, dict)
-    return record
 
 
 def assert_same(run: Path, other: Path) -> None:
@@ -177,7 +171,6 @@ import run, experiments._config, experiments._pipeline, experiments._summary, hy
 from experiments import _checkpoint, _pipeline
 torch.set_num_threads(1)
 _checkpoint.SHARE = 1e9  # at every step, so that kills come while one is written
-_pipeline._draw = lambda *_: None  # most of the time, and of no interest here
 kills, options = int(sys.argv[2]), sys.argv[3:]
 begin = _pipeline._run
 

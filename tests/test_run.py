@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
 import yaml
-from conftest import ROOT, Command
+from conftest import ROOT, Command, record_of
 
 from experiments._table import COLUMNS
 
@@ -36,12 +34,6 @@ def only_run(folder: Path, name: str = "scratch") -> Path:
 def rows_of(run: Path) -> list[dict[str, str]]:
     with (run / "rows.csv").open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def record_of(run: Path) -> dict[str, Any]:
-    record = json.loads((run / "run.json").read_text())
-    assert isinstance(record, dict)
-    return record
 
 
 def test_a_run_writes_rows_record_config_model_log_and_figures(command: Command, tmp_path: Path) -> None:

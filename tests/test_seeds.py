@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -12,10 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
+from conftest import Command, record_of
 from omegaconf import OmegaConf
 
-from experiments import _config, _job, _pipeline, _seeds
+from experiments import _config, _job, _seeds
 from experiments._interruption import Interrupted
 from experiments._job import Job
 from experiments._layout import Layout
@@ -27,7 +26,7 @@ from experiments._train import TrainConfig
 TINY = [
     *("model=tiny", "task.train_length=4", "train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
-    *("seed=3", "seeds=3"),
+    *("seed=3", "seeds=3", "figures=false"),
 ]
 KINDS = {
     "plain": ["encoder=rope"],
@@ -39,11 +38,6 @@ KINDS = {
     ],
 }
 MESSAGE = "ignore:There is a performance drop"
-
-
-@pytest.fixture(autouse=True)
-def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pipeline, "_draw", lambda *_: None)  # most of the time of a run this small
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -62,10 +56,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def runs_in(folder: Path, name: str = "scratch") -> list[Path]:
     return sorted((folder / "results" / name / "runs").iterdir())
-
-
-def record_of(run: Path) -> dict[str, Any]:
-    return json.loads((run / "run.json").read_text())
 
 
 def assert_alike(run: Path, other: Path) -> None:

@@ -13,9 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from conftest import Command, record_of
 from test_launchers import LONG, ended, runs_of, start, tally, two_at_work, until
-from test_resume import record_of
 
 pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="slurm is an extra")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue")

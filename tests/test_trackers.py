@@ -14,7 +14,7 @@ from accelerate import tracking
 from conftest import Command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from experiments import _checkpoint, _pipeline, _seeds, _tracker
+from experiments import _checkpoint, _seeds, _tracker
 from experiments._interruption import Interrupted
 
 TINY = [
@@ -71,11 +71,6 @@ class Noting(tracking.GeneralTracker):  # type: ignore[misc]
 
     def finish(self) -> None:
         self._call()
-
-
-@pytest.fixture(autouse=True)
-def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pipeline, "_draw", lambda *_: None)
 
 
 @pytest.fixture

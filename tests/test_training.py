@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import Command
+from conftest import Command, record_of
+from test_resume import run_of
 from torch import Generator
 
 import pe_zoo
@@ -52,13 +52,6 @@ def trained(task: Copy | None = None, **options: Any) -> tuple[Transformer, Trai
     model = model_of()
     task = task or Copy(train_length=4, num_symbols=4)
     return model, train(model, task, pe_zoo.numberings.build("sequential"), config, seed=0)
-
-
-def record_of(folder: Path) -> dict[str, Any]:
-    (run,) = (folder / "results" / "scratch" / "runs").iterdir()
-    record = json.loads((run / "run.json").read_text())
-    assert isinstance(record, dict)
-    return record
 
 
 def test_all_steps_are_taken_unless_told_otherwise() -> None:
@@ -156,7 +149,7 @@ def test_the_record_says_how_many_steps_and_what_ended_them(
 ) -> None:
     done = command(*QUICK, "train.steps=12", "train.curve_points=4", *options)
     assert done.code == 0, done.err
-    record = record_of(tmp_path)
+    record = record_of(run_of(tmp_path))
     assert (record["steps"], record["stopped"], record["tuning"]) == (steps, stopped, None)
     assert ("stopped after 5 steps (max steps)" in done.out) == (stopped == "max_steps")
 
@@ -167,6 +160,6 @@ def test_a_run_that_is_learned_stops_there_and_says_so(
     monkeypatch.setattr(Copy, "converged_at", 0.0)
     done = command(*QUICK, "train.steps=12", "train.curve_points=4", "train.stop_at_convergence=true")
     assert done.code == 0, done.err
-    record = record_of(tmp_path)
+    record = record_of(run_of(tmp_path))
     assert (record["steps"], record["stopped"], record["converged"]) == (3, "converged", True)
     assert "stopped after 3 steps (converged)" in done.out

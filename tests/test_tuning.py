@@ -33,7 +33,7 @@ from pe_zoo import Geometry
 SEQUENTIAL = pe_zoo.numberings.build("sequential")
 TRAIN = TrainConfig(steps=8, tokens_per_step=64, curve_points=2, learning_rates=[3e-3, 1e-4])
 QUICK = [
-    *("model=tiny", "task.train_length=4", "train.steps=8", "train.curve_points=2"),
+    *("figures=false", "model=tiny", "task.train_length=4", "train.steps=8", "train.curve_points=2"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 
@@ -175,13 +175,6 @@ def test_no_more_than_two_models_are_held_at_a_time() -> None:
 # ------------------------------------------------------------------------------------- what it leaves behind
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without figures: most of the time goes there."""
-    monkeypatch.setattr("experiments._pipeline._draw", lambda plan, table: None)
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_a_tuned_run_records_its_search_and_is_another_run(command: Command, tmp_path: Path) -> None:
     done = command(*QUICK, "encoder=alibi", "tune=true", "train.learning_rates=[0.003,0.0001]")
     assert done.code == 0, done.err
@@ -210,7 +203,6 @@ def test_a_tuned_run_records_its_search_and_is_another_run(command: Command, tmp
     assert measured[0] == measured[1], "what is measured is the very model of that rate"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_search_in_which_all_diverge_is_a_diverged_run(command: Command, tmp_path: Path) -> None:
     done = command(*QUICK, "encoder=none", "tune=true", "train.learning_rates=[1e30,1e32]")
     assert done.code == 1
