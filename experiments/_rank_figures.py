@@ -1,8 +1,9 @@
-"""Figures of ranks: a critical-difference diagram, and places under other choices of tasks."""
+"""Figures of ranks: means with groups, a critical-difference diagram, and places under other choices of tasks."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,75 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from experiments._groups import ALPHABET
 from experiments._ranks import friedman
 from experiments._stats import SIGNIFICANCE
 from experiments._style import WIDTH, theme
+from experiments._table import metric_of
 
 INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
 LINE = 0.2
 """Inches that a label takes."""
 LONGEST = 40
 """Letters of a label beyond which its middle is left out; tables have the whole."""
+
+PANELS = 4
+"""Tasks beside one another."""
+
+
+def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]], names: dict[str, str] | None = None) -> Figure:
+    """Every label's mean beyond the training length, its interval and the letters of its groups, a panel a task.
+
+    Labels stand in one order in all panels, by their mean place there, best on top.
+
+    Args:
+        table: of `_groups.ranking`, of `PANELS` tasks at most, one metric each.
+        hollow: task -> labels whose dots are hollow there.
+        names: label -> how it is to be shown, where not as it is.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
+    known = table[table["status"] == "ok"]
+    if known.empty:
+        raise ValueError("no ranking to draw: no label has a score")
+    order = known.groupby("label")["rank"].mean().sort_values(kind="stable").index
+    height_of = {label: height for height, label in enumerate(order)}
+    with theme():
+        figure, panels = _lines(list(order), names, known["task"].nunique())
+        for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
+            heights = lines["label"].map(height_of)
+            axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
+            open_dots = lines["label"].isin(list(hollow.get(str(task), ())))
+            for part, fill in ((~open_dots, INK), (open_dots, "white")):
+                axes.plot(lines["mean"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
+            _column(axes, heights, [short_group(group) for group in lines["group"]], "group", 1.03)
+            metric = metric_of(str(lines["metric"].iloc[0]))
+            said = metric.unit if metric.higher_is_better else f"{metric.unit}; less is better"
+            axes.set_xlabel(f"{metric.label}\n({said})", fontsize="small")
+            axes.set_title(str(task), fontsize="medium")
+            if metric.higher_is_better:  # an accuracy
+                low, high = axes.get_xlim()
+                axes.set_xlim(min(low, -0.02), max(high, 1.02))
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.grid(visible=True, axis="y", color="#f0f0f0")
+            axes.tick_params(axis="x", labelsize="small")
+            sns.despine(ax=axes, left=True)
+        _headline(
+            figure, "Means beyond the training length, 95 % intervals. Labels that share a letter: not told apart"
+        )
+    return figure
+
+
+def short_group(letters: str) -> str:
+    """Letters that follow one another as first and last: ``bcdef`` is ``b–f``."""
+    runs: list[str] = []
+    for letter in letters:
+        if runs and runs[-1][-1] + letter in ALPHABET:
+            runs[-1] += letter
+        else:
+            runs.append(letter)
+    return "".join(run if len(run) < 3 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
@@ -40,7 +101,7 @@ def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None
         raise ValueError("no ranks to draw: no task was measured with two labels")
     means, test = table.mean(axis=1), friedman(table)
     with theme():
-        figure, axes = _lines([str(label) for label in table.index], names)
+        figure, (axes,) = _lines([str(label) for label in table.index], names)
         heights = np.arange(len(means))
         axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
         axes.plot(means, heights, "o", color=INK, markersize=5, zorder=3)
@@ -97,7 +158,7 @@ def places(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
         names: as above.
     """
     with theme():
-        figure, axes = _lines(list(table["label"]), names)
+        figure, (axes,) = _lines(list(table["label"]), names)
         heights = np.arange(len(table))
         axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
         axes.plot(table["place"], heights, "o", color=INK, markersize=5, zorder=3)
@@ -105,8 +166,8 @@ def places(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
         _whole_numbers(axes, len(table))
         axes.set_xlabel("place by mean rank (1 is best)")
         if table["first"].notna().any():
-            _column(axes, heights, table["first"], "first", 1.02)
-            _column(axes, heights, table["top_three"], "top 3", 1.16)
+            _column(axes, heights, list(map(_percent, table["first"])), "first", 1.02)
+            _column(axes, heights, list(map(_percent, table["top_three"])), "top 3", 1.16)
             said = "Bars: where 95 % of other choices of tasks put a label. Right: how often there"
         else:
             said = "Too few tasks to draw others from"
@@ -115,30 +176,33 @@ def places(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
     return figure
 
 
-def _column(
-    axes: Axes, heights: np.ndarray[tuple[int], np.dtype[np.int64]], shares: pd.Series, head: str, x: float
-) -> None:
-    """Shares as a column of text right of the axes; blank where there is none."""
+def _percent(share: float) -> str:
+    """A share as text; blank where there is none."""
+    return "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
+
+
+def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str, x: float) -> None:
+    """A column of text right of the axes."""
     where = axes.get_yaxis_transform()
     style: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
     axes.text(x, -1, head, color=GREY, **style)
-    for height, share in zip(heights, shares, strict=True):
-        text = "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
+    for height, text in zip(heights, texts, strict=True):
         axes.text(x, float(height), text, **style)
 
 
-def _lines(labels: list[str], names: dict[str, str] | None) -> tuple[Figure, Axes]:
-    """A figure with a line a label, the first on top."""
+def _lines(labels: list[str], names: dict[str, str] | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with a line a label, the first on top; panels beside one another share them."""
     shown = [(names or {}).get(label, label) for label in labels]
     # What tells variants apart stands at the end.
     shown = [name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}" for name in shown]
     figure = Figure(figsize=(WIDTH, 1.1 + LINE * len(labels)))
-    axes = figure.subplots()
-    axes.set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
-    axes.set_yticks(range(len(labels)), shown)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    return figure, axes
+    found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
+    found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
+    found[0].set_yticks(range(len(labels)), shown)
+    for axes in found:
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    return figure, found
 
 
 def _whole_numbers(axes: Axes, last: int) -> None:

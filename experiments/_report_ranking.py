@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments import _groups, _rank_figures, _ranks, _stats, _words
 from experiments._page import Picture, Section, Table
-from experiments._report_task import MOST, OfTask
+from experiments._report_task import MOST, PICTURED, OfTask
 from experiments._table import metric_of
 
 Standings = dict[str, pd.DataFrame]
@@ -65,12 +65,29 @@ def sections(tasks: Sequence[OfTask], standings: Standings, order: Sequence[str]
     if len(standings) > 1:
         section.parts += _over_tasks(_all_beyond(tasks, standings))
         section.parts += _by_metric(tasks)
-    section.parts.append(_in_each(tasks, standings))
+    section.parts += [_in_each(tasks, standings), *_drawn(tasks, standings)]
     return [section]
 
 
 def _all_beyond(tasks: Sequence[OfTask], standings: Standings) -> pd.DataFrame:
     return pd.concat([of.beyond for of in tasks if of.task in standings])
+
+
+def _drawn(tasks: Sequence[OfTask], standings: Standings) -> list[Picture]:
+    """The tables of several tasks as one figure, those with the most labels first; of very many the first alone."""
+    unlearned = {of.task: list(map(str, of.not_converged)) for of in tasks}
+    drawn = {task: table for task, table in standings.items() if 2 <= (table["status"] == "ok").sum() <= MOST}
+    ordered = sorted(drawn.values(), key=len, reverse=True)
+    caption = (
+        "Mean quality beyond the training length (dot), its 95 % interval over seeds (bar) and the letters of the "
+        "table above; b–e is bcde. Hollow: not every run learned the task within the training length."
+    )
+    step = _rank_figures.PANELS
+    parts = [pd.concat(ordered[first : first + step]) for first in range(0, len(ordered), step)]
+    return [
+        Picture(f"ranking_{number}" if len(parts) > 1 else "ranking", caption, _rank_figures.ranking(part, unlearned))
+        for number, part in enumerate(parts[: 1 if len(standings) > PICTURED else None], start=1)
+    ]
 
 
 def _in_each(tasks: Sequence[OfTask], standings: Standings) -> Table:

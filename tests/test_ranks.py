@@ -13,6 +13,7 @@ from scipy import stats as scipy_stats
 from test_stats import rows_of
 
 from experiments import _bootstrap, _rank_figures
+from experiments._groups import ranking
 from experiments._ranks import aggregate, by_metric, friedman, over_tasks, ranks
 from experiments._scores import normalised
 
@@ -206,6 +207,35 @@ def test_figures_name_every_label() -> None:
         assert len(cut) == _rank_figures.LONGEST
         assert cut.endswith("randomized")
     assert "100 %" in texts(shown[1])
+
+
+def test_the_ranking_figure_says_what_the_table_does() -> None:
+    table = ranking(made(tasks=3))
+    figure = _rank_figures.ranking(table, {"task 1": ["t5"]})
+    said = texts(figure)
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert set(labels) == set(table["label"])
+    for axes, (task, lines) in zip(figure.axes, table.groupby("task"), strict=True):
+        assert axes.get_title() == task
+        drawn = {}
+        for line in axes.lines:
+            hollow = line.get_markerfacecolor() == "white"
+            drawn |= {labels[int(y)]: (x, hollow) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}  # type: ignore[call-overload, arg-type]
+        assert drawn == {
+            line["label"]: (line["mean"], (task, line["label"]) == ("task 1", "t5"))
+            for line in lines.to_dict("records")
+        }
+        assert all(_rank_figures.short_group(group) in said for group in lines["group"])
+    assert labels == list(table.groupby("label")["rank"].mean().sort_values(kind="stable").index), "the best on top"
+    with pytest.raises(ValueError, match="no ranking to draw"):
+        _rank_figures.ranking(table.iloc[:0], {})
+
+
+@pytest.mark.parametrize(
+    ("letters", "short"), [("", ""), ("ab", "ab"), ("abc", "a–c"), ("abde", "abde"), ("ace", "ace"), ("ayzAB", "ay–B")]
+)
+def test_groups_in_short(letters: str, short: str) -> None:
+    assert _rank_figures.short_group(letters) == short
 
 
 def test_bars_join_what_is_within_the_critical_difference() -> None:

@@ -414,7 +414,7 @@ def test_page_stands_alone_and_its_links_lead_somewhere(sweep: Path) -> None:
     assert not {"link", "iframe", "object"} & {tag for tag, _ in page.tags}
     assert all("src" not in attrs for tag, attrs in page.tags if tag == "script")
     images = [attrs for tag, attrs in page.tags if tag == "img"]
-    assert len(images) == 7
+    assert len(images) == 8
     assert all((attrs["src"] or "").startswith("data:image/svg+xml;base64,") and attrs["alt"] for attrs in images)
     ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     for tag, attrs in page.tags:
