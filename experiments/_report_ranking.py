@@ -79,8 +79,9 @@ def _drawn(tasks: Sequence[OfTask], standings: Standings) -> list[Picture]:
     drawn = {task: table for task, table in standings.items() if 2 <= (table["status"] == "ok").sum() <= MOST}
     ordered = sorted(drawn.values(), key=len, reverse=True)
     caption = (
-        "Mean quality beyond the training length (dot), its 95 % interval over seeds (bar) and the letters of the "
-        "table above; b–e is bcde. Hollow: not every run learned the task within the training length."
+        "Mean quality beyond the training length (dot), its 95 % interval over seeds (bar; one that ends at the edge "
+        "goes on) and the letters of the table above; b–e is bcde. Hollow: not every run learned the task within the "
+        "training length."
     )
     step = _rank_figures.PANELS
     parts = [pd.concat(ordered[first : first + step]) for first in range(0, len(ordered), step)]

@@ -44,6 +44,8 @@ RECORD: dict[str, type | tuple[type, ...]] = {
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
 RUN_COLUMNS = ["run_id", "label", *RECORD]
 _COMPONENTS = ("encoder", "positions", "layout")
+ARCHIVE = "runs.tar.xz"
+"""Runs as they come with the code: what is read of them, in one file."""
 USUAL = 0.75
 """Share of the runs of a task from which on a setting is the usual one: labels name what departs from it."""
 _CHOICE = ("experiment", "trained")
@@ -119,6 +121,8 @@ def run_folders(folder: Path) -> list[Path]:
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
     stays_within(folder / "runs", folder)
     places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
+    if not places and (folder / ARCHIVE).is_file():
+        raise ValueError(f"the runs of {str(folder)!r} are packed: tar -xf {folder / ARCHIVE} -C {folder} unpacks them")
     if not places:
         raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
     return places

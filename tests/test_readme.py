@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import torch
 from conftest import ROOT, Command
 
 import pe_zoo
+from experiments._rank_figures import short_group
 
 CHINESE = ROOT / "README.zh-CN.md"
 FILES = [ROOT / "README.md", ROOT / "pe_zoo" / "README.md", ROOT / "experiments" / "README.md"]
@@ -61,6 +63,34 @@ def test_the_chinese_readme_says_the_same() -> None:
     assert named(chinese) == named(english)
     files = [re.findall(r"\b_?\w+\.py\b", text) for text in (english, chinese)]
     assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_the_headline_is_what_was_measured(path: Path) -> None:
+    """Every number, interval and group of its table is that of the report, and the best are there, best first."""
+    with (ROOT / "results" / "reference" / "report" / "tables" / "ranking.csv").open(newline="") as file:
+        measured = {(line["task"], line["label"]): line for line in csv.DictReader(file) if line["status"] == "ok"}
+    _, _, below = path.read_text(encoding="utf-8").partition("reference/report/figures/ranking.png")
+    head, _, *lines = re.search(r"(?:^\|.*\n)+", below, flags=re.M)[0].splitlines()  # type: ignore[index]
+    tasks = re.findall(r"`(\w+)`", head)
+    told = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]] for cells in (row.split("|") for row in lines)}
+    for label, cells in told.items():
+        assert cells == [headline(measured[task, label]) for task in tasks], label
+    labels = {label for task, label in measured if task == tasks[0]}
+    places = {label: sum(float(measured[task, label]["rank"]) for task in tasks) for label in labels}
+    assert len(labels) > 30
+    assert list(told)[:6] == sorted(labels, key=lambda label: places[label])[:6]
+    assert {"none", "sinusoidal", "learned", "rope", "alibi", "t5"} <= set(told)
+
+
+def headline(line: dict[str, str]) -> str:
+    """Mean, interval and groups, as README gives them."""
+    mean, low, high = (short(line[name]) for name in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}] {short_group(line['group'])}"
+
+
+def short(number: str) -> str:
+    return f"{float(number):.2f}".replace("0.", ".", 1).replace("-", "−")
 
 
 @pytest.mark.parametrize("arguments", RUNS)

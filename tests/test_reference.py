@@ -1,0 +1,93 @@
+"""The results that come with the code are its own: a cheap part of them is made again."""
+
+from __future__ import annotations
+
+import math
+import tarfile
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import report
+from experiments import _rerun
+from experiments._results import ARCHIVE, kept_cells, read_run
+
+PACKED = ROOT / "results" / "reference" / ARCHIVE
+AGAIN = ("alibi-copy-seed0",)
+"""Beginnings of run ids: trained in seconds, or not at all."""
+EARLY = ("step=100", "step=200")
+START = 1e-3
+"""How far the loss may be off after so few steps, however sums are rounded; other data or weights are further off."""
+JUDGED = ("token_accuracy", "exact_match", "bits_per_byte")
+DRIFT = 0.05
+"""How far quality may drift by the end of training on another processor, where sums are rounded in another order."""
+
+Rows = dict[tuple[str, str, int, str], tuple[float, str]]
+
+
+def unpacked(folder: Path, beginning: str) -> Path:
+    """The one run of the archive whose id begins so, in ``<folder>/results/reference/runs``."""
+    place = folder / "results" / "reference"
+    with tarfile.open(PACKED) as archive:
+        wanted = [file for file in archive if file.name.startswith(f"runs/{beginning}-")]
+        archive.extractall(place, wanted, filter="data")
+    (found,) = (place / "runs").iterdir()
+    return found
+
+
+def judged(run: Path) -> Rows:
+    """The first losses of training, and what says how good a model is over lengths."""
+    table = read_run(run, run.parent.parent, kept_cells())[2]
+    assert table is not None
+    keys = zip(table["experiment"], table["metric"], table["eval_length"], table["condition"], strict=True)
+    cells = zip(table["value"], table["status"], strict=True)
+    return {key: cell for key, cell in zip(keys, cells, strict=True) if allowed(key) is not None}
+
+
+def allowed(key: tuple[str, str, int, str]) -> float | None:
+    """How far a value may be off; None where it is not looked at."""
+    experiment, metric, _, condition = key
+    if experiment == "training":
+        return START if metric == "loss" and condition in EARLY else None
+    return DRIFT if experiment == "length_extrapolation" and metric in JUDGED else None
+
+
+def astray(before: Rows, after: Rows) -> list[tuple[str, str, int, str]]:
+    """Rows that only one has, or that differ by more than another processor explains."""
+    return [
+        key
+        for key in before.keys() | after.keys()
+        if key not in before
+        or key not in after
+        or before[key][1] != after[key][1]
+        or (before[key][1] == "ok" and not math.isclose(before[key][0], after[key][0], abs_tol=allowed(key) or 0))
+    ]
+
+
+@pytest.mark.parametrize("beginning", AGAIN)
+def test_a_run_made_again_says_the_same(beginning: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = unpacked(tmp_path, beginning)
+    repeated = _rerun.rerun(run)
+    before = judged(run)
+    assert {key[0] for key in before} == {"training", "length_extrapolation"}
+    assert repeated.same or astray(before, judged(repeated.outcome.folder.resolve())) == []
+
+
+def test_what_has_changed_is_noticed(tmp_path: Path) -> None:
+    before = judged(unpacked(tmp_path, AGAIN[0]))
+    assert astray(before, dict(before)) == []
+    for key in (min(before), max(before)):
+        off = 2 * (allowed(key) or 0)
+        assert astray(before, before | {key: (before[key][0] - off, "ok")}) == [key]
+    assert astray(before, before | {key: (math.nan, "unsupported")}) == [key]
+    assert astray(before, {other: cell for other, cell in before.items() if other != key}) == [key]
+
+
+def test_packed_runs_say_how_they_are_unpacked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / ARCHIVE).touch()
+    assert report.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: the runs of '{tmp_path}' are packed: tar -xf {tmp_path / ARCHIVE} -C {tmp_path} unpacks them\n"
+    )
