@@ -29,7 +29,7 @@ PANELS = 4
 """Tasks beside one another."""
 
 
-def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]], names: dict[str, str] | None = None) -> Figure:
+def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
     """Every label's mean beyond the training length, its interval and the letters of its groups, a panel a task.
 
     Labels stand in one order in all panels, by their mean place there, best on top.
@@ -37,7 +37,6 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]], names: d
     Args:
         table: of `_groups.ranking`, of `PANELS` tasks at most, one metric each.
         hollow: task -> labels whose dots are hollow there.
-        names: label -> how it is to be shown, where not as it is.
 
     Raises:
         ValueError: there is nothing to draw.
@@ -48,7 +47,7 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]], names: d
     order = known.groupby("label")["rank"].mean().sort_values(kind="stable").index
     height_of = {label: height for height, label in enumerate(order)}
     with theme():
-        figure, panels = _lines(list(order), names, known["task"].nunique())
+        figure, panels = _lines(list(order), known["task"].nunique())
         for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
             heights = lines["label"].map(height_of)
             axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
@@ -83,7 +82,7 @@ def short_group(letters: str) -> str:
     return "".join(run if len(run) < 3 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
-def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
+def critical_difference(table: pd.DataFrame) -> Figure:
     """Mean ranks, best on top, and bars over those that Nemenyi's test cannot tell apart (Demšar 2006).
 
     Labels stand below one another, each on the height of its own place, so that there is room for any number of long
@@ -91,7 +90,6 @@ def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None
 
     Args:
         table: of `_ranks.ranks`.
-        names: label -> how it is to be shown, where not as it is.
 
     Raises:
         ValueError: there are no ranks.
@@ -100,7 +98,7 @@ def critical_difference(table: pd.DataFrame, names: dict[str, str] | None = None
         raise ValueError("no ranks to draw: no task was measured with two labels")
     means, test = table.mean(axis=1), friedman(table)
     with theme():
-        figure, (axes,) = _lines([str(label) for label in table.index], names)
+        figure, (axes,) = _lines([str(label) for label in table.index])
         heights = np.arange(len(means))
         axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
         axes.plot(means, heights, "o", color=INK, markersize=5, zorder=3)
@@ -149,15 +147,14 @@ def _levels(bars: list[tuple[int, int]]) -> list[int]:
     return levels
 
 
-def places(table: pd.DataFrame, names: dict[str, str] | None = None) -> Figure:
+def places(table: pd.DataFrame) -> Figure:
     """Each label's place, the places that other choices of tasks give it, and how often it is among the first three.
 
     Args:
         table: of `_ranks.over_tasks`.
-        names: as above.
     """
     with theme():
-        figure, (axes,) = _lines(list(table["label"]), names)
+        figure, (axes,) = _lines(list(table["label"]))
         heights = np.arange(len(table))
         axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
         axes.plot(table["place"], heights, "o", color=INK, markersize=5, zorder=3)
@@ -189,11 +186,10 @@ def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str,
         axes.text(x, float(height), text, **style)
 
 
-def _lines(labels: list[str], names: dict[str, str] | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
+def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with a line a label, the first on top; panels beside one another share them."""
-    shown = [(names or {}).get(label, label) for label in labels]
     # What tells variants apart stands at the end.
-    shown = [name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}" for name in shown]
+    shown = [label if len(label) <= LONGEST else f"{label[: LONGEST - 16]}…{label[-15:]}" for label in labels]
     figure = Figure(figsize=(WIDTH, 1.1 + LINE * len(labels)))
     found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
