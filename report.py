@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.against:
             return _compare(options.folder, options.against)
-        results = _results.load(options.folder)
-        gc.freeze()  # of many runs, looking through what was read again and again takes seconds
+        with _left_alone():
+            results = _results.load(options.folder)
         baselines = _report.find_baselines(results, options.baseline)
         claims = _claims.load()
         published = [_overlay.read(path) for path in options.overlay]
@@ -60,6 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
     print(f"\n{index}" + (f"\n{folder / 'report.tex'}" if options.paper else ""))
     return 0
+
+
+@contextmanager
+def _left_alone() -> Iterator[None]:
+    """What is made in here is not looked through for garbage again and again: of many runs that takes seconds."""
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 def _parser() -> argparse.ArgumentParser:

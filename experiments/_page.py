@@ -21,6 +21,9 @@ from experiments import _latex, _style
 from experiments._table import write_whole
 from experiments._untrusted import stays_within
 
+FORMULA = re.compile(r"\s*[=+\-@]")
+"""How text begins that a spreadsheet would take for a formula."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -180,7 +183,7 @@ def spreadsheet(data: pd.DataFrame) -> str:
 
 
 def _no_formula(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and re.match(r"\s*[=+\-@]", cell) else cell
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def markdown(page: Page, grids: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ class Drawn:
     rows: pd.DataFrame
     summary: pd.DataFrame
     looks: dict[str, Look]
+
+    @cached_property
+    def order(self) -> list[str]:
+        """The changes of order, see `permutation_sensitivity.order`."""
+        return order(self.rows)
 
     def of(self, metric: str) -> pd.DataFrame:
         found = self.summary[(self.summary["metric"] == metric) & (self.summary["seeds"] > 0)]
@@ -96,7 +102,7 @@ def _by_condition(drawn: Drawn, metrics: Sequence[str]) -> list[Panel]:
     for kind in (TOKENS, POSITIONS):
         for metric in metrics:
             known = set(drawn.of(metric)["condition"])
-            conditions = [c for c in order(drawn.rows) if c in known and _kind(c) == kind]
+            conditions = [c for c in drawn.order if c in known and _kind(c) == kind]
             if conditions:
                 stage = stages["initial_" if metric.startswith("initial_") else ""]
                 names = [condition.removeprefix(f"{POSITIONS}: ") for condition in conditions]

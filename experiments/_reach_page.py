@@ -30,6 +30,7 @@ def table(
     stem: str,
     task: str,
     quality: pd.DataFrame,
+    reach: pd.DataFrame,
     compared: pd.DataFrame | None,
     order: Iterable[str],
     name: Callable[[str], str],
@@ -40,11 +41,12 @@ def table(
         stem: of the files.
         task: as it is called.
         quality: its main metric over lengths, with ``label`` and ``converged``.
+        reach: of `_reach.reach`, of the same.
         compared: of `compare`; None where there is nothing beyond the training length to compare.
         order: of the labels.
         name: label -> how it is shown.
     """
-    data = _numbers(quality).merge(_gate(quality), on="label")
+    data = _numbers(quality, reach).merge(_gate(quality), on="label")
     versus = []
     if compared is not None and len(compared):
         data = data.merge(compared, on="label", how="left")
@@ -63,9 +65,9 @@ def table(
     return Table(stem, f"How far it holds, {task}", pd.DataFrame(lines, columns=head), data, meaning)
 
 
-def said(quality: pd.DataFrame, order: Iterable[str], name: Callable[[str], str]) -> list[str]:
+def said(quality: pd.DataFrame, reach: pd.DataFrame, order: Iterable[str], name: Callable[[str], str]) -> list[str]:
     """The areas in a sentence; none where nothing was measured beyond the training length."""
-    data = _numbers(quality)
+    data = _numbers(quality, reach)
     if data["area"].isna().all():
         return []
     full = float(data["measured_up_to"].max())
@@ -77,7 +79,7 @@ def said(quality: pd.DataFrame, order: Iterable[str], name: Callable[[str], str]
 
 def of_one_run(quality: pd.DataFrame) -> str:
     """Reach and area of one run, in a line; blank where it was not measured within the training length and beyond."""
-    (line,) = _numbers(quality).to_dict("records")
+    (line,) = _numbers(quality, _reach.reach(length_extrapolation.summarise(quality))).to_dict("records")
     if line["measured_up_to"] <= 1 or line["multiple"] != line["multiple"]:
         return ""
     metric = str(quality["metric"].iloc[0])
@@ -87,10 +89,10 @@ def of_one_run(quality: pd.DataFrame) -> str:
     )
 
 
-def _numbers(quality: pd.DataFrame) -> pd.DataFrame:
+def _numbers(quality: pd.DataFrame, reach: pd.DataFrame) -> pd.DataFrame:
     """Reach and area as numbers, a line a label, and why an area ends before what was measured."""
     beyond = quality[(quality["eval_length"] > quality["train_length"]) & (quality["status"] != "ok")]
-    data = _reach.reach(length_extrapolation.summarise(quality)).merge(_reach.areas(quality), on="label")
+    data = reach.merge(_reach.areas(quality), on="label")
     data["measured_up_to"] = data["longest"] / data["train_length"]
     return data.assign(lacking=data["label"].map(beyond.groupby("label")["status"].first()))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import _stats, length_extrapolation
+from experiments import length_extrapolation
 from experiments._page import Chart, Section
 from experiments._report_ranking import Standings
 from experiments._report_task import LINES, OfTask
@@ -40,18 +40,17 @@ def _look(look: Look) -> dict[str, Any]:
 
 
 def _task(of: OfTask, standing: pd.DataFrame | None) -> dict[str, Any] | None:
-    rows = of.rows_of("length_extrapolation")
-    rows = rows[(rows["condition"] == "") & rows["metric"].isin(length_extrapolation.QUALITIES)]
-    if rows.empty:
+    summary = of.lengths
+    summary = summary[(summary["condition"] == "") & summary["metric"].isin(length_extrapolation.QUALITIES)]
+    if summary.empty:
         return None
-    summary = _stats.by_measurement(rows)
     main = main_metric(summary["metric"].unique())
     names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
     first = of.order if standing is None else list(standing["label"])
     return {
         "name": of.task,
-        "trained": [int(length) for length in sorted(set(rows["train_length"]))],
-        "labels": among(of.order, rows["label"]),
+        "trained": [int(length) for length in sorted(set(summary["train_length"]))],
+        "labels": among(of.order, summary["label"]),
         "first": first[:LINES],
         "marked": [label for label in of.order if label in of.not_converged],
         "metrics": [_metric(name, summary[summary["metric"] == name]) for name in names],

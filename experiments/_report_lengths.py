@@ -15,8 +15,7 @@ from experiments._table import main_metric, metric_of
 def section(of: OfTask) -> Section:
     """Curves, tables and comparisons of every metric over lengths, and where within a sequence the loss lies."""
     section = opened("Length extrapolation", length_extrapolation)
-    rows = of.rows_of("length_extrapolation")
-    summary = of.with_marks(length_extrapolation.summarise(rows))
+    summary = of.with_marks(of.lengths)
     if len(of.drawn) > LINES:
         section.paragraphs.append(f"Figures of this section show {LINES} labels; choose others under Curves.")
     drawn = of.rows_of("length_extrapolation", drawn=LINES)
@@ -38,8 +37,8 @@ def section(of: OfTask) -> Section:
             section.parts.append(Picture(stem, caption, figures[stem]))
         section.parts.append(_length_table(of, stem, named, of_metric))
         if metric == main_metric(summary["metric"].unique()):
-            quality, stem = of.quality, of.stem("reach")
-            section.parts.append(_reach_page.table(stem, of.task, quality, of.areas, of.order, of.name))
+            stem = of.stem("reach")
+            section.parts.append(_reach_page.table(stem, of.task, of.quality, of.reach, of.areas, of.order, of.name))
             if len(of.compared):
                 section.parts.append(_comparison_table(of, named))
     stem = of.stem(length_extrapolation.POSITION_LOSS)

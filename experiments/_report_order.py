@@ -36,16 +36,17 @@ def section(of: OfTask) -> Section:
 
 def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
     """Quality lost by permuted tokens, and by permuted positions where that was measured."""
-    found = {(r["metric"], r["condition"], r["label"]): r for r in summary.to_dict("records")}
+    lost = summary[summary["metric"] == "quality_loss"]
+    found = {(r["condition"], r["label"]): r for r in lost.to_dict("records")}
     distances = rows[rows["metric"].isin(permutation_sensitivity.DISTANCES)]
     moved = distances.groupby(["metric", "condition"])["value"].mean().to_dict()
     prefix = f"{permutation_sensitivity.POSITIONS}: "
     lines: dict[bool, list[list[str]]] = {False: [], True: []}
     for condition in permutation_sensitivity.order(rows):
-        lost = [_words.cell(found.get(("quality_loss", condition, label)), of.seeds[label]) for label in of.order]
-        if any(cell != _words.NOT_MEASURED for cell in lost):
+        of_labels = [_words.cell(found.get((condition, label)), of.seeds[label]) for label in of.order]
+        if any(cell != _words.NOT_MEASURED for cell in of_labels):
             far = [_words.short(moved.get((metric, condition))) for metric in permutation_sensitivity.DISTANCES]
-            line = [condition.removeprefix(prefix), *far, *lost]
+            line = [condition.removeprefix(prefix), *far, *of_labels]
             lines[condition.startswith(prefix)].append(line)
     head = ["change of order", *(metric_of(m).label for m in permutation_sensitivity.DISTANCES)]
     head += map(of.name, of.order)

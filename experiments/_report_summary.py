@@ -90,7 +90,7 @@ def _how_far(of: OfTask) -> list[str]:
     if unmeasured := reach.loc[reach["multiple"].isna(), "label"].tolist():
         told.append(f"Nothing within the training length was measured of {_words.few(map(of.name, unmeasured))}.")
     if len(of.order) <= LINES:
-        told += _reach_page.said(of.quality, of.order, of.name)
+        told += _reach_page.said(of.quality, of.reach, of.order, of.name)
     return told
 
 

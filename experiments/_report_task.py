@@ -76,7 +76,7 @@ class OfTask:
         self.order = list(_style.looks(rows))
         self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
         self.drawn = self.order if drawn is None else drawn
-        self.quality = _stats.main_quality(rows)
+        self.quality = results.quality[results.quality["task"] == task]
 
     @cached_property
     def beyond(self) -> pd.DataFrame:
@@ -84,9 +84,15 @@ class OfTask:
         return _stats.beyond(self.quality)
 
     @cached_property
+    def lengths(self) -> pd.DataFrame:
+        """Everything measured over lengths, over seeds, see `_stats.by_measurement`."""
+        return _stats.by_measurement(self.rows_of(_stats.OVER_LENGTHS))
+
+    @cached_property
     def reach(self) -> pd.DataFrame:
         """How far each label keeps its quality, see `_reach.reach`."""
-        return _reach.reach(_stats.by_measurement(self.quality))
+        whole = self.lengths[self.lengths["condition"] == ""]
+        return _reach.reach(whole[whole["metric"].isin(self.quality["metric"].unique())])
 
     def name(self, label: Any) -> str:
         """The label as it is shown: marked if a run of it did not converge."""

@@ -32,27 +32,29 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
         mean is over), ``status`` (``ok``, ``unsupported``, ``diverged``, ``not measured``). Sorted.
     """
     rows = labelled(rows)
-    parts = [_of_task(part) for _, part in rows.groupby(["task", "metric"])]
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
-    return table[COLUMNS]
-
-
-def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
-    valued = rows[rows["status"] == "ok"].assign(score=normalised(rows))
-    labels = rows["label"].nunique()
-    having = valued.groupby("eval_length")["label"].nunique()
-    lengths = having.index[having * 2 >= labels]
-    counted = valued[valued["eval_length"].isin(lengths)]
-    by_length = counted.groupby(["label", "seed", "eval_length"])[["value", "score"]].mean()
-    by_run = by_length.groupby(level=["label", "seed"])
-    means, known = by_run.mean(), by_run.count()
+    of_run = rows.groupby(["task", "metric", "label", "seed"])
+    table = of_run.size().index.to_frame(index=False)
+    if table.empty:
+        return pd.DataFrame(columns=COLUMNS)
+    # From here on by the number of a run and of a length: there may be many rows, and a key is several texts.
+    numbered = rows[["value", "status"]].assign(score=normalised(rows), run=of_run.ngroup())
+    numbered["length"] = rows.groupby(["task", "metric", "eval_length"]).ngroup()
+    valued = numbered[(rows["status"] == "ok") & (numbered["run"] >= 0)]
+    part = table.groupby(["task", "metric"]).ngroup()
+    label = table.groupby(["task", "metric", "label"]).ngroup()
+    having = label[valued["run"]].groupby(valued["length"].to_numpy()).nunique()
+    of_length = part[valued["run"]].groupby(valued["length"].to_numpy()).first()
+    shared = having.index[having * 2 >= label.groupby(part).nunique()[of_length].to_numpy()]
+    by_length = valued[valued["length"].isin(shared)].groupby(["run", "length"])[["value", "score"]].mean()
+    by_run = by_length.groupby(level="run")
+    lengths = of_length[shared].value_counts().reindex(part).fillna(0).astype(int).to_numpy()
     # A score without chance at one length would be a mean over other lengths than its value.
-    means = means.where(known == len(lengths))
-    why = rows.assign(status=rows["status"].map({name: place for place, name in enumerate(WHY)}).fillna(0))
-    table = why.groupby(["label", "seed"])["status"].max().map(dict(enumerate(WHY))).to_frame().join(means)
-    table.loc[table["value"].notna(), "status"] = "ok"
-    counts = np.where(table["value"].notna(), len(lengths), 0)
-    return table.reset_index().assign(task=rows["task"].iloc[0], metric=rows["metric"].iloc[0], lengths=counts)
+    whole = by_run.count().reindex(table.index).eq(lengths, axis=0)
+    table[["value", "score"]] = by_run.mean().reindex(table.index).where(whole)
+    known = table["value"].notna()
+    why = numbered["status"].map({name: place for place, name in enumerate(WHY)}).fillna(0).groupby(numbered["run"])
+    table["status"] = why.max().reindex(table.index).map(dict(enumerate(WHY))).mask(known, "ok")
+    return table.assign(lengths=np.where(known, lengths, 0))[COLUMNS]
 
 
 def normalised(rows: pd.DataFrame) -> pd.Series[float]:

@@ -88,9 +88,7 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     for status in ("unsupported", "diverged"):
         counts = numbered[rows["status"] == status].groupby("group")["seed"].nunique()
         table[status] = counts.reindex(every).fillna(0).astype(int).to_numpy()
-    table["half_width"] = [
-        half_width(deviation, count) for deviation, count in zip(table["std"], table["seeds"], strict=True)
-    ]
+    table["half_width"] = half_widths(table["std"].to_numpy(), table["seeds"].to_numpy())
     table["low"], table["high"] = table["mean"] - table["half_width"], table["mean"] + table["half_width"]
     columns = ["mean", "median", "iqm", "low", "high", "half_width", "seeds", "unsupported", "diverged", "chance"]
     return table[columns].reset_index()
@@ -119,9 +117,13 @@ def by_measurement(rows: pd.DataFrame) -> pd.DataFrame:
 
 def half_width(deviation: float, count: int) -> float:
     """Half the t interval of a mean, from the sample deviation (n - 1) of ``count`` values; NaN below two."""
-    if count < 2:
-        return math.nan
-    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
+    return float(half_widths(np.array([deviation]), np.array([count]))[0])
+
+
+def half_widths(deviations: Vector, counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Vector:
+    """`half_width` of many."""
+    wide = stdtrit(np.maximum(counts - 1, 1), (1 + CONFIDENCE) / 2) * deviations / np.sqrt(np.maximum(counts, 1))
+    return np.where(counts < 2, np.nan, wide)
 
 
 def default_baseline(rows: pd.DataFrame) -> str:

@@ -230,7 +230,8 @@ def condition_of(done: str = "", **places: object) -> str:
 
 def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """The rows of one experiment, of a table that may hold those of others too."""
-    return rows[rows["experiment"] == experiment]
+    alike = rows["experiment"] == experiment
+    return rows if alike.all() else rows[alike]
 
 
 def sliced(rows: pd.DataFrame) -> pd.DataFrame:
