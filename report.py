@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error)
 
     def build() -> Page:
-        page = _report.build(results, baselines, claims)
+        page = _report.build(results, baselines, claims, only_shown=not (options.paper or published))
         page.method = _methods.paragraph(results, page.method)
         _overlay.draw(page, published)
         return _page.with_names_of_their_own(page)

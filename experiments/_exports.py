@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from experiments import _bibtex, _latex, _methods, _style
+from experiments import _bibtex, _forks, _latex, _methods, _style
 from experiments._page import Card, Page, Picture, Table
 from experiments._results import Results
 from experiments._table import write_whole
@@ -80,10 +81,13 @@ def write_paper(page: Page, narrow: Page, folder: Path) -> Path:
         stays_within(place, folder)
         place.mkdir(exist_ok=True)
         written = set()
-        for picture in pictures(of_width):
-            for suffix, content in sized(picture.figure, COLUMNS[width]).items():
-                written.add(place / f"{picture.stem}.{suffix}")
-                write_whole(place / f"{picture.stem}.{suffix}", content)
+        shown = pictures(of_width)
+        plotted = [picture.figure for picture in shown if isinstance(picture.figure, Figure)]
+        with _forks.each(partial(sized, width=COLUMNS[width]), plotted) as drawings:
+            for picture, drawn in zip(shown, drawings, strict=True):
+                for suffix, content in drawn.items():
+                    written.add(place / f"{picture.stem}.{suffix}")
+                    write_whole(place / f"{picture.stem}.{suffix}", content)
         _remove_others(place, written)
     tables = {part.stem: part.caption for part in _parts(page) if isinstance(part, Table)}
     figures = {picture.stem: picture.caption for picture in pictures(page)}

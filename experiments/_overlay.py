@@ -103,6 +103,7 @@ def draw(page: Page, published: list[Published]) -> None:
             for section, number in places:
                 part = section.parts[number]
                 assert isinstance(part, Picture)
+                assert isinstance(part.figure, Figure)
                 _add(part.figure, rows)
                 caption = (
                     f"{part.caption} Hollow, dashed: published, from {curves.source}; in no number of this report."

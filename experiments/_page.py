@@ -17,7 +17,7 @@ import markupsafe
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments import _latex, _style
+from experiments import _forks, _latex, _style
 from experiments._table import write_whole
 from experiments._untrusted import stays_within
 
@@ -43,11 +43,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them."""
+    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them.
+
+    Once drawn, the figure may be its ``svg`` and ``png``.
+    """
 
     stem: str
     caption: str
-    figure: Figure
+    figure: Figure | dict[str, bytes]
     data: pd.DataFrame | None = None
     kind: ClassVar[str] = "picture"
 
@@ -130,18 +133,21 @@ def write(page: Page, folder: Path) -> Path:
         written.add(path)
 
     images, grids = {}, {}
-    for part in (part for section in page.sections for part in section.parts):
-        if isinstance(part, Table | Picture) and part.data is not None:
-            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
-        if isinstance(part, Table):
-            put(folder / "tables" / f"{part.stem}.tex", _latex.tabular(part.cells))
-            grids[part.stem] = _grid(part.cells)
-            put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
-        elif isinstance(part, Picture):
-            drawn = _style.renderings(part.figure)
-            for suffix, content in drawn.items():
-                put(folder / "figures" / f"{part.stem}.{suffix}", content)
-            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
+    parts = [part for section in page.sections for part in section.parts]
+    figures = [part.figure for part in parts if isinstance(part, Picture) and isinstance(part.figure, Figure)]
+    with _forks.each(_style.renderings, figures) as drawings:
+        for part in parts:
+            if isinstance(part, Table | Picture) and part.data is not None:
+                put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
+            if isinstance(part, Table):
+                put(folder / "tables" / f"{part.stem}.tex", _latex.tabular(part.cells))
+                grids[part.stem] = _grid(part.cells)
+                put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
+            elif isinstance(part, Picture):
+                drawn = next(drawings) if isinstance(part.figure, Figure) else part.figure
+                for suffix, content in drawn.items():
+                    put(folder / "figures" / f"{part.stem}.{suffix}", content)
+                images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
         if old not in written and old.suffix in (".csv", ".tex", ".md", ".svg", ".png"):
             old.unlink()

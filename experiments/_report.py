@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments import (
     _claims,
     _claims_page,
     _fair_page,
+    _forks,
     _reach_page,
     _report_cards,
     _report_cost,
@@ -29,7 +33,8 @@ from experiments import (
     _tasks_page,
     _untrusted,
 )
-from experiments._page import Page, Section
+from experiments._cores import cores
+from experiments._page import Page, Picture, Section
 from experiments._report_task import PICTURED, OfTask, labels_drawn
 from experiments._results import Results
 
@@ -42,19 +47,22 @@ SECTIONS: dict[str, Callable[[OfTask], Section]] = {
 """Experiments that have a section of their own, in the order of a task's sections; others follow them."""
 
 
-def build(results: Results, baselines: dict[str, str], claims: list[_claims.Claim]) -> Page:
+def build(
+    results: Results, baselines: dict[str, str], claims: list[_claims.Claim], *, only_shown: bool = False
+) -> Page:
     """Put the page together.
 
     Args:
         results: of `experiments._results.load`.
         baselines: of `find_baselines`.
         claims: of `experiments._claims.load`.
+        only_shown: whether figures are for the page alone, as they are: those of many tasks then come drawn already.
     """
     rows, runs = results.rows, results.runs
     sections: list[Section] = []
     summary = ["No run has finished with rows that can be read: there is nothing to compare yet."]
     if len(rows):
-        summary, sections = _measured(results, baselines, claims)
+        summary, sections = _measured(results, baselines, claims, only_shown)
     sections.append(_report_runs.runs_section(runs, results.configs, results.settings))
     sections.append(_report_runs.provenance_section(runs, results.settings))
     return Page(
@@ -67,7 +75,7 @@ def build(results: Results, baselines: dict[str, str], claims: list[_claims.Clai
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], claims: list[_claims.Claim]
+    results: Results, baselines: dict[str, str], claims: list[_claims.Claim], only_shown: bool
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = _style.looks(results.rows)
@@ -89,11 +97,12 @@ def _measured(
     ]
     if side_by_side := _tasks_page.section(rows, order):
         sections.append(side_by_side)
-    for of in tasks:
-        of_task = task_sections(of)
-        told = _report_summary.said(of, standings.get(of.task)) + _report_cost.said(of, weighed.get(of.task))
-        (of_task[0].paragraphs if many else summary).extend(told)
-        sections += of_task
+    shared = only_shown and len(tasks) >= cores()
+    with _forks.each(_drawn_sections, tasks) if shared else nullcontext(map(task_sections, tasks)) as made:
+        for of, of_task in zip(tasks, made, strict=True):
+            told = _report_summary.said(of, standings.get(of.task)) + _report_cost.said(of, weighed.get(of.task))
+            (of_task[0].paragraphs if many else summary).extend(told)
+            sections += of_task
     sections.append(_report_cards.section(tasks, standings))
     return summary + _claims_page.said(decided) + _reproductions_page.said(reproduced), sections
 
@@ -153,6 +162,16 @@ def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFra
     if not lines:
         return pd.DataFrame(columns=["task", "metric", "label", "baseline", "verdict"])
     return _stats.corrected(pd.concat(lines, ignore_index=True))
+
+
+def _drawn_sections(of: OfTask) -> list[Section]:
+    """Those of a task as another process can send them: figures are slow to send, and are to be drawn anyway."""
+    sections = task_sections(of)
+    for section in sections:
+        for number, part in enumerate(section.parts):
+            if isinstance(part, Picture) and isinstance(part.figure, Figure):
+                section.parts[number] = replace(part, figure=_style.renderings(part.figure))
+    return sections
 
 
 def task_sections(of: OfTask) -> list[Section]:
