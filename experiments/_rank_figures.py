@@ -60,7 +60,7 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figur
             axes.set_xlabel(f"{metric.label}\n({said})", fontsize="small")
             axes.set_title(str(task), fontsize="medium")
             if metric.higher_is_better:  # an accuracy; a t interval of few seeds may go on beyond
-                axes.set_xlim(-0.02, 1.02)
+                axes.set_xlim(-0.05, 1.05)
             axes.xaxis.set_major_locator(MaxNLocator(3))
             axes.grid(visible=True, axis="y", color="#f0f0f0")
             axes.tick_params(axis="x", labelsize="small")
