@@ -38,13 +38,19 @@ def said(quality: pd.DataFrame, order: Sequence[str]) -> list[str]:
             if learned[line["label"]] and line["longest"] > line["train_length"]:
                 kept[line["label"]].append(bool(line["multiple"] >= BEYOND))
     labels = among(order, quality["label"])
-    parts = [f"{label} {sum(kept[label])} of the {len(kept[label])} it learned" for label in labels]
+    alike: dict[tuple[int, int], list[str]] = {}
+    for label in labels:
+        alike.setdefault((sum(kept[label]), len(kept[label])), []).append(label)
+    none = alike.pop((0, 0), [])
+    most_first = sorted(alike.items(), key=lambda item: (-item[0][0], item[0][1]))
+    parts = [f"{keeps} of {learned} ({_words.listed(names)})" for (keeps, learned), names in most_first]
+    if none:
+        parts.append(f"{_words.listed(none)} learned no task")
     tasks = quality["task"].nunique()
     return [
-        f"{tasks} tasks were measured, with {_words.count(len(parts), 'label')}. Of the tasks that a label "
-        "learned within the training length with every seed, "
-        f"it keeps at least {_reach.KEEPS:.0%} of its quality up to {BEYOND:g} times that length in: "
-        f"{'; '.join(parts)}. Which and how much: Tasks side by side."
+        f"{tasks} tasks were measured, with {_words.count(len(labels), 'label')}. Of the tasks that "
+        f"a label learned within the training length with every seed, it keeps at least {_reach.KEEPS:.0%} of its "
+        f"quality up to {BEYOND:g} times that length in {'; '.join(parts)}. Which and how much: Tasks side by side."
     ]
 
 

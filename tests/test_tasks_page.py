@@ -104,8 +104,11 @@ def test_what_is_said_of_many_tasks_counts_those_that_were_learned() -> None:
             rows_of("sort", "rope", {8: 1.0, 16: 0.5}),
             rows_of("mode", "rope", {8: 0.5, 16: 0.5}, converged=False),
             rows_of("copy", "none", {8: 1.0, 16: 0.92}),
+            rows_of("copy", "alibi", {8: 1.0, 16: 0.91}),
+            rows_of("sort", "alibi", {8: 0.4, 16: 0.4}, converged=False),
+            rows_of("copy", "t5", {8: 0.5, 16: 0.5}, converged=False),
         ]
     )
-    (words,) = _tasks_page.said(rows, ["none", "rope"])
-    assert "3 tasks were measured, with 2 labels" in words
-    assert "none 1 of the 1 it learned; rope 1 of the 2 it learned" in words
+    (words,) = _tasks_page.said(rows, ["none", "rope", "alibi", "t5"])
+    assert "3 tasks were measured, with 4 labels" in words
+    assert "times that length in 1 of 1 (none and alibi); 1 of 2 (rope); t5 learned no task. " in words
