@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from matplotlib.figure import Figure
 from test_report import write_sweep
 
@@ -23,7 +24,6 @@ from experiments._page import Page, Picture, Section
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
 
 MANY = range(24)
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
