@@ -32,8 +32,10 @@ Family: what a score gains from position. input: a vector added to the token emb
 transformed. score bias: a term that positions alone decide. relative term: one that queries or keys decide too. \
 content: one where content takes part in saying how far away a key is.
 Claims: shift: adding one number to all positions changes nothing. direction: a bidirectional model can tell a \
-sequence from its reversal. causal only: means nothing without a causal mask. static: a score bias that fused \
-attention can take along. < n: positions below n only. The contract tests hold each claim both ways."""
+sequence from its reversal. causal only: means nothing without a causal mask. static: neither scores nor queries and \
+keys decide what is added to a score, so that fused attention can take it along unless the encoder mixes by itself. \
+< n: positions up to n − 1 only. The contract tests hold each claim both ways, but for causal only, which says what \
+is not asked."""
 
 COLLISIONS = (
     "Two methods are called CoPE: Contextual Position Encoding (arXiv:2405.18719) and Clipped RoPE (arXiv:2602.05258).",

@@ -54,6 +54,7 @@ PROMISES = [
     Promise(claims.check_order_is_seen_by_hooks, BIDIRECTIONAL),
     Promise(claims.check_shift_claim),
     Promise(claims.check_direction_claim, BIDIRECTIONAL),
+    Promise(claims.check_causal_only_claim),
     Promise(claims.check_static_bias_claim),
     Promise(claims.check_distance_bias_claim),
     Promise(claims.check_blockwise_rotation_claim),

@@ -1,4 +1,4 @@
-"""Claims, each held both ways: who claims it has it, who does not lacks it."""
+"""Claims, held both ways: who claims one has it, who does not lacks it. ``causal_only`` says what is not asked."""
 
 from __future__ import annotations
 
@@ -46,12 +46,31 @@ def shift_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
     return largest
 
 
+def shift_of_fractions_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
+    """How much adding one number to positions a sixth apart, in float32 as numberings are, changes scores and logits.
+
+    The shifted distances are off by up to 2⁻¹³: what goes by distance smoothly changes as little.
+    """
+    places, shift = 4 * LENGTH, 1024.0
+    encoder, tokens = bench.fresh(make), torch.randint(VOCAB, (2, places))
+    if encoder.max_length is not None and encoder.max_length <= places + shift:
+        return 0.0
+    q, k = heads_of(encoder.geometry, 2, places), heads_of(encoder.geometry, 2, places)
+    x = torch.randn(2, places, encoder.geometry.model_dim, dtype=torch.float64)
+    model, here = bench.model(encoder, causal), torch.arange(places) / 6
+    scored = [scores(encoder, q, k, positions, x=x, causal=causal) for positions in (here, here + shift)]
+    return max(gap(*scored), gap(read(model, tokens, here), read(model, tokens, here + shift)))
+
+
 def check_shift_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
     """Adding one number to all positions changes nothing if, and only if, shift_invariant is claimed."""
     changed = shift_changes(make, causal, bench)
     encoder = make(bench.geometry)
     if encoder.shift_invariant:
         hold(changed < 1e-9, f"claims shift_invariant, but a shift of all positions changes it by {changed:.1g}")
+        changed = shift_of_fractions_changes(make, causal, bench)
+        reason = "distances of fractional positions are off by what float32 rounds"
+        hold(changed < 0.03, f"claims shift_invariant, but a shift of sixths changes it by {changed:.1g}: {reason}")
         return
     if not encoder.causal_only:  # it is enough that a shift shows under one mask
         with suppress(Unsupported):
@@ -73,6 +92,13 @@ def check_direction_claim(make: Maker, causal: bool = False, bench: Bench = BENC
         hold(difference > 1e-5, "claims direction_aware, but takes a reversal for the original")
     else:
         hold(difference < 1e-9, "does not claim direction_aware, but tells a sequence from its reversal")
+
+
+def check_causal_only_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+    """Who claims causal_only does not claim direction_aware, which no bidirectional model could show."""
+    encoder = make(bench.geometry)
+    both = encoder.causal_only and encoder.direction_aware
+    hold(not both, "claims causal_only, and direction_aware, which only a bidirectional model could show")
 
 
 def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
@@ -136,7 +162,7 @@ def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BEN
 
 
 def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Every position below max_length works, every other is refused with Unsupported; without one, all work."""
+    """Positions up to max_length − 1 work, every other is refused with Unsupported; without a max_length all work."""
     encoder = bench.fresh(make)
     model, tokens = bench.model(encoder, causal), some_tokens()
     if encoder.max_length is None:

@@ -124,7 +124,8 @@ def check_gradients(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
         if parameter.grad is None:
             raise Broken(f"no gradient reaches {name}")
         hold(parameter.grad.isfinite().all(), f"the gradient of {name} is not finite")
-        hold(parameter.grad.abs().sum() > 0, f"the gradient of {name} is 0")
+        # What softmax cannot see gets what rounding leaves, 10⁻¹⁴ or so, where others get 10⁻³ and more.
+        hold(parameter.grad.abs().sum() > 1e-9, f"the gradient of {name} is 0, or what rounding leaves of it")
 
 
 def check_state(make: Maker, causal: bool, bench: Bench = BENCH) -> None:

@@ -94,7 +94,8 @@ class Encoder(nn.Module):
     """A positional encoder: override only the hooks the method uses; the rest are identities.
 
     Claims live on the class (or, where a knob decides, on the instance) and the contract tests check
-    each of them both ways: those who claim it have it, those who do not lack it.
+    each of them both ways: those who claim it have it, those who do not lack it. ``causal_only`` alone is taken at
+    its word: it says what is not asked.
 
     Args:
         geometry: the sizes the model dictates. Keyword-only arguments of a subclass are its knobs.
@@ -108,7 +109,7 @@ class Encoder(nn.Module):
     direction_aware: bool = False
     """A bidirectional model can tell a sequence from its reversal."""
     causal_only: bool = False
-    """Means nothing without a causal mask."""
+    """Means nothing without a causal mask, and so claims no direction."""
     static_bias: bool = False
     """``score`` adds a term that neither the scores nor q and k decide (positions do, or the layer's input)."""
     distance_bias: bool = False
@@ -117,7 +118,7 @@ class Encoder(nn.Module):
     """``rotate`` goes by which queries are at hand or what they may see, so that a long sequence has to be turned anew
     for each block of queries; their products with keys are the same all the while."""
     max_length: int | None = None
-    """Positions must lie below this; None: no limit."""
+    """Positions, whole or not, must lie between 0 and this less 1; None: no limit."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__()
@@ -185,6 +186,10 @@ def scores(
         positions = torch.arange(num_keys, dtype=torch.float32, device=q.device)
     if positions.shape[-1] != num_keys:
         raise ValueError(f"{positions.shape[-1]} positions for {num_keys} keys: there must be one each")
+    if num_queries > num_keys:
+        raise ValueError(
+            f"{num_queries} queries for {num_keys} keys: queries are the last rows of the sequence, at most one per key"
+        )
     rows = slice(num_keys - num_queries, num_keys)
     site = Site(
         layer=layer,

@@ -9,6 +9,9 @@ from torch import Tensor
 
 FURTHEST = 2**24
 """The largest position that float32 tells from the next."""
+ROUNDING = 2**-8
+"""What the difference of two float32 positions up to 2¹⁵ is off is less. A distance short of a whole or half number by
+no more counts as that number, so that keys a third of a position apart fall into the same rows wherever they stand."""
 
 
 def distances(query: Tensor, key: Tensor) -> Tensor:
@@ -72,22 +75,41 @@ def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
     return torch.bucketize(torch.arange(max_distance + 1), edges, right=True)
 
 
+def row_of(distance: Tensor, rows: int) -> Tensor:
+    """The whole part of distances (but for ``ROUNDING``) in a table of so many rows, int64: below 0 it is row 0,
+    beyond the table the last.
+
+    >>> row_of(torch.tensor([-5.0, 0.0, 0.99999994, 1.9, 1000.0]), 8)
+    tensor([0, 0, 1, 1, 7])
+    """
+    return (distance + ROUNDING).clamp(0, rows - 1).long()
+
+
+def nearest(distance: Tensor) -> Tensor:
+    """The nearest whole distances; of two as near (but for ``ROUNDING``), the one further from 0.
+
+    >>> nearest(torch.tensor([-2.5, -0.49999997, 0.0, 0.5, 1.4]))
+    tensor([-3., -1.,  0.,  1.,  1.])
+    """
+    return (distance + ROUNDING * distance.sign()).round()
+
+
 def look_up(distance: Tensor, buckets: Tensor) -> Tensor:
-    """Buckets of distances of any shape; distances below 0 share that of 0.
+    """Buckets of the whole part of distances of any shape; distances below 0 share that of 0.
 
     >>> look_up(torch.tensor([-5.0, 0.0, 6.9, 1000.0]), log_buckets(8, 32))
     tensor([0, 0, 4, 7])
     """
-    return buckets[distance.clamp(0, len(buckets) - 1).long()]
+    return buckets[row_of(distance, len(buckets))]
 
 
 def look_up_both_ways(distance: Tensor, buckets: Tensor, per_side: int) -> Tensor:
-    """Buckets of distances, those of keys ahead after the ``per_side`` of keys behind.
+    """Buckets of the whole part of distances, those of keys ahead, by 1 or more, after the ``per_side`` of keys behind.
 
-    >>> look_up_both_ways(torch.tensor([-1.0, 0.0, 1.0]), log_buckets(4, 8), 4)
-    tensor([5, 0, 1])
+    >>> look_up_both_ways(torch.tensor([-1.0, -0.5, 0.0, 1.0]), log_buckets(4, 8), 4)
+    tensor([5, 0, 0, 1])
     """
-    return look_up(distance.abs(), buckets) + per_side * (distance < 0)
+    return look_up(distance.abs(), buckets) + per_side * (distance <= ROUNDING - 1)
 
 
 def slopes(num_heads: int, max_bias: float, like: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from pe_zoo._knobs import number, one_of
 from pe_zoo._positions import slopes
 from pe_zoo._registry import register
 
+MAX_BIAS = 8.0
 FORMS = ("symmetric", "one_sided", "asymmetric")
 
 
@@ -23,7 +24,8 @@ class ALiBi(Encoder):
     below, then every other slope of the power of two above; they are not sorted.
 
     Args:
-        max_bias: above 0; the gentlest slope is 2^(−max_bias); 8 as published.
+        max_bias: above 0; the gentlest slope is 2^(−max_bias); 8 as published. ``asymmetric`` takes no other: its
+            slopes are learned.
         form: what happens to keys on the right, which the causal paper leaves open. ``symmetric`` uses
             |q − k| both ways (a bidirectional model then cannot tell left from right); ``one_sided`` lets
             one half of the heads look left only and the other right only; ``asymmetric`` learns a slope
@@ -38,7 +40,7 @@ class ALiBi(Encoder):
     static_bias = True
     distance_bias = True
 
-    def __init__(self, geometry: Geometry, *, max_bias: float = 8.0, form: str = "symmetric") -> None:
+    def __init__(self, geometry: Geometry, *, max_bias: float = MAX_BIAS, form: str = "symmetric") -> None:
         super().__init__(geometry)
         self.max_bias = number("alibi max_bias", max_bias, above=0)
         self.form = one_of("alibi form", form, FORMS)
@@ -46,6 +48,11 @@ class ALiBi(Encoder):
         if form == "one_sided" and geometry.num_heads % 2:
             raise ValueError(f"alibi form=one_sided splits the heads in two; num_heads={geometry.num_heads} is odd")
         if form == "asymmetric":
+            if max_bias != MAX_BIAS:
+                raise ValueError(
+                    f"alibi max_bias={max_bias:g} changes nothing with form=asymmetric, which learns its slopes; "
+                    f"leave one of them out"
+                )
             self.slope_logits = nn.Parameter(torch.empty(2, geometry.num_heads))
             nn.init.normal_(self.slope_logits, mean=-2.0, std=1.0)
 

@@ -16,7 +16,7 @@ from pe_zoo._rotation import pairs_of, turn_both
 
 @register("clipped_rope")
 class ClippedRoPE(Encoder):
-    """Fades out RoPE's slowest frequencies, so that no pair turns too slowly to come round in training.
+    """Fades out RoPE's slowest frequencies: those pairs turn more slowly still, the slowest not at all.
     "CoPE: Clipped RoPE", Li et al. (2026), arXiv:2602.05258, §4.2.
 
         angle[i] = p · base^(−2i/head_dim) · weight[i]

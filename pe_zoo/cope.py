@@ -22,7 +22,8 @@ class CoPE(Encoder):
     shared by its heads. It counts places in the sequence and does not read positions.
 
     Args:
-        p_max: rows of a table, at least 2; 64 as published. Counts stop at ``p_max − 1``.
+        p_max: rows of a table, at least 2; 64 as published. Counts stop at ``p_max − 1``. None exceeds the
+            number of tokens: training leaves rows above ``train_length`` at 0, at 33 the last 30 of 64.
 
     Departures: none. Tables start at zero, so that training starts without a positional signal, and the
     query is not scaled by 1/sqrt(head_dim) where it meets them, as in the published listing. Counts are

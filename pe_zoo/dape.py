@@ -17,7 +17,7 @@ class DAPE(Encoder):
     """Adds a static bias to the scores, and what a small network makes of both, over all heads at once.
     Zheng et al. (2024), arXiv:2405.14722, §3.
 
-        scores[q, k] += bias(q − k) + w_out · leaky_relu(w_in · [scores[q, k]; bias(q − k)] + b_in) + b_out
+        scores[q, k] += bias(q − k) + w_out · leaky_relu(w_in · [scores[q, k]; bias(q − k)] + b_in)
 
     The network sees one query and one key at a time, so that nothing leaks from keys that are masked later.
     Each layer has its own network and bias.
@@ -28,8 +28,8 @@ class DAPE(Encoder):
         width: hidden units of the network, at least 1; 32 as published.
 
     Departures: p and a stay positive by softplus, where the official code clamps them to 0.01 and more in
-    every forward pass; they start as there, uniform up to 2 and 1. Keys ahead count by |q − k|, where the
-    official, causal code has 0.
+    every forward pass; they start as there, uniform up to 2 and 1. The output layer has no bias, which softmax
+    cannot see. Keys ahead count by |q − k|, where the official, causal code has 0.
     """
 
     shift_invariant = True
@@ -42,11 +42,8 @@ class DAPE(Encoder):
         self.w_in = nn.Parameter(torch.empty(layers, width, 2 * heads))
         self.b_in = nn.Parameter(torch.empty(layers, width))
         self.w_out = nn.Parameter(torch.empty(layers, heads, width))
-        self.b_out = nn.Parameter(torch.empty(layers, heads))
-        for weight, bias in ((self.w_in, self.b_in), (self.w_out, self.b_out)):
-            reach = weight.shape[-1] ** -0.5  # as nn.Linear starts
-            nn.init.uniform_(weight, -reach, reach)
-            nn.init.uniform_(bias, -reach, reach)
+        for parameter, inputs in ((self.w_in, 2 * heads), (self.b_in, 2 * heads), (self.w_out, width)):
+            nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5)  # as nn.Linear starts
         if prior == "logarithmic":
             p, a = 2 * torch.rand(layers, heads), torch.rand(layers, heads)
             self.p, self.a = (nn.Parameter(start.clamp(min=0.01).expm1().log()) for start in (p, a))
@@ -61,11 +58,9 @@ class DAPE(Encoder):
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         dtype = torch.promote_types(scores.dtype, torch.float32)
         bias = self.bias(site.distance.to(dtype).abs(), site.layer)
-        w_in, b_in, w_out, b_out = (
-            parameter[site.layer].to(dtype) for parameter in (self.w_in, self.b_in, self.w_out, self.b_out)
-        )
+        w_in, b_in, w_out = (parameter[site.layer].to(dtype) for parameter in (self.w_in, self.b_in, self.w_out))
         heads = self.geometry.num_heads
         from_scores = functional.linear(scores.to(dtype).movedim(-3, -1), w_in[:, :heads], b_in)
         from_bias = functional.linear(bias.movedim(-3, -1), w_in[:, heads:])  # once for the whole batch
         hidden = functional.leaky_relu(from_scores + from_bias)  # (batch, query, key, width)
-        return (scores + bias + functional.linear(hidden, w_out, b_out).movedim(-1, -3)).to(scores.dtype)
+        return (scores + bias + functional.linear(hidden, w_out).movedim(-1, -3)).to(scores.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
-from pe_zoo._positions import look_up
+from pe_zoo._positions import look_up, nearest
 from pe_zoo._registry import register
 from pe_zoo._tables import pick
 
@@ -36,7 +36,8 @@ class DeBERTa(Encoder):
     for both terms and has the b, and so it is here. Version 2 also reuses the trunk's own projections for
     K and Q and normalises the table, which is left out. The absolute positions that DeBERTa adds before its
     last layers are another encoder's matter. Vectors start at the official standard deviation of 0.02, K
-    and Q as the trunk's projections do. A fractional distance counts as the nearest whole one.
+    and Q as the trunk's projections do. A fractional distance counts as the nearest whole one, a half as the
+    further.
     """
 
     shift_invariant = True
@@ -70,7 +71,7 @@ class DeBERTa(Encoder):
 
     def rows(self, distance: Tensor) -> Tensor:
         """Distances, query minus key, of any shape, to rows of the table, int64."""
-        distance = distance.round()
+        distance = nearest(distance)
         if self.num_buckets is not None:
             distance = distance.sign() * look_up(distance.abs(), self.buckets)
         return (distance + self.span).clamp(0, 2 * self.span - 1).long()

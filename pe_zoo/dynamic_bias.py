@@ -13,6 +13,7 @@ from pe_zoo._knobs import one_of, true_or_false, whole
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
 
+NUM_FREQUENCIES = 16
 INPUTS = ("log", "linear", "fourier")
 
 
@@ -32,7 +33,7 @@ class DynamicBias(Encoder):
         hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in
             Swin V2).
         depth: hidden layers, 1 to 1000; 2 as in x-transformers (1 in Swin V2).
-        num_frequencies: frequencies of ``fourier``, at least 1.
+        num_frequencies: frequencies of ``fourier``, at least 1; the other inputs take none but the default.
         shared: one MLP for all layers, as in x-transformers, or one for each, as in Swin V2.
 
     Departures: written for one dimension; both papers have two. The MLP is that of x-transformers (SiLU, no
@@ -52,7 +53,7 @@ class DynamicBias(Encoder):
         input: str = "log",
         hidden_dim: int | None = None,
         depth: int = 2,
-        num_frequencies: int = 16,
+        num_frequencies: int = NUM_FREQUENCIES,
         shared: bool = True,
     ) -> None:
         super().__init__(geometry)
@@ -62,6 +63,10 @@ class DynamicBias(Encoder):
         whole("dynamic_bias hidden_dim", hidden_dim, at_least=1)
         whole("dynamic_bias depth", depth, at_least=1, at_most=1000)
         self.num_frequencies = whole("dynamic_bias num_frequencies", num_frequencies, at_least=1)
+        if num_frequencies != NUM_FREQUENCIES and input != "fourier":
+            raise ValueError(
+                f"dynamic_bias num_frequencies={num_frequencies} changes nothing without input=fourier; set both"
+            )
         true_or_false("dynamic_bias shared", shared)
         self.shared = shared
         widths = [2 * num_frequencies if input == "fourier" else 1, *depth * [hidden_dim]]

@@ -20,7 +20,7 @@ class Learned(Encoder):
 
     Args:
         num_rows: positions the table has, at least ``train_length``; 2048 as in GPT-Neo and Kazemnejad
-            et al. (512 in BERT, 1024 in GPT-2). Position ``num_rows`` and beyond are unsupported.
+            et al. (512 in BERT, 1024 in GPT-2). Positions beyond ``num_rows`` − 1 are unsupported.
         init_std: standard deviation of the rows at the start, at least above 0; 1.0, the scale of the
             token embeddings here. (BERT and GPT-2 start both at 0.02: the ratio is the same.)
 

@@ -1,4 +1,4 @@
-"""LongRoPE without its search: a factor per pair beyond the training length, plain RoPE up to it."""
+"""LongRoPE without its search: a factor per pair beyond the training length, RoPE's angles up to it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ FAST, SLOW = 32.0, 1.0
 
 @register("longrope")
 class LongRoPE(Encoder):
-    """RoPE up to the training length; beyond, each pair's angle is divided by a factor of its own.
+    """Turns by RoPE's angles up to the training length; beyond, each pair's is divided by a factor of its own.
     Ding et al. (2024), arXiv:2402.13753, §3.2, with the factors that its search starts from.
 
         angle[i] = p · base^(−2i/head_dim) / rescale[i]
         rescale[i] = 1 up to the original length, 1 + (factor − 1) · ramp[i] beyond
         q, k = m · turn(q), m · turn(k),      m = sqrt(1 + ln(factor) / ln(original_length))
 
-    The ramp is 0 for pairs that turn more than 32 times over the original length, 1 for those that turn
-    less than once, and linear in i between. Which side a query is on goes by the highest position at hand
-    plus 1: in a causal model that of the text so far, otherwise that of the whole. Both sets of factors
-    are kept side by side, which doubles the width of queries and keys.
+    m is there at every length: up to the original one, scores are m² times RoPE's. The ramp is 0 for pairs
+    that turn more than 32 times over that length, 1 for those that turn less than once, and linear in i
+    between. Which side a query is on goes by the highest position at hand plus 1: in a causal model that of
+    the text so far, otherwise that of the whole. Both sets of factors are kept side by side, which doubles
+    the width of queries and keys.
 
     Args:
         factor: length wanted over original length, at least 1 (1 is RoPE); 8 is what the paper reaches
             without further training.
-        original_length: length up to which this is RoPE, at least 2. None: ``train_length``, as published.
+        original_length: length up to which angles are RoPE's, at least 2. None: ``train_length``, as published.
         base: above 1; 10000 as published.
 
     Departures: the paper searches the factors, and how many first tokens to exempt, by the perplexity of

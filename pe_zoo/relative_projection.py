@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
+from pe_zoo._positions import ROUNDING, row_of
 from pe_zoo._registry import register
 
 
@@ -54,6 +55,6 @@ class RelativeProjection(Encoder):
         )  # (batch, heads, query, rank)
         curve = mixture @ curves  # (batch, heads, query, window)
         distance, window = site.distance, curves.shape[-1]
-        row = distance.clamp(0, window - 1).long().expand(*curve.shape[:-1], -1)
-        inside = (distance >= 0) & (distance < window)
+        row = row_of(distance, window).expand(*curve.shape[:-1], -1)
+        inside = (distance >= -ROUNDING) & (distance < window - ROUNDING)
         return (scores + torch.where(inside, curve.gather(-1, row), 0.0)).to(scores.dtype)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import true_or_false, whole
+from pe_zoo._positions import nearest
 from pe_zoo._registry import register
 from pe_zoo._tables import pick
 
@@ -27,7 +28,8 @@ class Shaw(Encoder):
         value_term: whether values get vectors too; true as published.
 
     Departures: none from the official code, whose tables are shared by heads and start uniform within
-    sqrt(6 / (rows + head_dim)), as here. A fractional distance takes the vector of the nearest whole one.
+    sqrt(6 / (rows + head_dim)), as here. A fractional distance takes the vector of the nearest whole one,
+    a half that of the further.
     """
 
     shift_invariant = True
@@ -47,7 +49,7 @@ class Shaw(Encoder):
 
     def rows(self, distance: Tensor) -> Tensor:
         """Distances, query minus key, of any shape, to rows of the tables, int64."""
-        return (-distance).clamp(-self.max_distance, self.max_distance).round().long() + self.max_distance
+        return nearest((-distance).clamp(-self.max_distance, self.max_distance)).long() + self.max_distance
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         # At least float32, whatever the scores are: the sum is rounded once.

@@ -30,7 +30,8 @@ class T5(Encoder):
             bucket 0); True, its encoder. None: as the model's mask is.
 
     Departures: T5 does not scale scores by 1/sqrt(head_dim); this trunk does, for every encoder. Rows
-    start at standard deviation model_dim^(−1/2), as in the official code.
+    start at standard deviation model_dim^(−1/2), as in the official code. Distances count by their whole part: one
+    between two whole numbers as the one nearer to 0, which a key less than 1 ahead shares with the query's own.
     """
 
     shift_invariant = True

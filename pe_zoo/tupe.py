@@ -27,19 +27,21 @@ class TUPE(Encoder):
 
     Args:
         num_rows: positions the table has, at least ``train_length``; 2048 as in ``learned`` (the official table
-            ends at the training length). Position ``num_rows`` and beyond are unsupported.
+            ends at the training length). Positions beyond ``num_rows`` − 1 are unsupported.
         untie_first: whether the first token of the sequence, here the beginning-of-sequence token in the
             place of [CLS], has two numbers per head instead of a position; true as published.
         num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with so many buckets, a
             multiple of 4: 32 in the published TUPE-R.
         max_distance: where the last of these buckets begins to saturate, above ``num_buckets / 2``. None: a
-            quarter of ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``.
+            quarter of ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``. It
+            takes ``num_buckets``.
 
     Departures: a causal model has T5's buckets for looking back only. Untied numbers get no relative bias; the
     official code adds one per head, which says the same. As there, the untied numbers are products of vectors
     of their own, and U_q and U_k have biases that the paper does not write; the table and those vectors start
     at its standard deviation of 0.02, U_q and U_k as the trunk's projections do, the relative bias at
-    model_dim^(−1/2). Fractional positions are interpolated, as in ``learned``.
+    model_dim^(−1/2). Fractional positions are interpolated, as in ``learned``; distances between two whole numbers
+    fall into the bucket of the one nearer to 0, as in ``t5``.
     """
 
     direction_aware = True
@@ -77,6 +79,8 @@ class TUPE(Encoder):
         if max_distance is not None:
             whole("tupe max_distance", max_distance, at_least=(num_buckets or 0) // 2 + 1)
         if num_buckets is None:
+            if max_distance is not None:
+                raise ValueError(f"tupe max_distance={max_distance} changes nothing without num_buckets; set both")
             return None
         if max_distance is None:
             max_distance = max(self.geometry.train_length // 4, num_buckets)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported
 from pe_zoo._knobs import number
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, turn
+
+LARGEST_PRODUCT = 2.0**10
+"""Room left for products of queries and keys, which the decay multiplies."""
 
 
 @register("xpos")
@@ -25,18 +30,19 @@ class XPos(Encoder):
 
     Args:
         scale_base: distance over which a pair fades by its decay, above 0; 512 as published, where the
-            training length is 1024. Half of a shorter ``train_length`` is the same ratio.
+            training length is 1024. Over 33 positions that hardly fades: the fastest pair to 0.925. Half of a
+            shorter ``train_length`` is the same ratio.
         gamma: above 0; the lower, the faster pairs fade; 0.4 as published.
         base: above 0; 10000 as published.
 
     Departures: exponents count from the middle of the queries at hand, where the official code counts from
     the middle of the text: the same product, in range however long the text is. In float32 the queries
-    handled at once may span about 100 · scale_base positions. The blockwise attention that the paper
-    evaluates long texts with is not part of the encoder.
+    handled at once, with the keys they see, may span about 65 · scale_base positions at the published gamma,
+    less at a lower one; more is unsupported. The blockwise attention that the paper evaluates long texts with
+    is not part of the encoder.
     """
 
     shift_invariant = True
-    direction_aware = True
     causal_only = True
     blockwise_rotation = True  # exponents count from the middle of the queries at hand
 
@@ -57,12 +63,28 @@ class XPos(Encoder):
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         here, there = site.query_positions.double(), site.key_positions.double()
         middle = (here.amin(-1, keepdim=True) + here.amax(-1, keepdim=True)) / 2
+        seen = site.mask.any(-2)
+        seen = seen if seen.ndim < 3 else seen.any(1)
+        self._refuse_span(torch.where(seen, there, -torch.inf).amax(-1) - here.amin(-1), q.dtype)
         rates = self.decay(q.device).log() / self.scale_base
         query_scale, key_scale = ((away.unsqueeze(-1) * rates).exp() for away in (here - middle, middle - there))
         # Keys that none of these queries may see could lie too far ahead for a finite number.
-        seen = site.mask.any(-2).unsqueeze(-1)
-        key_scale = torch.where(seen if seen.ndim < 4 else seen.any(1), key_scale, 0.0)
+        key_scale = torch.where(seen.unsqueeze(-1), key_scale, 0.0)
         frequencies = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, q.device)
         return turn(q, angles(here, frequencies), scale=query_scale), turn(
             k, angles(there, frequencies), scale=key_scale
         )
+
+    def _refuse_span(self, spans: Tensor, dtype: torch.dtype) -> None:
+        """Refuse queries so far before a key that others see that their own, hidden score of it would be infinite."""
+        allowed = self.scale_base * math.log(torch.finfo(dtype).max / LARGEST_PRODUCT) / math.log1p(1 / self.gamma)
+        try:
+            refused = bool((spans > allowed).any())
+        except RuntimeError:
+            return  # vmap over positions can take no branch: there, what is not finite becomes NaN
+        if refused:
+            raise Unsupported(
+                f"xpos handles queries and keys up to {allowed:.0f} positions apart at once in {str(dtype)[6:]}, at "
+                f"scale_base={self.scale_base:g} and gamma={self.gamma:g}; {spans.max().item():g} were asked for. "
+                f"Raise scale_base, or ask for a shorter text or fewer queries at once"
+            )

@@ -280,7 +280,8 @@ def test_dynamic_bias_sees_the_logarithm_that_swin_does() -> None:
 @pytest.mark.parametrize("seen", ["linear", "log", "fourier"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_dynamic_bias_by_a_loop_with_the_parameters_of_its_layer(seen: str, shared: bool) -> None:
-    encoder = build("dynamic_bias", 3, input=seen, hidden_dim=4, depth=2, num_frequencies=3, shared=shared)
+    frequencies = {"num_frequencies": 3} if seen == "fourier" else {}
+    encoder = build("dynamic_bias", 3, input=seen, hidden_dim=4, depth=2, shared=shared, **frequencies)
     for layer in range(2):
         mlp = encoder.mlps[0 if shared else layer]
 

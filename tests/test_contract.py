@@ -1,4 +1,4 @@
-"""The contract: what every registered encoder promises, each claim held both ways, each check shown to catch a fake.
+"""The contract: what every registered encoder promises, claims held both ways, each check shown to catch a fake.
 
 The promises themselves are in ``pe_zoo/_contract_*.py``; ``python -m pe_zoo check`` asks them of any encoder, in a
 minimal model. Here they are asked in the Transformer that is trained, with its fused path and query blocks.
@@ -222,6 +222,11 @@ def test_direction_aware_both_ways(case: Case) -> None:
     claims.check_direction_claim(case, False, HARNESS)
 
 
+@each
+def test_causal_only_claims_no_direction(case: Case) -> None:
+    claims.check_causal_only_claim(case, case.causal[0], HARNESS)
+
+
 @both_masks
 def test_static_bias_both_ways(case: Case, causal: bool) -> None:
     claims.check_static_bias_claim(case, causal, HARNESS)
@@ -349,6 +354,13 @@ def test_many_models_at_once_refuse_positions_beyond_the_table_too(case: Case, w
 
 
 # ------------------------------------------------------------------------------------------ without an encoder
+
+
+def test_more_queries_than_keys_are_refused_in_one_line() -> None:
+    encoder, q = Case("none")(ONE), torch.randn(1, 6, 3, 4)
+    with pytest.raises(ValueError, match=r"^3 queries for 2 keys: .* at most one per key$"):
+        pe_zoo.scores(encoder, q, q[:, :, :2])
+    assert pe_zoo.scores(encoder, q, q).shape == (1, 6, 3, 3)
 
 
 @pytest.mark.parametrize(("num_layers", "seen"), [(1, False), (2, True)])
@@ -551,6 +563,17 @@ class DeadParameter(Sinusoidal):
         return super().embed(x, positions) * self.scale.detach()
 
 
+class AddsAConstant(Fake):
+    """A learned number per head, the same for all keys: softmax cannot see it."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.constant = nn.Parameter(torch.zeros(geometry.num_heads, 1, 1))
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores + self.constant.to(scores.dtype)
+
+
 class MixesTheBatch(Fake):
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         return scores - scores.mean(0, keepdim=True)
@@ -608,6 +631,21 @@ class HidesShift(ALiBi):
 class ClaimsShift(Sinusoidal):
     name = "fake"
     shift_invariant = True
+
+
+class FloorsDistances(ALiBi):
+    """Takes the whole part of distances that float32 has rounded: 0 for what is 1 elsewhere."""
+
+    name = "fake"
+
+    def bias(self, distance: Tensor, causal: bool) -> Tensor:
+        return super().bias(distance.abs().floor(), causal)
+
+
+class ClaimsDirectionWithoutOne(Fake):
+    """Of a model that sees both ways it can say nothing, and does."""
+
+    causal_only = direction_aware = True
 
 
 class ClaimsStaticBias(ALiBi):
@@ -707,6 +745,7 @@ def asked(check: Callable[[Maker, bool, Bench], None], causal: bool = True) -> C
 
 
 SHIFT, DIRECTION = asked(claims.check_shift_claim), asked(claims.check_direction_claim, causal=False)
+CAUSAL_ONLY = asked(claims.check_causal_only_claim)
 STATIC, POSITIONS = asked(claims.check_static_bias_claim), asked(claims.check_positions_are_read)
 DISTANCE = asked(claims.check_distance_bias_claim)
 BLOCKWISE = asked(claims.check_blockwise_rotation_claim)
@@ -740,6 +779,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (HalfPrecisionDistances, "half precision", asked(dtypes.check_half_precision), Broken),
     (BranchesOnValues, "vmap", asked(hooks.check_vmap), RuntimeError),
     (DeadParameter, "gradients", asked(hooks.check_gradients), Broken),
+    (AddsAConstant, "gradients", asked(hooks.check_gradients), Broken),
     (MixesTheBatch, "batch", asked(hooks.check_batch_does_not_matter), Broken),
     (SharedTable, "state", STATE, Broken),
     (ForgetsItsState, "state", STATE, Broken),
@@ -748,6 +788,8 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (HidesDirection, "direction claim", DIRECTION, Broken),
     (HidesShift, "shift claim", SHIFT, Broken),
     (ClaimsShift, "shift claim", SHIFT, Broken),
+    (FloorsDistances, "shift claim", SHIFT, Broken),
+    (ClaimsDirectionWithoutOne, "causal only claim", CAUSAL_ONLY, Broken),
     (ClaimsStaticBias, "static bias claim", STATIC, Broken),
     (ClaimsStaticBias, "fused", lambda make, _: check_fused(make, True), AssertionError),
     (HidesStaticBias, "static bias claim", STATIC, Broken),
@@ -799,8 +841,8 @@ def test_every_promise_of_the_command_has_a_fake_that_breaks_it() -> None:
 
 
 @pytest.mark.parametrize("make", [*CASES, CausalOnly], ids=str)
-def test_causal_only_both_ways(make: Maker) -> None:
-    """Who needs a causal mask is refused without one, in one line; who does not is not."""
+def test_who_needs_a_causal_mask_is_refused_without_one(make: Maker) -> None:
+    """In one line; who does not need one is taken."""
     encoder = make(ONE)
     assert isinstance(HARNESS.model(encoder, causal=True), Transformer)
     if not encoder.causal_only:

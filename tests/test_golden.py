@@ -201,6 +201,8 @@ def test_t5_first_distances_of_the_encoder() -> None:
             assert found(torch.tensor([distance - 1])).item() == number - 1
             assert found(torch.tensor([-distance])).item() == number + right
     assert right not in found(torch.arange(-300, 301)).tolist(), "the right side has no bucket for distance 0"
+    fractions = torch.tensor([-1.75, -1.0, -0.9375, -0.25, 0.25, 1.75])
+    assert found(fractions).tolist() == [right + 1, right + 1, 0, 0, 0, 1], "nor does any key ahead get that bucket"
 
 
 @given(st.integers(1, 24), st.integers(1, 500), st.data())

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Site, Unsupported
+from pe_zoo._positions import distances, look_up, look_up_both_ways, nearest, row_of
 from pe_zoo.deberta import DeBERTa
 from pe_zoo.learned import Learned
 from pe_zoo.shaw import Shaw
@@ -711,3 +712,38 @@ def test_a_fractional_distance_counts_as_the_nearest_whole_one(make: Make) -> No
         pe_zoo.scores(encoder, q, q, torch.tensor(positions)) for positions in ([0.2, 1.0, 3.4], [0.0, 1.0, 3.0])
     )
     assert torch.equal(near, whole)
+
+
+# --------------------------------------------------------------------------------------------- fractional distances
+
+
+@pytest.mark.parametrize("parts", [3, 6, 7, 10])
+@pytest.mark.parametrize("shift", [0.0, 0.1, 1024.0, 30_000.0])
+def test_distances_count_as_what_they_are_and_not_as_float32_rounds_them(parts: int, shift: float) -> None:
+    places = torch.arange(99)
+    between = distances(places, places)  # in parts of a position
+    distance = distances(places / parts + shift, places / parts + shift)
+    whole = between.abs() // parts
+    buckets = torch.arange(50)
+    assert torch.equal(look_up(distance, buckets), (between // parts).clamp(min=0))
+    assert torch.equal(look_up_both_ways(distance, buckets, 100), whole + 100 * (between <= -parts))
+    assert torch.equal(nearest(distance), between.sign() * ((2 * between.abs() + parts) // (2 * parts)))
+
+
+def test_whole_distances_are_what_they_are_as_far_as_float32_tells_them() -> None:
+    for far in (0, 2**15, 2**22, 2**23, 2**24 - 201):
+        distance = torch.arange(far, far + 201.0)
+        assert torch.equal(row_of(distance, 2**24), distance.long())
+        assert torch.equal(nearest(distance), distance)
+        assert torch.equal(nearest(-distance), -distance)
+
+
+def test_relative_projection_ends_where_its_window_does() -> None:
+    """Not a rounding before or after it, and not just ahead of the query's own place."""
+    encoder = fresh(pe_zoo.build("relative_projection", SMALL, window=2))
+    positions, q = torch.arange(40) / 6, heads(SMALL, 40)
+    raw = pe_zoo.scores(Encoder(SMALL), q, 0 * q)
+    added = pe_zoo.scores(encoder, q, 0 * q, positions, layer=LAYER, x=torch.ones(2, 40, 6).double()) - raw
+    between = distances(torch.arange(40), torch.arange(40))
+    assert torch.equal(added[0, 0] != 0, (between >= 0) & (between < 12))
+    assert len(added[0, 0][(between >= 6) & (between < 12)].unique()) == 1

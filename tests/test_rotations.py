@@ -16,7 +16,7 @@ from torch import Tensor
 
 import pe_zoo
 from experiments._model import Transformer
-from pe_zoo import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, Unsupported
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._rotation import _may_be_complex, reach, rotations_ramp, turn
 from pe_zoo.clipped_rope import ClippedRoPE
@@ -539,6 +539,42 @@ def test_xpos_keys_far_ahead_of_a_block_of_queries_do_no_harm(attention: str) ->
         found, start = model(tokens), model(tokens[:, :8])
     assert found.isfinite().all()
     torch.testing.assert_close(found[:, :8], start, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+@pytest.mark.parametrize(("gamma", "allowed"), [(0.4, 1045), (0.01, 284)])
+def test_xpos_refuses_a_span_beyond_float32_and_learns_below_it(attention: str, gamma: float, allowed: int) -> None:
+    sizes = geometry(2)
+    model = Transformer(11, sizes, XPos(sizes, scale_base=16.0, gamma=gamma), attention=attention)
+    tokens, share = torch.randint(11, (2, 40)), torch.linspace(0, 1, 40)
+    logits = model(tokens, 5e4 + (allowed - 1) * share)
+    logits.pow(2).sum().backward()
+    assert logits.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    with pytest.raises(Unsupported, match=rf"up to {allowed} positions .*scale_base=16 .* Raise scale_base") as refusal:
+        model(tokens, torch.stack([share, 5e4 + (allowed + 1) * share]))
+    assert "\n" not in str(refusal.value)
+    with torch.no_grad():
+        assert model.double()(tokens, 5 * allowed * share).isfinite().all(), "float64 holds more"
+
+
+def test_xpos_refuses_a_key_seen_so_far_ahead_and_none_that_is_hidden() -> None:
+    encoder = XPos(geometry(1), scale_base=1.0)
+    q, k = heads_of(encoder, 2, dtype=torch.float32)
+    with pytest.raises(Unsupported, match="scale_base=1 "):
+        pe_zoo.scores(encoder, q[:, :, -1:], k, torch.tensor([80.0, 0.0]))
+    hidden = replace(site_of(torch.tensor([80.0, 0.0])), mask=torch.tensor([[False, True]]))
+    alone = replace(hidden, query_positions=torch.tensor([0.0]), rows=slice(1, 2))
+    assert all(part.isfinite().all() for part in encoder.rotate(q[:, :, -1:], k, alone))
+
+
+def test_xpos_under_vmap_refuses_nothing() -> None:
+    encoder = XPos(geometry(1), scale_base=1.0)
+    q, k = heads_of(encoder, 3, dtype=torch.float32)
+    positions = torch.tensor([[0.0, 10.0, 60.0], [0.0, 10.0, 600.0]])
+    found = torch.func.vmap(lambda own: pe_zoo.scores(encoder, q, k, own))(positions)
+    torch.testing.assert_close(found[0], pe_zoo.scores(encoder, q, k, positions[0]))
+    assert not found[1].isfinite().all()
 
 
 @pytest.mark.parametrize("head_dim", [8, 64])
