@@ -235,7 +235,7 @@ def train(
         task: draws the batches; each has one length, uniform between the task's shortest and longest.
         numbering: draws their positions.
         config: how.
-        seed: decides the data and their order, whatever the encoder.
+        seed: decides the data and their order, whatever the encoder; batches' lengths are the same for every seed.
         label: shown on the progress bar, which is silent where there is no terminal.
         checkpoints: where training is saved, and gone on from.
         team: the processes that share every step; None: this one alone.

@@ -60,7 +60,7 @@ class Training:
 
     Args:
         step: takes the steps; its model is on the device to train on.
-        seed: decides the data and their order, whatever the encoder.
+        seed: decides the data and their order, whatever the encoder; batches' lengths are the same for every seed.
     """
 
     def __init__(self, step: Step, seed: int) -> None:

@@ -6,17 +6,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from experiments._random import initialising
 from experiments.peers import __main__ as command
 from experiments.peers._models import OF_X_TRANSFORMERS, Contender, PlainTorch, contenders, logits_of, ours, peer_step
 from experiments.peers._runs import OURS, steps, whole_runs
 from experiments.peers._timing import in_turn, product_rates, ratio, step_operations
+from experiments.tasks import Batch
+from experiments.tasks.copy import Copy
 from pe_zoo import Geometry
 
 pytest.importorskip("x_transformers")
@@ -110,17 +113,56 @@ def test_ours_comes_first_and_every_peer_after_it() -> None:
 
 
 def test_a_whole_run_trains_and_answers() -> None:
-    does = whole_runs("none", GEOMETRY, 2)
+    does = whole_runs("none", GEOMETRY, 2, 256)
     assert {name.partition(",")[0] for name in does} == {OURS, "x-transformers", "plain torch"}
     for do in (does[OURS], does["plain torch, fused attention"]):
         do()
 
 
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Every batch of words that is drawn to train on, from here on."""
+    drawn: list[Tensor] = []
+    sample = Copy.sample
+
+    def note(task: Copy, *given: Any, split: str, causal: bool) -> Batch:
+        batch = sample(task, *given, split=split, causal=causal)
+        if split == "train":
+            drawn.append(batch.tokens)
+        return batch
+
+    monkeypatch.setattr(Copy, "sample", note)
+    return drawn
+
+
+def test_a_peer_trains_on_the_batches_that_ours_trains_on(sampled: list[Tensor]) -> None:
+    does = whole_runs("none", GEOMETRY, 8, 256)
+    does[OURS]()
+    mine = list(sampled)
+    sampled.clear()
+    does["plain torch, fused attention"]()
+    assert len({batch.shape for batch in mine}) > 1
+    assert [batch.tolist() for batch in sampled] == [batch.tolist() for batch in mine]
+
+
+def test_a_whole_run_is_of_the_length_and_the_tokens_that_are_asked_for(
+    sampled: list[Tensor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["--model-dim", "16", "--layers", "1", "--rounds", "1", "--encoders", "none", "--steps", "9"]
+    assert command.main(["run", *small, "--lengths", "3", "--tokens", "50"]) == 0
+    task = Copy(train_length=3)
+    sizes = {task.sequence_length(length) for length in (1, 2, 3)}
+    assert {batch.shape[1] for batch in sampled} == sizes
+    assert {batch.shape for batch in sampled} == {(50 // size, size) for size in sizes}
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"3"}
+
+
 def test_the_command_prints_a_line_for_each_and_writes_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = ["--model-dim", "64", "--layers", "1", "--rounds", "1", "--tokens", "40", "--encoders", "none"]
-    assert command.main(["step", *small, "--lengths", "20", "--out", str(tmp_path / "found.csv")]) == 0
+    small = ["--model-dim", "64", "--layers", "1", "--rounds", "1", "--encoders", "none"]
+    given = ["--tokens", "40", "--lengths", "20", "--out", str(tmp_path / "found.csv")]
+    assert command.main(["step", *small, *given]) == 0
     table = pd.read_csv(tmp_path / "found.csv")
     assert list(table.columns) == ["encoder", "length", "who", "milliseconds", "ratio", "share_of_product_rate"]
     assert (table["who"].iloc[0], table["ratio"].iloc[0]) == (OURS, 1.0)
@@ -135,6 +177,11 @@ def test_the_command_prints_a_line_for_each_and_writes_a_table(
         (["--encoders", "ropee"], "no encoder named 'ropee'"),
         (["--rounds", "0"], "'0' is no whole number above 0"),
         (["fly"], "invalid choice: 'fly'"),
+        (["--steps", "9"], "--steps changes nothing with step: leave it out, or take run"),
+        (["long", "--steps", "9"], "--steps changes nothing with long: leave it out, or take run"),
+        (["long", "--tokens", "9"], "--tokens changes nothing with long: leave it out, or take step or run"),
+        (["long", "--compile"], "--compile changes nothing with long: leave it out, or take step"),
+        (["run", "--compile"], "--compile changes nothing with run: leave it out, or take step"),
     ],
 )
 def test_a_bad_request_is_one_line(arguments: list[str], said: str) -> None:

@@ -187,9 +187,7 @@ def text(path: Path, train_length: int = 8) -> Any:
     return tasks.build("text", path=str(path), train_length=train_length)
 
 
-@pytest.mark.parametrize(
-    "sizes", [[300] * 10, [50, 900, 60, 70, 1000, 80, 90], [400, 400, 400], [5000, 100, 100, 100], [30] * 40]
-)
+@pytest.mark.parametrize("sizes", [[300] * 10, [300, 500, 400, 600, 350, 450, 550], [30] * 40])
 def test_text_is_split_by_file(tmp_path: Path, sizes: list[int]) -> None:
     found = splits(text(corpus(tmp_path, sizes)))
     files = {number: marked(number, size) for number, size in enumerate(sizes)}
@@ -202,19 +200,25 @@ def test_text_is_split_by_file(tmp_path: Path, sizes: list[int]) -> None:
         assert {name: len(held) for name, held in found.items()} == {"test": 300, "validation": 300, "train": 2400}
 
 
-def test_text_of_one_great_file_and_small_ones_is_split_or_refused(tmp_path: Path) -> None:
+def test_text_of_one_great_file_and_small_ones_is_cut_by_place(tmp_path: Path) -> None:
     """Whichever file comes first in the order of the hash."""
     for great in range(6):
         folder = corpus(tmp_path / str(great), [4000 if number == great else 40 for number in range(6)])
         found = splits(text(folder))
-        assert all(len(held) > 8 for held in found.values())
-        assert sum(map(len, found.values())) == 4200
+        assert {name: len(held) for name, held in found.items()} == {"test": 420, "validation": 420, "train": 3360}
 
 
-@pytest.mark.parametrize("sizes", [[1000], [700, 300]])
-def test_one_file_or_two_are_cut_by_place(tmp_path: Path, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    "sizes", [[1000], [700, 300], [400, 400, 400], [5000, 100, 100, 100], [50, 900, 60, 70, 1000, 80, 90]]
+)
+def test_few_files_or_very_unequal_ones_are_cut_by_place(tmp_path: Path, sizes: list[int]) -> None:
     found = splits(text(corpus(tmp_path, sizes)))
-    assert {name: len(held) for name, held in found.items()} == {"test": 100, "validation": 100, "train": 800}
+    tenth = sum(sizes) // 10
+    assert {name: len(held) for name, held in found.items()} == {
+        "test": tenth,
+        "validation": tenth,
+        "train": sum(sizes) - 2 * tenth,
+    }
     together = found["test"] + found["validation"] + found["train"]
     orders = itertools.permutations(marked(number, size) for number, size in enumerate(sizes))
     assert together in [b"".join(order) for order in orders]

@@ -292,16 +292,36 @@ def test_whole_documents_from_files(tmp_path: Path) -> None:
     assert text(folder, 16).provenance()["boundary"] == "no mark"
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=12), st.integers(1, 3))
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
-def test_splits_hold_every_document_once_and_in_order(sizes: list[int], count: int) -> None:
+def test_splits_hold_every_byte_once_and_in_order_and_about_their_share(sizes: list[int], count: int) -> None:
     documents = [bytes([number]) * size for number, size in enumerate(sizes)]
     splits = held_out(documents, _corpus.SPLITS[-count:])
     assert b"".join(part for parts in splits.values() for part in parts) == b"".join(documents)
     assert list(splits) == list(_corpus.SPLITS[-count:])
-    if len(documents) >= count:
-        assert all(part in documents for parts in splits.values() for part in parts)
-        assert all(len(parts) for parts in splits.values())
+    share = _corpus.HELD_OUT * sum(sizes)
+    for name in list(splits)[: -1 if sum(sizes) >= count else 0]:
+        assert share / 2 <= sum(map(len, splits[name])) <= max(2 * share, math.ceil(share))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "held"),
+    [
+        ([10] * 12, [20, 20, 80]),
+        ([10] * 5, [10, 10, 30]),
+        ([10] * 4, [4, 4, 32]),
+        ([200_000, 1000, 1000, 1000], [20_300, 20_300, 162_400]),
+        ([1000, 1000, 1000, 200_000], [20_300, 20_300, 162_400]),
+        ([100] * 10 + [4000], [500, 500, 4000]),
+        ([100] * 6 + [4000], [460, 460, 3680]),
+    ],
+)
+def test_documents_are_split_whole_where_that_comes_near_a_tenth(sizes: list[int], held: list[int]) -> None:
+    documents = [bytes([number]) * size for number, size in enumerate(sizes)]
+    splits = held_out(documents, _corpus.SPLITS)
+    assert [sum(map(len, parts)) for parts in splits.values()] == held
+    whole = all(part in documents for parts in splits.values() for part in parts)
+    assert whole == (held[0] % sizes[0] == 0)
 
 
 # ------------------------------------------------------------------------------------------------ no text

@@ -99,6 +99,35 @@ def test_rows_kept_whole_are_documents_as_they_are(tmp_path: Path) -> None:
         text(tmp_path / "set", 21, documents="whole")
 
 
+def test_of_rows_kept_whole_equal_ones_are_on_one_side_of_a_cut(tmp_path: Path) -> None:
+    once = [f"a row of its own, number {number}" for number in range(50)]
+    task = text(parquet(tmp_path / "set", train=once + once[:20] + once[5:]), documents="whole")
+    assert read(task) == read(text(parquet(tmp_path / "once", train=list(once)), documents="whole"))
+    told, same = task.provenance(), text(tmp_path / "once", documents="whole").provenance()
+    assert told | {"source": "once"} == same
+    assert (told["rows"], told["bytes"]) == (50, len("".join(once)))
+    assert sum(told["documents_by_split"].values()) == 50
+    own = {"train": once * 2, "validation": once[:9], "test": once[:9]}
+    task = text(parquet(tmp_path / "own", **own), documents="whole")  # type: ignore[arg-type]
+    assert task.provenance()["rows"] == 100 + 18, "its own splits are as it has them"
+
+
+def test_joined_rows_are_running_text_and_all_stay(tmp_path: Path) -> None:
+    verse = ["a line", "", "refrain", ""] * 30
+    task = text(parquet(tmp_path / "set", train=verse))  # type: ignore[arg-type]
+    assert "".join(read(task)[name] for name in ("test", "validation", "train")) == lines(verse)
+    assert task.provenance()["rows"] == len(verse)
+
+
+def test_an_empty_row_is_no_document(tmp_path: Path) -> None:
+    own = {name: ["", name * 4, None, "", name * 3] for name in ("train", "validation", "test")}
+    told = text(parquet(tmp_path / "set", **own), documents="whole").provenance()  # type: ignore[arg-type]
+    assert told["documents_by_split"] == {"train": 2, "validation": 2, "test": 2}
+    assert told["rows"] == 6
+    none = parquet(tmp_path / "none", train=["", None])
+    assert "has no document of 8 bytes for train, the longest has 0" in refusal(none, documents="whole")
+
+
 def test_a_folder_of_text_files_is_a_set_of_lines(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").write_text(lines(rows("line", 50)))

@@ -1,7 +1,7 @@
-"""This beside x-transformers, Hugging Face's models and plain torch, on the same shapes, in turn, in one process.
+"""pe-zoo timed beside x-transformers, Hugging Face's models and plain torch: the same shapes, in turn, in one process.
 
 python -m experiments.peers                 a training step, six encoders, lengths 40, 128 and 512
-python -m experiments.peers run             a whole run: training on copy, and answers at eight times its length
+python -m experiments.peers run             a whole run: training on copy, and answers at up to eight times its length
 python -m experiments.peers long            reading 16 384 tokens, beside fused attention without any encoder
 
 Needs the extra peers: pip install -c constraints.txt -e '.[peers]'. Ratios are medians over rounds of a peer's seconds
@@ -18,6 +18,11 @@ from statistics import median
 from typing import Any, NoReturn
 
 CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+LENGTHS = {"step": (40, 128, 512), "run": (16,), "long": (16384,)}
+TOKENS = {"step": 8192, "run": 256}
+"""In a training step, unless told otherwise."""
+USED_BY = {"tokens": ("step", "run"), "steps": ("run",), "compile": ("step",)}
+"""What an option changes anything in, where that is not everything."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     """The command: 0, or 2 for a bad request."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    for name, used_by in USED_BY.items():
+        if getattr(options, name) and options.what not in used_by:
+            what = f"--{name} changes nothing with {options.what}"
+            parser.error(f"{what}: leave it out, or take {' or '.join(used_by)}")
     import pandas as pd
     import torch
 
@@ -66,14 +75,15 @@ def _parser() -> Parser:
     )
     parser.add_argument("what", nargs="?", choices=("step", "run", "long"), default="step")
     parser.add_argument("--encoders", nargs="+", default=CLASSIC, metavar="NAME", help="default: the classic six")
-    parser.add_argument("--lengths", nargs="+", type=_count, metavar="N", help="default: 40 128 512; for long 16384")
+    lengths = "default: 40 128 512; for long 16384; for run 16, symbols of the longest word trained on"
+    parser.add_argument("--lengths", nargs="+", type=_count, metavar="N", help=lengths)
     parser.add_argument("--model-dim", type=_count, default=128, metavar="N", help="default: 128, with 4 heads")
     parser.add_argument("--layers", type=_count, default=4, metavar="N", help="default: 4")
-    parser.add_argument("--tokens", type=_count, default=8192, metavar="N", help="in a step; default: 8192")
-    parser.add_argument("--steps", type=_count, default=200, metavar="N", help="of a whole run; default: 200")
+    parser.add_argument("--tokens", type=_count, metavar="N", help="of step and run: in a step; default: 8192, 256")
+    parser.add_argument("--steps", type=_count, metavar="N", help="of run: how many; default: 200")
     parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="of everything, in turn; default: 5")
     parser.add_argument("--threads", type=_count, metavar="N", help="default: as many as torch takes")
-    parser.add_argument("--compile", action="store_true", help="peers compiled, too (slow to start)")
+    parser.add_argument("--compile", action="store_true", help="of step: peers compiled, too (slow to start)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the same as a CSV file")
     return parser
 
@@ -89,18 +99,19 @@ def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from experiments.peers._timing import in_turn, product_rates, ratio, step_operations
     from pe_zoo import Geometry
 
-    for length in options.lengths or {"step": (40, 128, 512), "run": (16,), "long": (16384,)}[options.what]:
+    tokens = options.tokens or TOKENS.get(options.what, 0)
+    for length in options.lengths or LENGTHS[options.what]:
         geometry = Geometry(model_dim=options.model_dim, num_heads=4, num_layers=options.layers, train_length=length)
-        batch_size = max(1, options.tokens // length)
         best = None
         if options.what == "step":
+            batch_size = max(1, tokens // length)
             rates = product_rates(geometry, batch_size, length, options.rounds)
             best = step_operations(geometry, _runs.VOCAB, batch_size, length) / max(rates.values())
         for encoder in options.encoders:
             if options.what == "step":
-                does = _runs.steps(encoder, geometry, options.tokens, compiled=options.compile)
+                does = _runs.steps(encoder, geometry, tokens, compiled=options.compile)
             elif options.what == "run":
-                does = _runs.whole_runs(encoder, geometry, options.steps)
+                does = _runs.whole_runs(encoder, geometry, options.steps or 200, tokens)
             else:
                 does = _runs.long_texts(encoder, geometry)
             seconds = in_turn(does, options.rounds)

@@ -14,6 +14,7 @@ from experiments._evaluate import CHUNK_TOKENS, evaluate
 from experiments._paths import AUTO, FLOAT32
 from experiments._random import initialising, stream
 from experiments._train import Step, TrainConfig, train
+from experiments._training import LENGTHS
 from experiments.peers._models import Contender, contenders, logits_of, ours, peer_step
 from experiments.tasks import Batch, Task, tasks
 from pe_zoo import Geometry
@@ -46,11 +47,10 @@ def steps(encoder: str, geometry: Geometry, tokens_per_step: int, *, compiled: b
     return does
 
 
-def whole_runs(encoder: str, geometry: Geometry, num_steps: int) -> Does:
-    """Training on ``copy`` as ``train=quick`` does, then answers at up to eight times the training length."""
-    task = tasks.get("copy")()
-    assert isinstance(task, Task)
-    config = TrainConfig(steps=num_steps, tokens_per_step=256)
+def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step: int) -> Does:
+    """Training on ``copy`` words of up to the geometry's training length, then answers at up to eight times that."""
+    task = tasks.build("copy", train_length=geometry.train_length)
+    config = TrainConfig(steps=num_steps, tokens_per_step=tokens_per_step)
     longest = task.sequence_length(EVALUATED[-1] * task.train_length)
     wide = replace(geometry, train_length=longest)
     numbering = pe_zoo.numberings.get("sequential")()
@@ -95,13 +95,13 @@ def _questions(task: Task) -> list[Batch]:
 
 
 def _run_of(contender: Contender, task: Task, config: TrainConfig) -> None:
-    """The same data to a peer, in the loop that one writes for it; answers in chunks as ours are."""
+    """The same batches to a peer, in the loop that one writes for it; answers in chunks as ours are."""
     with initialising(0, "model"):
         model = contender.build()
-    data = stream(0, "training data")
+    lengths, data = stream(0, LENGTHS), stream(0, "training data")
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=config.learning_rate, fused=True)
     for _ in range(config.steps):
-        length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=data))
+        length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         batch_size = max(1, config.tokens_per_step // task.sequence_length(length))
         batch = task.sample(batch_size, length, data, split="train", causal=True)
         optimizer.zero_grad(set_to_none=True)

@@ -22,7 +22,7 @@ class Corpus:
     """Documents by split, in order.
 
     Args:
-        splits: ``test``, ``validation`` and ``train``, each a list of documents; none is empty text.
+        splits: ``test``, ``validation`` and ``train``, each a list of documents; of Python's library one may be empty.
         provenance: what was read: source, how many documents and bytes, sha256.
         said: what a user called it, for messages.
     """
@@ -57,20 +57,21 @@ class Corpus:
 
 
 def held_out(ordered: list[bytes], names: tuple[str, ...]) -> dict[str, list[bytes]]:
-    """Documents by split, the last of which takes what is left. Whole ones if there are enough, else cut by place.
+    """Documents by split, the last of which takes what is left: whole ones where that comes near, else cut by place.
 
     Args:
         ordered: documents; those of a split follow one another.
-        names: of splits. All but the last get ``HELD_OUT`` of the bytes, or a little more, and at least one document.
+        names: of splits. All but the last get ``HELD_OUT`` of the bytes: as few whole documents as hold that, or, where
+            these would hold less than half of it or more than twice as much, just so many bytes.
     """
     share = HELD_OUT * sum(map(len, ordered))
-    if len(ordered) < len(names):
-        return dict(zip(names, _by_place(ordered, math.ceil(share), len(names)), strict=True))
-    splits, rest = {}, ordered
+    whole, rest = {}, ordered
     for place, name in enumerate(names[:-1], 1):
-        count = min(_reaching(rest, share), len(rest) - (len(names) - place))
-        splits[name], rest = rest[:count], rest[count:]
-    return {**splits, names[-1]: rest}
+        count = max(0, min(_reaching(rest, share), len(rest) - (len(names) - place)))
+        whole[name], rest = rest[:count], rest[count:]
+    if all(held and share / 2 <= sum(map(len, held)) <= 2 * share for held in whole.values()):
+        return {**whole, names[-1]: rest}
+    return dict(zip(names, _by_place(ordered, math.ceil(share), len(names)), strict=True))
 
 
 def _by_place(documents: list[bytes], size: int, count: int) -> Iterator[list[bytes]]:

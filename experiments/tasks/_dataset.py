@@ -17,7 +17,9 @@ def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
     Args:
         dataset: ``name``, ``name:configuration`` or a local folder.
         column: that holds the text; rows without any (null) are left out.
-        joined: whether rows are to follow one another; one that ends no line is given a line break.
+        joined: whether rows are to follow one another: all stay where they are, and one that ends no line is given a
+            line break. Otherwise empty ones are left out, and of equal ones in a train split that is cut all but the
+            first.
 
     Raises:
         ValueError: it cannot be loaded, has no such column, or no train split.
@@ -26,8 +28,12 @@ def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
     if "train" not in loaded:
         raise ValueError(f"task.dataset={dataset!r} has no split named train, only {', '.join(loaded)}")
     rows = {name: _texts(loaded[name], dataset, column) for name in SPLITS if name in loaded}
-    encoded = {name: [_line(text) if joined else _encode(text) for text in texts] for name, texts in rows.items()}
     missing = tuple(name for name in SPLITS if name not in rows)
+    if not joined:
+        rows = {name: [text for text in texts if text] for name, texts in rows.items()}
+        if missing:
+            rows["train"] = list(dict.fromkeys(rows["train"]))
+    encoded = {name: [_line(text) if joined else _encode(text) for text in texts] for name, texts in rows.items()}
     splits = encoded | held_out(encoded["train"], (*missing, "train"))
     provenance = {
         "source": Path(dataset).name if Path(dataset).exists() else dataset,

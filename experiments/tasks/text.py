@@ -29,16 +29,21 @@ class Text(Task):
         tokens   ^ d e f
         targets  d e f ·
 
-    Files are put in the order of a hash of their names and cut into train, validation and test by file:
-    no test text was trained on. (One file, or two, are cut by place instead.) Their bytes are read as they are, in
-    whatever encoding; a file with zero bytes is refused as no text. Rows of a data set keep their order and its own
-    splits; a split that it lacks is cut from the beginning of its train split, by row, as files are.
+    Files are put in the order of a hash of their names, of those that hold the same only the first, and cut into
+    train, validation and test by file: no test file was trained on. (Where whole files come nowhere near a tenth for
+    test and validation each, as one or two do not, or few of very different sizes, they are cut by place instead.)
+    Their bytes are read as they are, in whatever encoding; a file with zero bytes is refused as no text. Rows of a
+    data set keep their order and its own splits; a split that it lacks is cut from the beginning of its train split,
+    by row or by place, as files are.
 
     Documents (files, or rows) are joined by default: within a split they follow one another without a mark, and a
-    window may span several of them; a row that does not end in a line break is given one. Test text is then scored in
-    separate windows that all lengths cut from the same text, so that a longer window differs by its context alone.
+    window may span several of them; a row that does not end in a line break is given one. All rows stay, as running
+    text does: one that comes again may stand on both sides of a cut. Test text is then scored in separate windows that
+    all lengths cut from the same text, so that a longer window differs by its context alone.
+
     Kept whole, every window lies within one document. Test windows are then cut from the longest documents first, from
     the same ones for all lengths as far as those are long enough; of each, what does not fill a window is left out.
+    Empty rows are no documents, and of equal rows in a train split that is cut only the first is read.
 
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 
@@ -156,16 +161,26 @@ class Text(Task):
         return slice(1, max(2, 3 * length // 4))
 
     def chance(self, metric: str, length: int) -> float:
+        """Every token as likely as any other; a byte then takes what a mean token of the whole test split does."""
         return 1 / self._num_tokens if metric == "token_accuracy" else math.log2(self._num_tokens) / self._token_bytes
 
     def position_guess(self, metric: str, length: int) -> float:
-        """The training text's token frequencies (each count plus one), as a guess about the test text."""
+        """The training text's token frequencies (each count plus one), as a guess about the whole test split.
+
+        Of that `evaluation` scores the beginning alone, where the same guess may do better or worse. Bytes of Python
+        3.11's library: 4.44 bits on the split, 4.59 on its first 256 windows of 128.
+        """
         if metric == "token_accuracy":
             return float(self._test_shares[self._guess.argmax()])
         return float(-(self._test_shares * self._guess.log2()).sum()) / self._token_bytes
 
     def has_converged(self, quality: dict[str, float]) -> bool:
-        """Half a bit per token better than token frequencies: context is used."""
+        """Half a bit per token better than `position_guess`, so that context is used.
+
+        That guess is about test text, and quality in training is of validation text: by as much as token frequencies
+        fit the one better than the other, more or less than half a bit is asked for. Bytes of Python 3.11's library:
+        .69 bits, for they do with 4.44 on the one and 4.62 on the other.
+        """
         guess = self.position_guess("bits_per_byte", self.train_length)
         return quality["bits_per_byte"] < guess - 0.5 / self._token_bytes
 
