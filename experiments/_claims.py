@@ -8,9 +8,10 @@ A claim is an entry of a file in ``configs/claims/``, written before its rows ar
       when        the condition, in words
       rows        which rows decide: columns of a row, names of slices (``layer: 2``), ``done`` (what was done to
                   the input), ``multiple`` (length in training lengths), keys of the configuration
-                  (``model.causal: false``), ``trained``; a list means any of them, null means blank
-      take        what is made of a seed's rows if there are several: max, min, mean, range, or unsupported (the
-                  share of them that is)
+                  (``model.causal: false``), ``trained``; a list means any of them, null means blank;
+                  positions are sequential unless it says otherwise
+      take        what is made of a seed's rows if there are several: max, min, mean (of all, or there is none), range,
+                  or unsupported (the share of them that is)
       table       position -> codes: the value is then the largest difference from it
       against     what is changed in ``rows`` for a second value; ``as`` difference (the default) or ratio
       holds       ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29``; whatever does not hold fails
@@ -40,6 +41,8 @@ from experiments._table import METRICS, sliced
 FOLDER = Path(__file__).resolve().parent.parent / "configs" / "claims"
 
 HOLDS, FAILS, UNDECIDED, NOT_MEASURED = "holds", "fails", "undecided", "not measured"
+ONLY, IN_PART = "holds only if: ", "holds if: "
+"""How the verdict of a statement begins that holds in some cases and fails in others."""
 
 TAKES: dict[str, Callable[[pd.Series], float]] = {
     "max": lambda values: float(values.max()),
@@ -63,14 +66,21 @@ class Rule:
 
     @classmethod
     def of(cls, text: str) -> Rule:
-        """``below 1e-6``, ``above 0.9``, ``within 6.28 to 6.29``."""
+        """``below 1e-6``, ``above 0.9``, ``within 6.28 to 6.29``.
+
+        Raises:
+            ValueError: it is none of these, or nothing lies between its bounds.
+        """
         number = r"(-?[\d.]+(?:e-?\d+)?)"
         if found := re.fullmatch(rf"below {number}", text):
             return cls(-math.inf, float(found[1]))
         if found := re.fullmatch(rf"above {number}", text):
             return cls(float(found[1]), math.inf)
         if found := re.fullmatch(rf"within {number} to {number}", text):
-            return cls(float(found[1]), float(found[2]))
+            low, high = float(found[1]), float(found[2])
+            if low >= high:
+                raise ValueError(f"holds: {text!r} holds for nothing: the first bound must be below the second")
+            return cls(low, high)
         raise ValueError(f"holds: {text!r} is none of 'below X', 'above X', 'within X to Y'")
 
     def verdict(self, low: float, high: float) -> str:
@@ -181,14 +191,18 @@ def decide(claims: list[Claim], results: Results) -> list[tuple[Claim, str, list
 
 
 def verdict(findings: list[Finding]) -> str:
-    """Of a statement, from those of its cases that were measured: ``holds only if …`` where they differ."""
+    """Of a statement, from those of its cases that were measured: ``holds only if …`` where they differ.
+
+    A case that is undecided may hold too: then it is ``holds if …``, and which these are.
+    """
     findings = [finding for finding in findings if finding.outcome != NOT_MEASURED]
     found = {finding.outcome for finding in findings}
     if len(found) < 2:
         return found.pop() if found else NOT_MEASURED
-    if {HOLDS, FAILS} <= found:
-        return "holds only if: " + "; ".join(finding.when for finding in findings if finding.outcome == HOLDS)
-    return UNDECIDED
+    if not {HOLDS, FAILS} <= found:
+        return UNDECIDED
+    holding, undecided = ("; ".join(f.when for f in findings if f.outcome == what) for what in (HOLDS, UNDECIDED))
+    return f"{IN_PART}{holding} (undecided if: {undecided})" if undecided else f"{ONLY}{holding}"
 
 
 def _finding(case: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> Finding:
@@ -215,9 +229,12 @@ def values(case: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> tup
         results: that they are from.
     """
     selections = [case["rows"]] + ([case["rows"] | case["against"]] if "against" in case else [])
-    parts = [select(rows, selection, results) for selection in selections]
+    parts = [select(rows, _plainly_numbered(selection), results) for selection in selections]
     if any(part.empty for part in parts):
         return pd.Series(dtype=float), NO_ROWS
+    for part in parts:
+        if len(labels := sorted(part["label"].unique())) > 1:
+            return pd.Series(dtype=float), f"rows of several settings: {'; '.join(labels)}"
     try:
         found = [_by_seed(part, case) for part in parts]
     except ValueError as error:
@@ -226,6 +243,12 @@ def values(case: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> tup
     by_seed = by_seed.dropna()
     trained = any(results.configs[run]["trained"] == "true" for part in parts for run in set(part["run_id"]))
     return by_seed, _reason(parts, by_seed, trained, case.get("even_if_not_learned", False))
+
+
+def _plainly_numbered(selection: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a case says of an encoder it says of the encoder alone, unless it names a numbering."""
+    named = any(key.partition(".")[0] == "positions" for key in selection)
+    return selection if named else {"positions": "sequential", **selection}
 
 
 def _combined(ours: pd.Series, theirs: pd.Series, combine: Callable[[float, float], float]) -> pd.Series:
@@ -237,8 +260,6 @@ def _combined(ours: pd.Series, theirs: pd.Series, combine: Callable[[float, floa
 def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_if_not_learned: bool) -> str:
     """Why the rows decide nothing; blank where they do."""
     for part in parts:
-        if len(labels := sorted(part["label"].unique())) > 1:
-            return f"rows of several settings: {'; '.join(labels)}"
         learned = part.drop_duplicates("run_id")["converged"]
         if (failing := sum(judged is False for judged in learned)) and not even_if_not_learned:
             return f"{failing} of {len(learned)} runs did not learn the task"
@@ -284,6 +305,8 @@ def _by_seed(rows: pd.DataFrame, case: Mapping[str, Any]) -> pd.Series:
     if case.get("take") == UNSUPPORTED:
         return (rows["status"] == UNSUPPORTED).groupby(rows["seed"]).mean()
     valued = rows[rows["status"] == "ok"]
+    if case.get("take") == "mean":  # over what is left it would be a mean over easier lengths, say
+        valued = valued[~valued["seed"].isin(rows.loc[rows["status"] != "ok", "seed"])]
     if "take" not in case and len(valued) > valued["seed"].nunique():
         valued = valued.drop_duplicates(["seed", "value"])  # the same measurement, made in two runs
         if len(valued) > valued["seed"].nunique():

@@ -18,15 +18,11 @@ def said(decided: Decided) -> list[str]:
     tested = [verdict for _, verdict, _ in decided if verdict != _claims.NOT_MEASURED]
     if not tested:
         return []
-    counts = {
-        word: sum(verdict.startswith(word) for verdict in tested)
-        for word in ("holds only if", _claims.FAILS, _claims.UNDECIDED)
-    }
-    holding = len(tested) - sum(counts.values())
+    partly = sum(verdict.startswith((_claims.ONLY, _claims.IN_PART)) for verdict in tested)
+    holding, failing, undecided = (tested.count(word) for word in (_claims.HOLDS, _claims.FAILS, _claims.UNDECIDED))
     return [
         f"Of {count(len(tested), 'statement')} from teaching texts and papers put to the test here, {holding} hold, "
-        f"{counts[_claims.FAILS]} fail, {counts['holds only if']} hold only under a condition, and "
-        f"{counts[_claims.UNDECIDED]} could not be decided."
+        f"{failing} fail, {partly} hold in some cases and fail in others, and {undecided} could not be decided."
     ]
 
 

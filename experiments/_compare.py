@@ -15,7 +15,7 @@ from experiments import _stats
 from experiments._table import metric_of
 
 IN_RANGE, BEYOND = "in range", "beyond training"
-SAME, NOISE, UNTOLD = "identical", "within noise", "one seed: no telling"
+SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: no telling", "no spread: no telling"
 COLUMNS = [
     *("task", "label", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
     *("seeds", "pairs", "by", "verdict"),
@@ -36,7 +36,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
         ``task``, ``label``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the seeds that are
         compared), ``difference`` (ours less theirs), ``low``, ``high`` (95 % t interval; NaN where nothing was tested),
         ``p``, ``p_holm`` (corrected for all lines), ``seeds`` (``3 and 5``), ``pairs``, ``by`` (``seed`` or ``Welch``,
-        blank where untested), ``verdict``: ``identical``, ``within noise``, ``one seed: no telling``, or which way.
+        blank where untested), ``verdict``: ``identical``, ``within noise``, ``one seed: no telling``, ``no spread: no
+        telling`` (neither folder's seeds differ, and they have none in common), or which way.
     """
     sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
     lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
@@ -100,7 +101,10 @@ def _line(key: tuple[str, str, str, str], ours: pd.Series[float], theirs: pd.Ser
             return line | {"difference": 0.0, "low": math.nan, "high": math.nan, "p": math.nan, "verdict": SAME}
         return line | ({"verdict": ""} if len(common) > 1 else {})
     line |= {"ours": ours.mean(), "theirs": theirs.mean(), "difference": ours.mean() - theirs.mean()}
-    if min(len(ours), len(theirs)) > 1 and max(ours.std(), theirs.std()) > 0:
+    if min(len(ours), len(theirs)) < 2:
+        return line
+    line["verdict"] = NO_SPREAD
+    if max(ours.std(), theirs.std()) > 0:
         test = ttest_ind(ours, theirs, equal_var=False)
         interval = test.confidence_interval(_stats.CONFIDENCE)
         line |= {"low": interval.low, "high": interval.high, "p": float(test.pvalue), "by": "Welch", "verdict": ""}

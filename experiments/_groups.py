@@ -97,7 +97,10 @@ def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
     with_a_test = {*tested["first"], *tested["second"]}
     known = [str(label) for label in places.index if label in with_a_test]
     places["group"] = pd.Series(letters(known, zip(apart["first"], apart["second"], strict=True)), dtype=object)
-    beaten, beats = apart["second"].value_counts(), apart["first"].value_counts()
+    # Of unequal seeds the mean may be on one side and the difference of the seeds in common on the other.
+    higher = (apart["difference"] > 0) != (metric_of(str(table["metric"].iloc[0])).higher_is_better is False)
+    beats = apart["first"].where(higher, apart["second"]).value_counts()
+    beaten = apart["second"].where(higher, apart["first"]).value_counts()
     places["rank_low"] = 1.0 + beaten.reindex(places.index, fill_value=0)
     places["rank_high"] = float(len(places)) - beats.reindex(places.index, fill_value=0)
     places["status"] = "ok"

@@ -282,12 +282,17 @@ def train_and_measure(
         rows = training_rows(subject, log) + tuning_rows(subject, tuning)
         started = time.perf_counter()
         for name, module in plan.experiments.items():
-            metric = module.MAIN or plan.task.metrics[0]
+            metric, knobs = module.MAIN or plan.task.metrics[0], plan.config.experiments[name]
             if log.status != "ok":
-                rows.append(subject.row(name, metric, status=log.status))
+                unmeasured = getattr(module, "unmeasured", None)
+                rows += (
+                    unmeasured(subject, log.status, **knobs)
+                    if unmeasured
+                    else [subject.row(name, metric, status=log.status)]
+                )
                 continue
             try:
-                rows += module.measure(subject, **plan.config.experiments[name])
+                rows += module.measure(subject, **knobs)
             except Unsupported as reason:
                 rows.append(subject.cannot(name, metric, reason))
     quality = log.points[-1][2] if log.points else {}

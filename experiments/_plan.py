@@ -305,7 +305,7 @@ def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
         )
     if encoder.max_length is not None and highest > encoder.max_length - 1:
         raise ValueError(
-            f"encoder={encoder.name} takes positions below {encoder.max_length}, but positions="
+            f"encoder={encoder.name} takes positions up to {encoder.max_length - 1}, but positions="
             f"{numbering.name} reaches {highest:.10g} in training; raise the one or lower the other"
         )
     if encoder.max_length is not None and lowest < 0:
@@ -354,6 +354,7 @@ def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> Module
 
     It has ``check(**knobs)``, ``measure(subject, **knobs)`` to rows, ``summarise(rows)`` and ``plot(rows)`` of a frame;
     ``NEEDS_TRAINING``; and ``MAIN``, the metric that stands for it where it could not measure (None: the task's).
+    It may have ``unmeasured(subject, status, **knobs)``, the rows of a model that diverged, where one is not enough.
     """
     known = experiment_names()
     if name not in known:

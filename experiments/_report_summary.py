@@ -73,10 +73,11 @@ def _how_far(of: OfTask) -> list[str]:
         f"({longest / trained[0]:.3g} times that), with {_words.count(len(of.order), 'label')} of {seeds}."
     ]
     clauses = []
-    for (multiple, held), group in reach.groupby(["multiple", "reach"], sort=True):
+    unlearned = set(of.quality.loc[of.quality["converged"].eq(False), "label"])
+    for (multiple, held), group in reach[~reach["label"].isin(unlearned)].groupby(["multiple", "reach"], sort=True):
         names = _words.few(of.name(label) for label in of.order if label in set(group["label"]))
         if multiple == 1:
-            clauses.append(f"nowhere beyond it by {names}")
+            clauses.append(f"not up to the next length measured by {names}")
         else:
             ending = ", the longest measured" if held == longest else ""
             clauses.append(f"up to {multiple:.3g} times it (length {held:.0f}{ending}) by {names}")
@@ -87,6 +88,9 @@ def _how_far(of: OfTask) -> list[str]:
         if not metric_of(main).higher_is_better:
             kept = f"No more than {1 / _reach.KEEPS:.2f} times the {metric} within the training length is reached"
         told.append(f"{kept} {'; '.join(reversed(clauses))}.")
+    if unlearned and longest > trained[-1]:
+        names = _words.few(of.name(label) for label in of.order if label in unlearned)
+        told.append(f"How far is not said of what not every seed learned within the training length: {names}.")
     if unmeasured := reach.loc[reach["multiple"].isna(), "label"].tolist():
         told.append(f"Nothing within the training length was measured of {_words.few(map(of.name, unmeasured))}.")
     if len(of.order) <= LINES:

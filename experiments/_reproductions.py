@@ -38,7 +38,7 @@ import pandas as pd
 import yaml
 from scipy.special import stdtrit
 
-from experiments import _claims
+from experiments import _claims, _sweeps
 from experiments._claims import NO_ROWS, Rule
 from experiments._results import FINISHED, Results
 from experiments._stats import ROUNDING, SIGNIFICANCE
@@ -183,10 +183,16 @@ def _check_rule(rule: Mapping[str, Any], contestants: Mapping[str, Any]) -> None
 
 
 def decide(reproductions: list[Reproduction], results: Results) -> list[Decided]:
-    """What the rows of a folder say of each finding; those of which they say nothing are left out.
+    """What the rows of a folder say of each finding that the folder is for.
 
-    A finding is told of where every contestant of one of its tests was measured, and in the folder of its own name.
+    Other runs are of another size, or trained otherwise than the finding says of ours: a folder is for a finding if it
+    has its name, or begins with that and ``_``, or if one of its sweeps asked for it.
     """
+    asked = {word for sweep in _sweeps.read(results.folder)[0] for word in sweep.command.split()}
+    folder = results.folder.resolve().name
+    reproductions = [
+        each for each in reproductions if f"{folder}_".startswith(f"{each.name}_") or f"+reproduce={each.name}" in asked
+    ]
     tests = [test for each in reproductions for test in each.tests]
     wanted = {part["metric"] for test in tests for part in (test["rows"], test.get("against", {})) if "metric" in part}
     rows = results.rows[results.rows["metric"].isin(wanted)]
@@ -198,8 +204,7 @@ def decide(reproductions: list[Reproduction], results: Results) -> list[Decided]
     for each in reproductions:
         share = SIGNIFICANCE / sum(_comparisons(test) for test in each.tests)
         outcomes = tuple(_outcome(test, rows, results, share) for test in each.tests)
-        if results.folder.resolve().name == each.name or any(found.verdict != NOT_MEASURED for found in outcomes):
-            decided.append(Decided(each, verdict([found.verdict for found in outcomes]), outcomes, unfinished))
+        decided.append(Decided(each, verdict([found.verdict for found in outcomes]), outcomes, unfinished))
     return decided
 
 

@@ -118,6 +118,7 @@ METRICS = {
     "exact_match": Metric("exact match", "share of sequences", True),
     "generated_token_accuracy": Metric("token accuracy, free-running", "share of tokens", True),
     "generated_exact_match": Metric("exact match, free-running", "share of sequences", True),
+    "free_running_gap": Metric("free-running less teacher-forced token accuracy", "share of tokens", True),
     "position_loss": Metric("loss by position", "bits per token", False),
     "loss": Metric("training loss", "nats per token", False),
     "validation_loss": Metric("loss on held-out data in range", "nats per token", False),

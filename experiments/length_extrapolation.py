@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from experiments._evaluate import Subject
+    from experiments._evaluate import Scored, Subject
     from experiments._style import Look
     from experiments._table import Row
     from experiments.tasks import Batch
@@ -31,7 +31,10 @@ MAIN = None
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", "generated_token_accuracy")
 GENERATED = "generated_"
 """Before a metric's name: free-running."""
+FREE_RUNNING_GAP = "free_running_gap"
+TOKENS = "token_accuracy"
 POSITION_LOSS = "position_loss"
+MULTIPLES = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
 def check(*, multiples: Iterable[float], samples: int, position_bins: int, generated: int) -> None:
@@ -47,10 +50,26 @@ def check(*, multiples: Iterable[float], samples: int, position_bins: int, gener
     whole("length_extrapolation.generated", generated, at_least=0)
 
 
+def lengths(train_length: int, multiples: Iterable[float]) -> list[int]:
+    """The lengths measured at, ascending."""
+    return sorted({max(1, round(train_length * multiple)) for multiple in multiples})
+
+
+def unmeasured(
+    subject: Subject, status: str, *, multiples: tuple[float, ...] = MULTIPLES, **others: object
+) -> list[Row]:
+    """The rows of a model that cannot be asked, one for each metric and length that it would have been asked at."""
+    return [
+        subject.row(NAME, metric, eval_length=length, status=status)
+        for length in lengths(subject.task.train_length, multiples)
+        for metric in subject.task.metrics
+    ]
+
+
 def measure(
     subject: Subject,
     *,
-    multiples: tuple[float, ...] = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
+    multiples: tuple[float, ...] = MULTIPLES,
     samples: int = 256,
     position_bins: int = 32,
     generated: int = 32,
@@ -69,8 +88,7 @@ def measure(
     from pe_zoo import Unsupported
 
     rows: list[Row] = []
-    train_length = subject.task.train_length
-    for length in sorted({max(1, round(train_length * multiple)) for multiple in multiples}):
+    for length in lengths(subject.task.train_length, multiples):
         try:
             rows += _measure_at(subject, length, samples, position_bins, generated)
         except Unsupported as reason:
@@ -80,7 +98,11 @@ def measure(
 
 def _measure_at(subject: Subject, length: int, samples: int, position_bins: int, generated: int) -> list[Row]:
     from experiments._evaluate import evaluate
+    from pe_zoo import Unsupported
 
+    task = subject.task
+    if length > task.train_length and task.sequence_length(length) <= task.sequence_length(task.train_length):
+        raise Unsupported(f"task={task.name} draws sequences of length {length} no longer than those trained on")
     batch, positions = subject.question(NAME, samples, length)
     scored = evaluate(subject.model, batch, positions)
     rows = [
@@ -94,7 +116,7 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int,
         )
         for metric in subject.task.metrics
     ]
-    rows += _generated(subject, length, batch, positions, generated)
+    rows += _generated(subject, length, (batch, positions), scored, generated)
     num_places = scored.nats.shape[1]
     width = max(1, math.ceil(subject.task.train_length / position_bins))
     for start in range(0, num_places, width):
@@ -106,17 +128,20 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int,
     return rows
 
 
-def _generated(subject: Subject, length: int, batch: Batch, positions: Tensor, count: int) -> list[Row]:
-    """Quality free-running; nothing where that is no other question than teacher-forced."""
+def _generated(subject: Subject, length: int, question: tuple[Batch, Tensor], forced: Scored, count: int) -> list[Row]:
+    """Quality free-running, also beside the same sequences' teacher-forced; nothing where the two are one question."""
     from experiments._generate import generate
 
     metrics = [metric for metric in subject.task.metrics if metric != "bits_per_byte"]
     if not metrics or not count or not subject.model.causal:
         return []
-    scored = generate(subject.model, batch, positions, count)
+    scored = generate(subject.model, *question, count)
     if scored is None:
         return []
-    return [
+    same = forced.each(lambda answers: answers[:count])
+    gap = scored.quality()[TOKENS] - same.quality()[TOKENS]
+    rows = [subject.row(NAME, FREE_RUNNING_GAP, eval_length=length, value=gap, n=scored.n(TOKENS))]
+    return rows + [
         subject.row(
             NAME,
             GENERATED + metric,
@@ -239,7 +264,8 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     lengths = sorted(set(rows["eval_length"]))
     colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
     shown = among(looks, rows["label"])
-    trained = {label: sorted(set(of_label["train_length"])) for label, of_label in rows.groupby("label")}
+    within = rows[rows["eval_length"] == rows["train_length"]]
+    ends = within["condition"].map(_last).groupby(within["label"]).max()
     columns = min(3, len(shown))
     height = -(-len(shown) // columns)
     with _style.theme():
@@ -255,16 +281,16 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
             axes.set_title(textwrap.fill(label, 24), fontsize="medium")
         ticks = [2**power for power in range(0, max(lengths).bit_length() + 1, 2) if 2**power <= max(lengths)]
         _style.length_axis(panels[0], [*ticks], [])
-        panels[0].set_xlim(0.9, max(lengths) * 1.1)
+        panels[0].set_xlim(0.9, summary["place"].max() * 1.1)
         panels[0].set_ylim(bottom=0)
         for axes, label in zip(panels, shown, strict=False):
-            for train_length in trained[label]:
-                _style.boundary(axes, train_length, "")
+            if label in ends:
+                _style.boundary(axes, ends[label], "")
             sns.despine(ax=axes)
         for axes in panels[max(0, len(shown) - columns) : len(shown)]:
             axes.tick_params(labelbottom=True)  # the lowest of its column, even where the last row is not full
         name = metric_of(POSITION_LOSS)
-        figure.supxlabel("place within the scored part (dashed: training length)", fontsize="medium")
+        figure.supxlabel("place within the scored part (dashed: its end at the training length)", fontsize="medium")
         figure.supylabel(f"loss ({name.unit})", fontsize="medium")
         figure.suptitle(_style.title(rows, name.label), fontsize="large")
         handles = [axes.plot([], [], color=colours[n], linewidth=2, label=str(n))[0] for n in lengths]
@@ -276,5 +302,11 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
 def _place(condition: str) -> float:
     """The middle of ``position=17-20``, counted from 1."""
+    first = condition.partition("=")[2].partition("-")[0]
+    return (int(first) + _last(condition)) / 2
+
+
+def _last(condition: str) -> int:
+    """The end of ``position=17-20``, counted from 1."""
     first, _, last = condition.partition("=")[2].partition("-")
-    return (int(first) + int(last or first)) / 2
+    return int(last or first)

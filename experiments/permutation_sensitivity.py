@@ -18,6 +18,7 @@ neighbours that were parted (Clouatre et al. 2021).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import product
 from typing import TYPE_CHECKING
@@ -105,10 +106,14 @@ def measure(
     first = {name: done for name, done in chosen.items() if not done.on_positions or _is_layered(name)}
     trained = effects(subject.model, batch, positions, span, chosen)
     initial = effects(subject.initial(), batch, positions, span, first) if subject.trained else trained
-    rows = _answers(subject, trained, "")
+    chance = {metric: subject.best_guess(metric, subject.task.train_length) for metric in subject.task.metrics}
+    if batch.counted[: span.stop].any():
+        # A guess is known for all places together, and not all are asked. Of text it is the same at each.
+        chance |= {metric: math.nan for metric in chance if metric != "bits_per_byte"}
+    rows = _answers(subject, trained, "", chance)
     for condition, intervention in chosen.items():
         rows += _distances(subject, intervention, condition)
-        rows += _answers(subject, trained, condition)
+        rows += _answers(subject, trained, condition, chance)
         rows += _changes(subject, trained[condition], condition, "")
         if condition in first:
             rows += _changes(subject, initial[condition], condition, "initial_")
@@ -150,7 +155,9 @@ def _distances(subject: Subject, intervention: Intervention, condition: str) -> 
     ]
 
 
-def _answers(subject: Subject, trained: dict[str, Effects | Unsupported], condition: str) -> list[Row]:
+def _answers(
+    subject: Subject, trained: dict[str, Effects | Unsupported], condition: str, chance: dict[str, float]
+) -> list[Row]:
     """How good the answers are; and what a change of order does to them."""
     from pe_zoo import Unsupported
 
@@ -159,14 +166,14 @@ def _answers(subject: Subject, trained: dict[str, Effects | Unsupported], condit
     if isinstance(effect, Unsupported):
         refused = (*metrics, "quality_loss", "answers_changed")
         return [subject.cannot(NAME, metric, effect, condition=condition) for metric in refused]
-    length, scored = subject.task.train_length, effect.scored
+    scored = effect.scored
     rows = [
         subject.row(
             NAME,
             metric,
             condition=condition,
             value=effect.quality(metric),
-            chance=subject.best_guess(metric, length),
+            chance=chance[metric],
             n=scored.n(metric),
         )
         for metric in metrics

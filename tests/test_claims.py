@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
         Rule.of(rule)
 
 
+@pytest.mark.parametrize("rule", ["within 1.1 to 0.9", "within 1 to 1"])
+def test_a_rule_that_nothing_meets_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match=rf"'{rule}' holds for nothing: the first bound must be below the second"):
+        Rule.of(rule)
+
+
 def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
     for seed, value in enumerate((0.50, 0.52, 0.54)):
         write_run(tmp_path, "rope", seed, rows=made("output_change", value))
@@ -115,6 +122,38 @@ def test_what_is_taken_of_a_seeds_rows(tmp_path: Path, take: str, value: float) 
     assert findings(tmp_path, rows=rows, take=take, holds="below 9").measured == value
     found = findings(tmp_path, rows=rows, holds="below 9")
     assert (found.outcome, found.reason) == ("undecided", "several rows a seed and no take: blank at 16")
+
+
+def test_a_mean_is_over_everything_or_there_is_none(tmp_path: Path) -> None:
+    def hard_one_refused(rows: list[Row]) -> list[Row]:
+        easy, hard = made("output_change", 0.9, math.nan)(rows)
+        return [easy, replace(hard, status="unsupported")]
+
+    write_run(tmp_path, rows=hard_one_refused, config={"train": None})
+    rows = {"experiment": "structure", "metric": "output_change"}
+    found = findings(tmp_path, rows=rows, take="mean", holds="above 0.8")
+    assert (found.outcome, found.reason) == ("undecided", "no value: unsupported")
+    assert findings(tmp_path, rows=rows, take="max", holds="above 0.8").outcome == "holds"
+
+
+def test_a_statement_about_an_encoder_is_not_about_it_with_another_numbering(tmp_path: Path) -> None:
+    for seed in range(2):
+        write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9))
+        randomized = made("output_change", 0.1, positions="randomized")
+        config, record = {"positions": {"name": "randomized"}}, {"positions": "randomized"}
+        write_run(tmp_path, "rope", seed, rows=randomized, run_id=f"r{seed}", config=config, record=record)
+    rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
+    assert findings(tmp_path, rows=rows, take="mean", holds="above 0.8").measured == 0.9
+    named = rows | {"positions.name": "randomized"}
+    assert findings(tmp_path, rows=named, take="mean", holds="above 0.8").measured == 0.1
+
+
+def test_several_settings_make_no_number(tmp_path: Path) -> None:
+    for seed, width in product(range(2), (64, 128)):
+        config = {"model": {"model_dim": width}}
+        write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9), config=config, run_id=f"{width}-{seed}")
+    found = findings(tmp_path, rows={"metric": "output_change"}, take="mean", holds="above 0.8")
+    assert (found.outcome, found.seeds, "several settings" in found.reason) == ("undecided", 0, True)
 
 
 def test_unsupported_is_a_measurement(tmp_path: Path) -> None:
@@ -171,7 +210,9 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
         (("holds", "holds"), "holds"),
         (("fails", "fails"), "fails"),
         (("holds", "fails"), "holds only if: case 0"),
-        (("fails", "holds", "undecided", "holds"), "holds only if: case 1; case 3"),
+        (("fails", "holds", "not measured", "holds"), "holds only if: case 1; case 3"),
+        (("fails", "holds", "undecided", "holds"), "holds if: case 1; case 3 (undecided if: case 2)"),
+        (("fails", "undecided"), "undecided"),
         (("holds", "undecided"), "undecided"),
         (("holds", "not measured"), "holds"),
         (("not measured", "not measured"), "not measured"),

@@ -78,6 +78,16 @@ def test_one_seed_tells_nothing(tmp_path: Path) -> None:
     assert pd.isna(line["p"])
 
 
+def test_seeds_without_spread_and_in_common_tell_nothing(tmp_path: Path) -> None:
+    def constant(value: float) -> Any:
+        return lambda rows: [replace(row, value=value) if row.metric == "token_accuracy" else row for row in rows]
+
+    for seed in range(3):
+        write_run(tmp_path / "a", "rope", seed, rows=constant(1.0))
+        write_run(tmp_path / "b", "rope", seed + 10, rows=constant(0.5))
+    assert compared(tmp_path / "a", tmp_path / "b").loc[("rope", BEYOND), "verdict"] == "no spread: no telling"
+
+
 def test_chance_alone_changes_next_to_nothing(tmp_path: Path) -> None:
     """Of many comparisons of runs that differ by nothing but chance, corrected for how many they are."""
     for seed in range(5):

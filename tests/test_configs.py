@@ -10,9 +10,11 @@ import yaml
 from conftest import ROOT, Command
 
 import pe_zoo
+from experiments import _config, length_extrapolation
 from experiments._layout import Layout
 from experiments._plan import ModelConfig
 from experiments._train import TrainConfig
+from experiments.tasks import tasks
 
 CONFIGS = ROOT / "configs"
 GROUPS = ("encoder", "layout", "model", "train")
@@ -52,3 +54,19 @@ def test_every_sweep_names_its_folder_and_known_contestants(command: Command, pa
     variants = {file.stem for file in (CONFIGS / "encoder").glob("*.yaml")}
     assert set(encoders) <= {*pe_zoo.names(), *variants}
     assert command("--cfg", "job", f"+sweep={path.stem}").code == 0
+
+
+def test_no_shipped_sweep_takes_trained_lengths_for_longer_ones() -> None:
+    """As where a task draws one symbol less for an even length, and 1.5 times 3 is 4."""
+    for path in sorted((CONFIGS / "sweep").glob("*.yaml")):
+        for line in _config.expand(["-m", f"+sweep={path.stem}"], CONFIGS):
+            asked = dict(word.split("=", 1) for word in line if "=" in word)
+            multiples = yaml.safe_load(asked.get("length_extrapolation.multiples", "[]"))
+            knobs = {key[5:]: yaml.safe_load(value) for key, value in asked.items() if key.startswith("task.")}
+            name = asked.get("task", "copy")
+            if not multiples or name == "text":
+                continue
+            task = tasks.build(name, **knobs)
+            trained = task.sequence_length(task.train_length)
+            for length in length_extrapolation.lengths(task.train_length, multiples):
+                assert length <= task.train_length or task.sequence_length(length) > trained, (path.stem, line)

@@ -11,8 +11,8 @@ from conftest import Command
 from torch import Tensor
 
 import pe_zoo
-from experiments import Transformer
-from experiments._evaluate import evaluate, score
+from experiments import Transformer, length_extrapolation
+from experiments._evaluate import Subject, evaluate, score
 from experiments._generate import Cache, fed, generate
 from experiments._layout import Layout
 from experiments.tasks import Batch, tasks
@@ -180,13 +180,17 @@ def generated(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
     (file,) = folder.glob("results/*/runs/*/rows.csv")
     with file.open() as lines:
         rows = [row for row in csv.DictReader(lines) if row["experiment"] == "length_extrapolation"]
-    return {(row["metric"], row["eval_length"]): row for row in rows if row["metric"].startswith("generated_")}
+    return {
+        (row["metric"], row["eval_length"]): row for row in rows if row["metric"].startswith(("generated_", "free"))
+    }
 
 
 def test_a_run_reports_both_ways_of_asking(command: Command, tmp_path: Path) -> None:
     done = command(*QUICK, "task=copy", "length_extrapolation.generated=5", "length_extrapolation.multiples=[0.25,2]")
     assert done.code == 0, done.err
     rows = generated(tmp_path)
+    gap = rows.pop(("free_running_gap", "4")), rows.pop(("free_running_gap", "32"))
+    assert [row["n"] for row in gap] == [str(5 * 4), str(5 * 32)]
     metrics = ("generated_token_accuracy", "generated_exact_match")
     assert set(rows) == {(metric, length) for metric in metrics for length in ("4", "32")}
     assert rows["generated_exact_match", "32"]["n"] == "5"
@@ -219,3 +223,24 @@ def test_a_negative_number_of_sequences_is_refused(command: Command) -> None:
         2,
         "error: length_extrapolation.generated must be a whole number of at least 0; got -1\n",
     )
+
+
+def test_the_gap_is_that_of_the_same_sequences() -> None:
+    made = tasks.build("copy", train_length=6)
+    model = model_of("alibi", vocab_size=made.vocab_size).float()
+    labels: dict[str, str | int] = {"run_id": "r", "encoder": "alibi", "positions": "sequential", "task": "copy"}
+    subject = Subject(
+        model=model,
+        initial=lambda: model,
+        trained=False,
+        task=made,
+        numbering=pe_zoo.numberings.build("sequential"),
+        seed=0,
+        labels=labels | {"seed": 0, "train_length": 6},
+    )
+    rows = length_extrapolation.measure(subject, multiples=(2.0,), samples=60, generated=5)
+    value = {row.metric: row.value for row in rows if not row.condition}
+    batch, positions = subject.question("length_extrapolation", 60, 12)
+    same, all_of_them = (evaluate(model, batch.first(n), positions).quality()["token_accuracy"] for n in (5, 60))
+    assert same != all_of_them == value["token_accuracy"]
+    assert value["free_running_gap"] == value["generated_token_accuracy"] - same

@@ -133,6 +133,15 @@ def test_seeds_that_differ_are_paired_where_they_can_be() -> None:
     assert ranking(apart).set_index("label")["group"].to_dict()["rope"] == ""
 
 
+def test_places_go_by_the_seeds_in_common_and_not_by_the_means() -> None:
+    """One has two good seeds that the other lacks; of the three that both have, all are worse."""
+    one, other = [0.500, 0.501, 0.499, 0.99, 0.99], [0.600, 0.602, 0.598, None, None]
+    table = ranking(rows_of({"one": {32: one}, "other": {32: other}})).set_index("label")
+    assert table["mean"].idxmax() == "one"
+    assert table.loc["one", ["rank_low", "rank_high"]].tolist() == [2, 2]
+    assert table.loc["other", ["rank_low", "rank_high"]].tolist() == [1, 1]
+
+
 def test_equal_values_are_one_group_and_one_rank() -> None:
     table = ranking(rows_of({name: {32: [1.0, 1.0, 1.0]} for name in ("none", "rope", "t5")}))
     assert list(table["rank"]) == [2, 2, 2]

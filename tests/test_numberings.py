@@ -269,10 +269,10 @@ def test_a_numbering_beyond_a_table_is_unsupported() -> None:
 REFUSED = {
     "positions=cape": "takes positions from 0 on, but positions=cape reaches -22.145; ",
     "positions=cape positions.centred=false": "takes positions from 0 on, but positions=cape reaches -5.665; ",
-    "positions=random_float positions.limit=2047.5": "below 2048, but positions=random_float reaches 2047.5 in",
-    "positions=randomized positions.limit=2049": "takes positions below 2048, but positions=randomized reaches 2048 ",
-    "positions=chunked positions.limit=2049": "takes positions below 2048, but positions=chunked reaches 2048 ",
-    "positions=offset positions.evaluate_at=2016": "takes positions below 2048, but positions=offset reaches 2048 ",
+    "positions=random_float positions.limit=2047.5": "up to 2047, but positions=random_float reaches 2047.5 in",
+    "positions=randomized positions.limit=2049": "takes positions up to 2047, but positions=randomized reaches 2048 ",
+    "positions=chunked positions.limit=2049": "takes positions up to 2047, but positions=chunked reaches 2048 ",
+    "positions=offset positions.evaluate_at=2016": "takes positions up to 2047, but positions=offset reaches 2048 ",
     "positions=chunked positions.limit=5": "chunked fits 33 positions into limit=5; set positions.limit higher",
 }
 

@@ -533,3 +533,14 @@ def test_from_the_command_line(command: Command, tmp_path: Path, steps: int) -> 
     assert table[2].count("±") == 4
     for title in ("Quality lost, copy", "Quality lost by permuted positions, copy", "Equivariance error, copy"):
         assert f"**{title}**" in page
+
+
+@pytest.mark.parametrize(("task", "length", "all_asked"), [("copy", 8, True), ("s5", 8, False), ("dyck", 16, False)])
+def test_chance_is_left_out_where_not_all_places_are_asked(task: str, length: int, all_asked: bool) -> None:
+    rows = measured("none", task=task, length=length)
+    known = {
+        not math.isnan(row.chance)
+        for (metric, _), row in rows.items()
+        if metric in ("token_accuracy", "exact_match") and row.status == "ok"
+    }
+    assert known == {all_asked}

@@ -10,6 +10,7 @@ from math import factorial, prod
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from conftest import Command
@@ -379,3 +380,16 @@ def test_bad_requests_are_one_line(command: Command) -> None:
     }.items():
         done = command(*QUICK, "task=precedence", argument)
         assert (done.code, done.err) == (2, said)
+
+
+def test_lengths_that_are_drawn_as_long_as_trained_ones_are_not_beyond_them(command: Command, tmp_path: Path) -> None:
+    """Expressions have an odd number of symbols: 4 are drawn as 3."""
+    done = command(
+        *("task=modular_arithmetic_simple", "task.train_length=3", "model=tiny", "train.steps=1"),
+        *("experiment=length_extrapolation", "length_extrapolation.multiples=[1,1.34,1.67]"),
+    )
+    assert done.code == 0, done.err
+    (file,) = tmp_path.glob("results/*/runs/*/rows.csv")
+    rows = pd.read_csv(file)
+    status = rows[rows["metric"] == "token_accuracy"].groupby("eval_length")["status"].first().to_dict()
+    assert status == {3: "ok", 4: "unsupported", 5: "ok"}

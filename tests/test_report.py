@@ -386,7 +386,7 @@ def test_summary_says_who_holds_and_who_can_be_told_apart(sweep: Path) -> None:
     text = read_page(sweep).text
     assert "trained up to length 16 and measured up to 128 (8 times that), with 6 labels of 3 seeds each" in text
     assert "kept up to 8 times it (length 128, the longest measured) by none, alibi and t5" in text
-    assert "nowhere beyond it by sinusoidal, learned and rope" in text
+    assert "not up to the next length measured by sinusoidal, learned and rope" in text
     assert re.search(
         r"against none: sinusoidal and rope worse \(sinusoidal by 0\.\d{3} \[0\.\d{3}, 0\.\d{3}\], rope by .*\); "
         "alibi and t5 not separable with these seeds; learned cannot be asked there",
@@ -494,7 +494,14 @@ def test_any_one_experiment_alone(tmp_path: Path, kept: str) -> None:
 
 
 def _diverged(rows: list[Row]) -> list[Row]:
-    return [replace(row, value=math.nan, status="diverged") for row in rows]
+    """As a run that diverged leaves them: quality at each length, and a row for each other experiment."""
+    kept = {}
+    for row in rows:
+        of_lengths = row.experiment == "length_extrapolation"
+        if row.experiment != "training" and not (of_lengths and row.condition):
+            key = (row.metric, row.eval_length) if of_lengths else ()
+            kept.setdefault((row.experiment, *key), replace(row, value=math.nan, status="diverged"))
+    return list(kept.values())
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -509,6 +516,36 @@ def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
     assert "1 run diverged: rope-copy-seed2" in page.text
     assert "diverged: loss is NaN" in page.text
     assert page.tables["Against none beyond the training length, copy"][1][3] == "2 of 3"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_an_encoder_whose_runs_all_diverged_is_named_and_not_left_out(tmp_path: Path) -> None:
+    """As a contestant and as the baseline: nothing takes its place silently."""
+    for name, diverged in (("a", "rope"), ("b", "none")):
+        write_sweep(tmp_path / name, tuple({"none", "rope", "alibi"} - {diverged}), 3)
+        write_sweep(tmp_path / name, (diverged,), 3, rows=_diverged, record={"status": "diverged"})
+        assert report.main([str(tmp_path / name)]) == 0
+        page = read_page(tmp_path / name)
+        verdicts = {line[0]: line[-1] for line in page.tables["Against none beyond the training length, copy"][1:]}
+        assert verdicts["rope"].startswith("diverged" if diverged == "rope" else "baseline diverged")
+        ranked = pd.read_csv(tmp_path / name / "report/tables/ranking.csv")
+        assert ranked.set_index("label").loc[diverged, "status"] == "diverged"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_not_learned_is_not_praised_for_keeping_it(tmp_path: Path) -> None:
+    def guessing(rows: list[Row]) -> list[Row]:
+        return [replace(row, value=0.1) if row.metric == "token_accuracy" else row for row in rows]
+
+    write_sweep(tmp_path, ("none", "rope"), 3)
+    write_sweep(tmp_path, ("sinusoidal",), 3, rows=guessing, record={"converged": False})
+    assert report.main([str(tmp_path)]) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    card = text.partition("**sinusoidal.**")[2].partition("\n**")[0]
+    assert "keeps 90%" not in card
+    assert "did not learn the task within the training length in 3 of 3 runs" in card
+    told = "How far is not said of what not every seed learned within the training length: sinusoidal †."
+    assert told in text
 
 
 def test_every_run_diverged(tmp_path: Path) -> None:

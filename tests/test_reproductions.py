@@ -17,7 +17,7 @@ from conftest import ROOT, Command
 from test_report import write_run
 
 import report
-from experiments import _config, _job, _pipeline, _plan, _report, _reproductions, _results
+from experiments import _config, _job, _pipeline, _plan, _report, _reproductions, _results, _sweeps
 from experiments._reproductions import Decided
 from experiments._table import Row
 
@@ -41,10 +41,10 @@ def measured(folder: Path, values: Mapping[str, Any], metric: str = "output_chan
 def decided(folder: Path, *tests: dict[str, Any]) -> Decided:
     """What a finding with these tests comes to in a folder."""
     tests = tuple({"of": f"test {number}", "rows": ROWS, "unit": "share"} | test for number, test in enumerate(tests))
-    content = {"name": "one", "parts": ["encoder=rope"], "finding": WORDS | {"tests": list(tests)}}
+    content = {"name": folder.name, "parts": ["encoder=rope"], "finding": WORDS | {"tests": list(tests)}}
     place = folder / "reproduce"
     place.mkdir(exist_ok=True)
-    (place / "one.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (place / f"{folder.name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     (found,) = _reproductions.decide(_reproductions.load(place), _results.load(folder))
     return found
 
@@ -134,14 +134,19 @@ def test_runs_that_did_not_learn_and_single_seeds_decide_nothing(tmp_path: Path)
     assert "one seed decides nothing" in decided(tmp_path / "b", test).outcomes[0].reason
 
 
-def test_a_finding_is_told_of_where_it_was_measured_or_meant_to_be(tmp_path: Path) -> None:
+def test_a_finding_is_told_of_in_folders_made_for_it(tmp_path: Path) -> None:
+    """Elsewhere, models are of another size and trained otherwise than it says."""
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
-    for name in ("other", "one"):
-        measured(tmp_path / name, {"none": HIGH})
-    with pytest.raises(ValueError, match="not enough values"):
-        decided(tmp_path / "other", test)
+    measured(tmp_path / "one", {"none": HIGH})
     found = decided(tmp_path / "one", test)
     assert (found.verdict, found.outcomes[0].reason) == ("UNDECIDED", "no rows of rope")
+    findings = _reproductions.load(tmp_path / "one" / "reproduce")
+    for name, told in (("other", False), ("one_gpu", True), ("once", False)):
+        measured(tmp_path / name, {"none": HIGH, "rope": LOW})
+        found = _reproductions.decide(findings, _results.load(tmp_path / name))
+        assert [each.verdict for each in found] == ["PASS"] * told
+    _sweeps.write(tmp_path / "other", _sweeps.Sweep("python run.py -m +reproduce=one name=other", 1, 1, ("a",)))
+    assert len(_reproductions.decide(findings, _results.load(tmp_path / "other"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,16 +203,16 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(_report._reproductions, "load", partial(_reproductions.load, tmp_path / "reproduce"))
     assert report.main([str(tmp_path)]) == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "Published findings put to the test here: one DIFFERENT." in text
+    assert f"Published findings put to the test here: {tmp_path.name} DIFFERENT." in text
     assert "## Published findings" in text
-    assert "### one" in text
+    assert f"### {tmp_path.name}" in text
     half = 4.3027 * 0.01 / math.sqrt(3)
     shown = rf"| 0.75 (share)  *\| 0.910 \[{0.91 - half:.3f}, {0.91 + half:.3f}\], 3 seeds"
     assert re.search(shown.replace("\\[", r"\\\[").replace("\\]", r"\\\]"), text)
     assert "test 1: DIFFERENT, the opposite of none below 0.5" in text
     assert "1 run of this folder failed or did not finish" in text
-    numbers = (tmp_path / "report" / "tables" / "reproduction_one.csv").read_text()
-    assert "one,test 0,share,PASS,,none,0.75," in numbers
+    numbers = (tmp_path / "report" / "tables" / f"reproduction_{tmp_path.name}.csv").read_text()
+    assert f"{tmp_path.name},test 0,share,PASS,,none,0.75," in numbers
 
 
 def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
@@ -261,6 +266,15 @@ def test_the_larger_scale_goes_with_every_part(command: Command, each: _reproduc
         first = [word if "[" in word else word.partition(",")[0] for word in line]
         done = command("--cfg", "job", *first, *gpu)
         assert done.code == 0, done.err
+
+
+def test_half_of_the_heads_are_masked_at_either_scale(command: Command) -> None:
+    (each,) = [each for each in _reproductions.load() if each.name == "jelassi_copy"]
+    for options in ([], each.gpu.split()):
+        done = command("--cfg", "job", "encoder=none", "layout=hard_alibi", *options)
+        assert done.code == 0, done.err
+        config = yaml.safe_load(done.out)
+        assert 2 * config["layout"]["masked_heads"] == config["model"]["num_heads"]
 
 
 def _runs(path: Path) -> Iterator[dict[str, str]]:

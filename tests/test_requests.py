@@ -30,7 +30,7 @@ BAD = {
     "encoder.base=nan": "base must be a finite number above 0; got nan",
     "encoder.channels=mixed": "channels must be one of interleaved, concatenated; got 'mixed'",
     "encoder=learned encoder.num_rows=10": "too few for the 33 positions of the training length",
-    "encoder=learned positions=offset positions.num_offsets=5000": "takes positions below 2048",
+    "encoder=learned positions=offset positions.num_offsets=5000": "takes positions up to 2047",
     "encoder=t5 encoder.num_buckets=3": "num_buckets must be a whole number of at least 4",
     "encoder=null": "encoder=null is no name",
     "model.model_dim=31 model.num_heads=1": "needs an even model_dim; got 31, use 30 or 32",

@@ -166,6 +166,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(command: Command, tm
     measured = [row for row in rows_of(run) if row["experiment"] != "training"]
     assert {row["status"] for row in measured} == {"diverged"}
     assert {row["value"] for row in measured} == {""}
+    lengths = {(row["metric"], row["eval_length"]) for row in measured if row["experiment"] == "length_extrapolation"}
+    assert lengths == {(metric, length) for metric in ("token_accuracy", "exact_match") for length in ("16", "32")}
     assert "finished before" in command(*TINY, "train.learning_rate=1e30", "train.gradient_clip=1e30").out
 
 

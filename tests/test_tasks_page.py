@@ -13,15 +13,14 @@ from experiments._table import Row, frame
 
 
 def rows_of(task: str, label: str, values: dict[int, float], *, seed: int = 0, **more: Any) -> pd.DataFrame:
-    """One run: token accuracy by length, and free-running what ``free`` says."""
+    """One run: token accuracy by length, and free-running so much less as ``free`` says."""
     free: dict[int, float] = more.pop("free", {})
     shared = {"run_id": f"{label}-{task}-{seed}", "encoder": label, "positions": "sequential", "task": task}
     shared |= {"seed": seed, "experiment": "length_extrapolation", "train_length": 8, "chance": 0.5}
     metric = more.pop("metric", "token_accuracy")
     rows = [Row(**shared, metric=metric, eval_length=length, value=value) for length, value in values.items()]
     rows += [
-        Row(**shared, metric="generated_token_accuracy", eval_length=length, value=value)
-        for length, value in free.items()
+        Row(**shared, metric="free_running_gap", eval_length=length, value=value) for length, value in free.items()
     ]
     return frame(rows).assign(label=label, converged=more.pop("converged", True))
 
@@ -63,8 +62,8 @@ def test_means_over_seeds_at_both_lengths() -> None:
 def test_free_running_is_compared_within_a_run() -> None:
     rows = pd.concat(
         [
-            rows_of("copy", "none", {8: 1.0, 16: 0.75}, free={8: 1.0, 16: 0.25}),
-            rows_of("copy", "none", {8: 1.0, 16: 0.5}, free={16: 0.25}, seed=1),
+            rows_of("copy", "none", {8: 1.0, 16: 0.75}, free={8: 0.0, 16: -0.5}),
+            rows_of("copy", "none", {8: 1.0, 16: 0.5}, free={16: -0.25}, seed=1),
             rows_of("copy", "none", {8: 1.0, 16: 0.0}, seed=2),
             rows_of("mode", "none", {8: 1.0, 16: 0.75}),
         ]
@@ -111,4 +110,9 @@ def test_what_is_said_of_many_tasks_counts_those_that_were_learned() -> None:
     )
     (words,) = _tasks_page.said(rows, ["none", "rope", "alibi", "t5"])
     assert "3 tasks were measured, with 4 labels" in words
-    assert "times that length in 1 of 1 (none and alibi); 1 of 2 (rope); t5 learned no task. " in words
+    assert "at least 90% of its quality up to there in 1 of 1 (none and alibi); 1 of 2 (rope); t5 learned none" in words
+
+
+def test_a_task_not_measured_at_twice_its_length_is_not_counted() -> None:
+    rows = pd.concat([rows_of("copy", "rope", {8: 1.0, 12: 1.0}), rows_of("sort", "rope", {8: 1.0, 32: 1.0})])
+    assert "up to there in 1 of 1 (rope). " in _tasks_page.said(rows, ["rope"])[0]
