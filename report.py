@@ -7,25 +7,42 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from experiments._page import Page
 
+INTERRUPTED = "interrupted; the same command writes the report anew"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write ``<folder>/report``; 0, or 2 where the request was at fault, with one line that says how."""
+    """Write ``<folder>/report``; 0, 2 where the request was at fault, with one line that says how, 130 at Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.against and (options.baseline or options.paper or options.overlay or options.status):
         parser.error("two folders are compared without --baseline, --paper, --overlay and --status: leave these out")
+    if options.status and (options.baseline or options.paper or options.overlay):
+        parser.error("--status draws nothing and compares nothing: leave out --baseline, --paper and --overlay")
+    try:
+        return _answer(options)
+    except KeyboardInterrupt:
+        print(INTERRUPTED, file=sys.stderr)
+        return 130
+
+
+def _answer(options: argparse.Namespace) -> int:
     # Imported here so that --help and a mistyped option answer at once.
     from experiments import _claims, _exports, _methods, _overlay, _page, _report, _results, _status
 
+    if signal.getsignal(signal.SIGINT) is _end_at_once:  # all is imported
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if options.status:
             print(_status.text(options.folder))
@@ -115,5 +132,13 @@ def _refuse(error: Exception) -> int:
     return 2
 
 
+def _end_at_once(signum: int, _: FrameType | None) -> None:
+    """Ctrl-C while modules are imported, which some of them would take for an error of their own."""
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(128 + signum)
+
+
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored, as in the background
+        signal.signal(signal.SIGINT, _end_at_once)
     sys.exit(main())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 REPEAT = "--rerun"
 CONFIGS = Path(__file__).resolve().parent / "configs"
+INTERRUPTED = "interrupted; the same command goes on from where this one stopped"
 
 
 def main() -> int:
@@ -35,7 +38,7 @@ def main() -> int:
             return repeat(team) if REPEAT in sys.argv[1:] else command(team)
     except KeyboardInterrupt as stopped:
         if os.environ.get("RANK", "0") == "0":  # of several processes that share a run, one speaks
-            print("interrupted; the same command goes on from where this one stopped", file=sys.stderr)
+            print(INTERRUPTED, file=sys.stderr)
         return getattr(stopped, "exit_code", 130)
 
 
@@ -44,6 +47,7 @@ def repeat(team: Team) -> int:
     from experiments import _rerun
     from experiments._plan import BadRequest
 
+    _begin()
     places = [word for word in sys.argv[1:] if word != REPEAT and not word.startswith("plugin=")]
     plugins = [word.removeprefix("plugin=") for word in sys.argv[1:] if word.startswith("plugin=")]
     try:
@@ -69,6 +73,7 @@ def command(team: Team) -> int:
     from experiments._untrusted import message_of
     from pe_zoo import PluginError
 
+    _begin()
     launch = None
     try:
         sys.argv[1:] = _config.check_flags(sys.argv[1:])
@@ -94,5 +99,20 @@ def command(team: Team) -> int:
     return launch.exit_code()
 
 
+def _end_at_once(signum: int, _: FrameType | None) -> None:
+    """Ctrl-C while modules are imported, which some of them would take for an error of their own."""
+    if os.environ.get("RANK", "0") == "0":
+        print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(128 + signum)
+
+
+def _begin() -> None:
+    """All is imported: from here on Ctrl-C is an exception again."""
+    if signal.getsignal(signal.SIGINT) is _end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored, as in the background
+        signal.signal(signal.SIGINT, _end_at_once)
     sys.exit(main())

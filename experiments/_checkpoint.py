@@ -25,7 +25,7 @@ from experiments._table import write_whole
 
 logger = logging.getLogger("pe_zoo")
 
-PATTERN = "checkpoint-*.safetensors"
+PATTERN = f"checkpoint-{'[0-9]' * 6}-*.safetensors"
 KEPT = 2
 """Checkpoints on disk: the last, and the one before should the last be damaged."""
 PROCESSES = "processes"
@@ -57,12 +57,20 @@ class Checkpoints:
         origin: what a checkpoint must have been made from and with to be gone on from, as plain data.
         interruption: whether the run was asked to stop.
         every_seconds: between one checkpoint and the next, at least; more where writing takes over `SHARE` of the time.
+        check_held: raises where the run is no longer this worker's to write.
     """
 
     def __init__(
-        self, folder: Path, origin: dict[str, Any], interruption: Interruption, *, every_seconds: float = 30.0
+        self,
+        folder: Path,
+        origin: dict[str, Any],
+        interruption: Interruption,
+        *,
+        every_seconds: float = 30.0,
+        check_held: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
+        self.check_held = check_held
         self.origin = json.loads(json.dumps(origin))
         self.interruption = interruption
         self.every_seconds = every_seconds
@@ -124,7 +132,12 @@ class Checkpoints:
         return sum(t.nbytes for state in self.parts.values() for t in state.tensors.values()) / ASSUMED_BYTES_PER_SECOND
 
     def write(self) -> None:
-        """All ``parts`` to disk. What cannot be written is said, and no reason to stop."""
+        """All ``parts`` to disk. What cannot be written is said, and no reason to stop.
+
+        Raises:
+            Held: the run is no longer this worker's.
+        """
+        self.check_held()
         started = time.perf_counter()
         facts = {name: state.facts for name, state in self.parts.items()}
         tensors = {f"{part}/{name}": t for part, state in self.parts.items() for name, t in state.tensors.items()}

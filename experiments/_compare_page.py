@@ -13,13 +13,20 @@ from experiments._compare import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments._page import Page, Picture, Section, Table
 from experiments._results import FINISHED, Results
 from experiments._table import among, metric_of
+from experiments._untrusted import stays_within
 
 MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 
 
 def place(folder: Path, against: Path) -> Path:
-    """Where the page goes: ``<folder>/report/against/<other's name>``; makes the folders above it."""
+    """Where the page goes: ``<folder>/report/against/<other's name>``; makes the folders above it.
+
+    Raises:
+        ValueError: one of them is a link that leads out of the folder.
+    """
     found = folder / "report" / "against" / _style.slug(against.resolve().name)
+    for part in (found.parent.parent, found.parent, found):
+        stays_within(part, folder)
     found.parent.mkdir(parents=True, exist_ok=True)
     return found
 

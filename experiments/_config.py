@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from inspect import signature
 from pathlib import Path
@@ -15,8 +15,9 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.errors import MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
@@ -29,9 +30,10 @@ from omegaconf.errors import (
 )
 
 import pe_zoo
-from experiments._arguments import check_hydra_flags, check_overrides
+from experiments._arguments import check_hydra_flags, check_overrides, check_words
 from experiments._layout import Layout
 from experiments._plan import (
+    LAST_SEED,
     BadRequest,
     ModelConfig,
     RunConfig,
@@ -73,7 +75,7 @@ class Request:
         device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
         tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: a Python file that registers encoders of your own.
-        force: run again what has finished, in place of the old files.
+        force: run again what has ended, in place of its files; what was interrupted goes on.
         retry: ``failed`` runs again what has failed.
         checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
         tracker: a tracker that is told how a run goes (``tensorboard``, ``wandb``, …), or a list of them.
@@ -166,7 +168,10 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
         chosen = experiment_names()
     for name in chosen:
         load_experiment(name)
+    _check_typed(config, chosen)
     whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
+    last = config["seed"] + config["seeds"] - 1
+    whole("seed" if config["seeds"] == 1 else "the last of seeds", last, at_least=0, at_most=LAST_SEED)
     plugin = pe_zoo.load_file(config["plugin"]) if config["plugin"] else None
     return [
         RunConfig(
@@ -186,6 +191,28 @@ def _requested(composed: DictConfig) -> list[RunConfig]:
         )
         for seed in range(config["seed"], config["seed"] + config["seeds"])
     ]
+
+
+def _check_typed(config: Mapping[str, Any], measured: Collection[str]) -> None:
+    """Refuse what was given of experiments that are not measured, and numbers for true or false.
+
+    In a sweep an experiment's option may concern some of its runs alone; what it says is checked there too.
+    """
+    for name in experiment_names():
+        if name not in measured:
+            load_experiment(name, config[name])
+    typed = HydraConfig.get()
+    for override in OverridesParser.create().parse_overrides(list(typed.overrides.task)):
+        key = override.key_or_group
+        name = key.partition(".")[0]
+        if typed.mode is RunMode.RUN and name in experiment_names() and name not in measured:
+            raise BadRequest(f"{key} changes nothing without experiment={name} (or all)")
+        value = override.value()
+        taken: Any = config
+        for part in key.split("."):
+            taken = taken.get(part) if isinstance(taken, Mapping) else None
+        if isinstance(taken, bool) and isinstance(value, int | float) and not isinstance(value, bool):
+            raise BadRequest(f"{key} must be true or false; got {value}")
 
 
 def handling(composed: DictConfig) -> dict[str, Any]:
@@ -264,7 +291,7 @@ def expand(arguments: list[str], configs: Path) -> list[list[str]]:
         _only_in_sweeps(every, arguments)
         arguments = [f"encoder={','.join(pe_zoo.names())}" if word == every else word for word in arguments]
     named = [argument for argument in arguments if argument.partition("=")[0] in [f"+{group}" for group in LISTS]]
-    file = configs.joinpath(*named[0].lstrip("+").split("=", 1)).with_suffix(".yaml") if len(named) == 1 else None
+    file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
     if "parts" not in content:
         return [arguments]
@@ -289,9 +316,6 @@ def with_choices(arguments: list[str]) -> list[str]:
     Hydra composes once before it sweeps, without what is swept over: with the default encoder, which may have no such
     option. A choice of one is swept over too.
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     if not {"-m", "--multirun"} & set(arguments):
         return arguments
     try:
@@ -404,6 +428,7 @@ def check_flags(arguments: list[str]) -> list[str]:
             raise BadRequest(f"{last.partition('error: ')[2]}; python run.py --help lists what there is") from None
     else:
         check_hydra_flags(vars(given))
+        check_words(given.overrides, {group: names() for group, (names, _) in MENUS.items()})
     check_overrides(arguments, GROUPS)
     return flags + overrides
 
@@ -411,6 +436,13 @@ def check_flags(arguments: list[str]) -> list[str]:
 def load_named_plugin(arguments: Iterable[str]) -> None:
     """Import the file of ``plugin=path`` before the menus are made, so that its encoders are on them."""
     for argument in arguments:
-        key, _, path = argument.lstrip("+").partition("=")
-        if key == "plugin" and path not in ("", "null"):
-            pe_zoo.load_file(path)
+        if argument.lstrip("+").partition("=")[0] != "plugin":
+            continue
+        override = OverridesParser.create().parse_override(argument)
+        if override.is_sweep_override():
+            raise BadRequest(f"{argument} is more than one file: one may register all the encoders of a sweep")
+        path = override.value()
+        if isinstance(path, list | dict):
+            raise BadRequest(f"{argument} is no file: give the path of one")
+        if path not in ("", None):
+            pe_zoo.load_file(str(path))

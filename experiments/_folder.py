@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,35 +13,68 @@ from pathlib import Path
 from typing import Any
 
 from experiments import _checkpoint, _lock
+from experiments._plan import BadRequest
 from experiments._results import FINISHED
+from experiments._untrusted import message_of
 
 logger = logging.getLogger("pe_zoo")
 
 LOG = "run.log"
+WRITTEN = ("run.json", "rows.csv", "config.yaml", "model.safetensors", LOG, "figures")
+"""What a run leaves; while it is under way there are checkpoints, locks and temporary files too."""
+_TEMPORARY = re.compile(rf"\.(taking-|({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+-\w+\.\w+)\.)\w{{8}}")
 
 
 def record_of(folder: Path) -> dict[str, Any] | None:
     """What a run of this program says of itself; None if that cannot be read."""
     try:
-        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        return _record(folder)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("it holds no mapping")
+    return found
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
-    """The record of a run that has ended; None if it has not, or what it wrote is no longer as it wrote it."""
-    record = record_of(folder)
-    if record is None or record.get("status") not in (*FINISHED, "failed"):
+    """The record of a run that has ended; None if it has not.
+
+    Raises:
+        BadRequest: what it wrote is no longer as it wrote it.
+    """
+    try:
+        record = _record(folder)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    if record["status"] == "failed":
-        return record
+    except (OSError, ValueError) as error:
+        raise _altered(folder, "run.json", f"cannot be read ({_reason(error)})") from error
+    if record.get("status") not in FINISHED:
+        return record if record.get("status") == "failed" else None
     promised = record.get("rows_sha256")  # results of earlier releases do not say
     try:
         written = digest(folder)
-    except OSError:
-        return None
-    return record if promised in (None, written) else None
+    except OSError as error:
+        raise _altered(folder, "rows.csv", f"cannot be read ({_reason(error)})") from error
+    if promised not in (None, written):
+        raise _altered(folder, "rows.csv", "is no longer what the run wrote")
+    return record
+
+
+def _altered(folder: Path, file: str, said: str) -> BadRequest:
+    return BadRequest(
+        f"{folder}: {file} {said}: put it back as it was, or move the folder away; force=true runs it anew in its place"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return message_of((isinstance(error, OSError) and error.strerror) or error)
 
 
 def digest(folder: Path) -> str:
@@ -53,19 +87,23 @@ def has_leftovers(folder: Path) -> bool:
     return any(True for pattern in (_checkpoint.PATTERN, f"{_lock.PREFIX}*") for _ in folder.glob(pattern))
 
 
-def clear(folder: Path, *, anew: bool) -> None:
-    """Take out what an unfinished or replaced run left; what it can go on from stays, unless it begins ``anew``.
+def clear(folder: Path) -> None:
+    """Take out what the run in a folder left, and nothing of anybody else's. One that has not ended can still go on.
 
     Raises:
         OSError: that cannot be.
     """
-    for path in folder.iterdir():
-        kept = path.name.startswith(_lock.PREFIX) or (
-            not anew and (path.match(_checkpoint.PATTERN) or path.name == LOG)
-        )
+    try:
+        anew = ending(folder) is not None
+    except BadRequest:
+        anew = True
+    # Cut off before the record has gone, the run has still ended; afterwards it begins anew.
+    doomed = [*folder.glob(_checkpoint.PATTERN)] if anew else []
+    doomed += [folder / name for name in WRITTEN if anew or name != LOG]
+    for path in [*doomed, *(path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name))]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif not kept:
+        else:
             path.unlink(missing_ok=True)
 
 

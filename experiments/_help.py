@@ -23,9 +23,9 @@ pe-zoo: what does this positional encoding do to a Transformer?
   python report.py results/classic --status                              how far the runs of a sweep are"""
 
 FOOT = """\
-Any option takes a list with -m. Options hang below their group: encoder.base=, task.train_length=,
+Any option but plugin takes a list with -m. Options hang below their group: encoder.base=, task.train_length=,
 model.num_layers=, train.steps=, length_extrapolation.samples=. The defaults are in configs/; --cfg job prints what
-a command resolves to."""
+the command of one run resolves to."""
 
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure: length_extrapolation and permutation_sensitivity unless said; or all",
@@ -34,7 +34,7 @@ OPTIONS = {
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "tune=false": "true trains once for each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py": "a file that registers encoders of your own",
-    "force=false": "true runs again what has finished, in place of the old files",
+    "force=false": "true runs again what has ended, in place of its files; what was interrupted goes on",
     "retry=null": "failed runs again what has failed",
     "checkpoint_seconds=30": "between one checkpoint and the next, at least; more where that took 2 % of the time",
     "tracker=null": "tensorboard, wandb, mlflow, … or a list: told how a run goes (pip install 'pe-zoo[trackers]')",

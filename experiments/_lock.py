@@ -2,7 +2,8 @@
 
 A lock is a file made by linking, which succeeds for one of many, and refreshed while its holder lives. Whoever finds
 the newest one abandoned makes the next in number; nothing is ever taken away from under a holder, so a race between
-two successors has one winner, on network file systems too.
+two successors has one winner, on network file systems too. A holder that was abandoned by mistake, because its machine
+or container stood still, finds that out before it next writes.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ logger = logging.getLogger("pe_zoo")
 
 REFRESH_SECONDS = 5.0
 STALE_SECONDS = 60.0
-"""Without a refresh for so long, by the clock of the file system, a holder on another machine counts as gone."""
+"""Without a refresh for so long, by the clock of the file system, a holder counts as gone that cannot be seen here."""
 PREFIX = ".lock-"
 
 
 class Held(Exception):
-    """Another worker has the run; the message says which."""
+    """Another worker has the run, or has taken it over; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,41 @@ class Holder:
             pass
         return self.born is not None and _born(self.pid) != self.born
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process certainly goes on, stopped or not; False where that cannot be seen from here."""
+        return self.machine == _machine() and self.born is not None and _born(self.pid) == self.born
+
+
+@dataclass(frozen=True)
+class Lock:
+    """This worker's hold on a run.
+
+    Args:
+        path: of the lock.
+        holder: as it says.
+    """
+
+    path: Path
+    holder: Holder
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the file is still the one that this worker made."""
+        return _read(self.path) == self.holder
+
+    def check(self) -> None:
+        """To be called before results are written.
+
+        Raises:
+            Held: the run is no longer this worker's.
+        """
+        folder = self.path.parent
+        newest = _newest(folder)
+        if (newest == self.path and self.is_own) or not folder.is_dir():  # that it has gone, writing tells
+            return
+        raise Held(f"was taken over by {(newest and _read(newest)) or 'another worker'}")
+
 
 def holder(folder: Path) -> Holder | None:
     """Who is at work on a run; None if nobody is, or whoever was has gone."""
@@ -89,26 +125,28 @@ def shows_life(folder: Path) -> bool:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> Iterator[Lock]:
     """Within, the run is this worker's alone.
 
     Raises:
         Held: it is another's.
         OSError: the folder cannot be written.
     """
-    path = _take(folder)
+    lock = _take(folder)
     stop = threading.Event()
-    threading.Thread(target=_refresh, args=(path, stop), daemon=True).start()
+    threading.Thread(target=_refresh, args=(lock, stop), daemon=True).start()
     try:
-        yield
+        yield lock
     finally:
         stop.set()
-        for old in sorted(_all(folder)):  # the newest last: until then it stands for all
-            with suppress(OSError):
-                old.unlink()
+        there = sorted(_all(folder))
+        if there and there[-1] == lock.path and lock.is_own:  # else whoever took over clears up
+            for old in there:  # the newest last: until then it stands for all
+                with suppress(OSError):
+                    old.unlink()
 
 
-def _take(folder: Path) -> Path:
+def _take(folder: Path) -> Lock:
     before = _newest(folder)
     if before is not None and not _is_abandoned(before, folder):
         raise Held(_said(before))
@@ -120,23 +158,25 @@ def _take(folder: Path) -> Path:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(asdict(mine), file)
         os.link(temporary, path)
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):  # whoever was faster may have cleared up
         raise Held(_said(path)) from None
     finally:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
     # What was abandoned must still be as it was judged, and nobody may have begun anew meanwhile.
     if _newest(folder) != path or (before is not None and _read(before) != left):
         path.unlink()
         raise Held(_said(_newest(folder)))
     if before is not None:
-        logger.info("takes over from %s, which has gone", left or "a worker")
-    return path
+        why = "has gone" if left is not None and left.is_gone else f"showed no life for {STALE_SECONDS:.0f} s"
+        logger.info("takes over from %s, which %s", left or "a worker", why)
+    return Lock(path, mine)
 
 
-def _refresh(path: Path, stop: threading.Event) -> None:
+def _refresh(lock: Lock, stop: threading.Event) -> None:
     while not stop.wait(REFRESH_SECONDS):
         with suppress(OSError):  # a folder that has gone is found out where results are written
-            os.utime(path)
+            if lock.is_own:
+                os.utime(lock.path)
 
 
 def _all(folder: Path) -> list[Path]:
@@ -155,6 +195,8 @@ def _is_abandoned(path: Path, folder: Path) -> bool:
     who = _read(path)
     if who is not None and who.is_gone:
         return True
+    if who is not None and who.is_alive:
+        return False
     last = _refreshed(path)
     if last is None:
         return False

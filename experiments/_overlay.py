@@ -42,7 +42,7 @@ def read(path: Path) -> Published:
         ValueError: it cannot be read, or a cell is not what its column holds; the message names column and line.
     """
     try:
-        head, lines = read_cells(path, path.parent)
+        head, lines = read_cells(path, path.parent, by_hand=True)
     except FileNotFoundError:
         raise ValueError(f"no file {str(path)!r}: --overlay takes a CSV file with the columns of rows.csv") from None
     named = f"{path.name} cannot be laid over"

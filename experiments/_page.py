@@ -117,7 +117,7 @@ class Page:
 
 
 def write(page: Page, folder: Path) -> Path:
-    """Write the page and its tables and figures; whatever an earlier report left there and this one lacks goes.
+    """Write the page and its tables and figures; those of an earlier report that this one lacks go.
 
     Returns:
         the path of ``index.html``.
@@ -126,7 +126,7 @@ def write(page: Page, folder: Path) -> Path:
         stays_within(place, folder.parent)
         place.mkdir(exist_ok=True)
     page = with_names_of_their_own(page)
-    written = set()
+    written, before = set(), _linked(folder / "index.html")
 
     def put(path: Path, content: str | bytes) -> None:
         write_whole(path, content, lasting=False)
@@ -149,11 +149,19 @@ def write(page: Page, folder: Path) -> Path:
                     put(folder / "figures" / f"{part.stem}.{suffix}", content)
                 images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
-        if old not in written and old.suffix in (".csv", ".tex", ".md", ".svg", ".png"):
+        ours = f"{old.parent.name}/{old.stem}" in before and old.suffix in (".csv", ".tex", ".md", ".svg", ".png")
+        if ours and old not in written:
             old.unlink()
     put(folder / "report.md", markdown(page, grids))
     put(folder / "index.html", _html(page, images))
     return folder / "index.html"
+
+
+def _linked(index: Path) -> set[str]:
+    """Tables and figures that a page links to, without endings; whatever else lies beside them is somebody else's."""
+    if index.is_symlink() or not index.is_file():
+        return set()
+    return set(re.findall(r'href="((?:tables|figures)/[^"/]+)\.\w+"', index.read_text("utf-8", errors="replace")))
 
 
 def with_names_of_their_own(page: Page) -> Page:

@@ -82,7 +82,8 @@ def run(
 
     Args:
         config: what to run.
-        force: whether to run it anew, however it ended.
+        force: whether to run it anew where it has ended, however it did. What was interrupted goes on all the same,
+            and ends as if it had begun anew.
         retry: ``failed`` runs it anew if it failed.
         checkpoint_seconds: between one checkpoint and the next, at least.
         tracker: names of trackers that are told how it goes.
@@ -90,7 +91,7 @@ def run(
         team: the processes that share the run, each of which calls this; None: this one alone.
 
     Raises:
-        BadRequest: before anything is written.
+        BadRequest: before anything is written; also where what has ended is no longer as it was written.
         Stopped: Ctrl-C or SIGTERM; what the run has come to is saved, and its ``outcome`` tells of it.
     """
     team = team or Team()
@@ -139,22 +140,24 @@ def _lead(
     figures: bool,
 ) -> Outcome:
     folder, interruption = plan.folder, team.interruption
-    ended = None if force else _ended(plan, retry)
+    ended = None if force else ended_before(plan, retry)
     if ended and not has_leftovers(folder):
         return ended
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with interruption.listening(), held(folder):
-            outcome = None if force else _ended(plan, retry)  # by whoever held it until now
-            checkpoints = Checkpoints(folder, origin(plan, team), interruption, every_seconds=checkpoint_seconds)
+        with interruption.listening(), held(folder) as lock:
+            outcome = None if force else ended_before(plan, retry)  # by whoever held it until now
+            checkpoints = Checkpoints(
+                folder, origin(plan, team), interruption, every_seconds=checkpoint_seconds, check_held=lock.check
+            )
             if outcome:
                 checkpoints.clear()
                 return outcome
-            clear(folder, anew=force or ending(folder) is not None)
+            clear(folder)
             with log_file(folder) as log, tracking(trackers, plan) as told:
                 outcome = _run(plan, checkpoints, log, team, told, figures)
     except Held as reason:
-        return Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
+        outcome = Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
     except OSError as error:
         raise BadRequest(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
     if outcome.status == "interrupted" or interruption.asked is not None:
@@ -178,8 +181,12 @@ class Stopped(Interrupted):
         return type(self), (self.signum, self.outcome)
 
 
-def _ended(plan: Plan, retry: str | None) -> Outcome | None:
-    """The outcome of a run that has ended before and is not to be repeated."""
+def ended_before(plan: Plan, retry: str | None) -> Outcome | None:
+    """The outcome of a run that has ended before and is not to be repeated.
+
+    Raises:
+        BadRequest: see `ending`.
+    """
     record = ending(plan.folder)
     if record is None or record["status"] == retry:
         return None
@@ -202,24 +209,28 @@ def origin(plan: Plan, team: Team) -> dict[str, Any]:
 def _run(
     plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team, trackers: Trackers, figures: bool
 ) -> Outcome:
-    """Train, measure and write; whatever becomes of it is recorded."""
+    """Train, measure and write; whatever becomes of it is recorded.
+
+    Raises:
+        Held: another worker has taken the run over; nothing more was written.
+    """
     folder, rows = plan.folder, list[Row]()
     checkpoints.load()
     record = _opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
     outcome = Outcome("failed", plan.config.run_id, folder)
     try:
-        with _writing(folder):
+        with _writing(checkpoints):
             text = yaml.safe_dump(plan.config.identity(), sort_keys=False, allow_unicode=True)
             write_whole(folder / "config.yaml", text)
             write_json(folder / "run.json", record)
         rows, result = train_and_measure(plan, checkpoints, team, trackers)
-        with checkpoints.interruption.deferred(), _writing(folder):
+        with checkpoints.interruption.deferred(), _writing(checkpoints):
             write_rows(folder / "rows.csv", rows)
             if figures:
                 _draw(plan, frame(rows))
             record |= result | {"rows_sha256": digest(folder)}
             outcome.status, outcome.rows = record["status"], rows
-            _close(record, folder)
+            _close(record, checkpoints)
             checkpoints.clear()
             trackers.results(rows, record["steps"] or 0)
     except KeyboardInterrupt as stopped:
@@ -227,6 +238,8 @@ def _run(
         outcome.status = "interrupted"
         if "trained" in checkpoints.parts:  # in training, that was done where it stopped
             checkpoints.write()
+    except Held:
+        raise
     except Unwritten as error:
         logger.error("%s", error)
         record |= {"status": "interrupted", "message": str(error)}
@@ -236,26 +249,34 @@ def _run(
         record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
     if outcome.status in ("interrupted", "unwritten", "failed"):
         try:
-            with checkpoints.interruption.deferred(), _writing(folder):
-                _close(record, folder)
+            with checkpoints.interruption.deferred(), _writing(checkpoints):
+                _close(record, checkpoints)
         except Unwritten as error:
             logger.error("how %s ended cannot be recorded: %s", plan.config.run_id, error)
     outcome.message = record["message"]
     return outcome
 
 
-def _close(record: dict[str, Any], folder: Path) -> None:
+def _close(record: dict[str, Any], checkpoints: Checkpoints) -> None:
+    checkpoints.check_held()  # drawing figures may have taken a while
     record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(folder / "run.json", record)
+    write_json(checkpoints.folder / "run.json", record)
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """What goes wrong within is the disk's fault and not the run's."""
+def _writing(checkpoints: Checkpoints) -> Iterator[None]:
+    """What goes wrong within is the disk's fault and not the run's.
+
+    Raises:
+        Held: the run is no longer this worker's to write.
+        Unwritten: that went wrong.
+    """
+    checkpoints.check_held()
     try:
         yield
     except OSError as error:
-        raise Unwritten(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
+        place = str(checkpoints.folder)
+        raise Unwritten(f"results cannot be written: {place!r}: {error.strerror or error}") from error
 
 
 def train_and_measure(
@@ -268,7 +289,7 @@ def train_and_measure(
             trackers.trained(log)
         checkpoints.interruption.check()
         if plan.config.trains:
-            with _writing(plan.folder):
+            with _writing(checkpoints):
                 write_whole(plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
         subject = Subject(
             model=model,

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +35,8 @@ from pe_zoo._knobs import check_knobs, knobs, listing, suggestion, whole
 from pe_zoo._positions import FURTHEST
 
 RESULTS = Path("results")
+LAST_SEED = 2**53 - 1
+"""Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
 
 class BadRequest(ValueError):
@@ -237,7 +241,15 @@ def prepare(config: RunConfig) -> Plan:
     """
     try:
         check_name(config.name)
-        whole("seed", config.seed, at_least=0, at_most=2**63 - 1)
+        for get, chosen in (
+            (pe_zoo.get, config.encoder),
+            (tasks.get, config.task),
+            (pe_zoo.numberings.get, config.positions),
+        ):
+            get(chosen.get("name"))  # type: ignore[arg-type]
+        measured = {name: _all_knobs(name, given) for name, given in config.experiments.items()}
+        config = replace(config, experiments=measured)
+        whole("seed", config.seed, at_least=0, at_most=LAST_SEED)
         for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
             whole(f"model.{size}", getattr(config.model, size), at_least=1)
         config.train.check()
@@ -246,10 +258,50 @@ def prepare(config: RunConfig) -> Plan:
         device = find_device(config.device)
         check_sizes(config, device)
         labels = config.labels()
-        with within_memory(f"{labels['encoder']} on {labels['task']}"):
+        with _blaming_its_author(config.encoder["name"]), within_memory(f"{labels['encoder']} on {labels['task']}"):
             return _built(config, device)
     except (ValueError, LookupError, Unsupported, OSError) as error:
         raise BadRequest(message_of(error)) from error
+    except TypeError as error:
+        said = f"{type(error).__name__}: {message_of(error)}{_last_place(error, 'experiments')}"
+        raise BadRequest(f"the configuration is none of this version's: {said}") from error
+
+
+def _all_knobs(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment's knobs, with the defaults of those that it did not have yet when they were given."""
+    known = knobs(load_experiment(name).measure).values()
+    defaults = {knob.name: list(knob.default) if isinstance(knob.default, tuple) else knob.default for knob in known}
+    return {**defaults, **given}
+
+
+@contextmanager
+def _blaming_its_author(name: str) -> Iterator[None]:
+    """Within, whatever an encoder from outside raises is said in one line, with its place in the author's file.
+
+    Raises:
+        ValueError: it raised something else than what the contract has for a bad request.
+    """
+    try:
+        yield
+    except Unsupported:
+        raise
+    except Exception as error:
+        package = pe_zoo.get(name).__module__.partition(".")[0]
+        place = _last_place(error, package)
+        if package == "pe_zoo" or (isinstance(error, ValueError) and not place):
+            raise
+        said = message_of(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {message_of(error)}"
+        raise ValueError(f"encoder={name} cannot be tried: {said}{place}") from error
+
+
+def _last_place(error: Exception, package: str) -> str:
+    """`` (file.py:12)``, the last place of a package that an error came through; empty if through none."""
+    places = [
+        f" ({Path(frame.f_code.co_filename).name}:{line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package
+    ]
+    return places[-1] if places else ""
 
 
 def _built(config: RunConfig, device: torch.device) -> Plan:
@@ -290,7 +342,11 @@ def _rehearse(plan: Plan) -> None:
     encoder = plan.encoder()
     check_range(encoder, plan.numbering, size)
     positions = plan.numbering.train(1, size, stream(0, "rehearsal"))
-    encoder.embed(torch.zeros(1, size, plan.geometry.model_dim), positions)
+    x = torch.zeros(1, size, plan.geometry.model_dim)
+    embedded = encoder.embed(x, positions)
+    if not isinstance(embedded, torch.Tensor) or embedded.shape != x.shape:
+        got = tuple(embedded.shape) if isinstance(embedded, torch.Tensor) else type(embedded).__name__
+        raise ValueError(f"encoder={encoder.name}: embed must return {tuple(x.shape)}, as it was given; got {got}")
     with torch.device("meta"):
         plan.around(encoder)
 

@@ -72,7 +72,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     outcome = run(config, force=True, team=team)
     if team is not None and team.rank:
         return Repeated(outcome, True, "")
-    notes = [f"The first one is called {place.name}: options have come or gone since."] * (config.run_id != place.name)
+    notes = [f"The first one is called {place.name}: options have come or gone since."] * (outcome.run_id != place.name)
     if outcome.status not in FINISHED:
         return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
     again = outcome.folder.resolve()

@@ -15,12 +15,12 @@ import torch
 from tqdm import tqdm
 
 from experiments._checkpoint import Checkpoints
-from experiments._folder import clear, ending
+from experiments._folder import clear
 from experiments._interruption import Interruption
 from experiments._lock import Held, held
 from experiments._parallel import Team
-from experiments._pipeline import origin, repeatable
-from experiments._plan import Plan, RunConfig, prepare
+from experiments._pipeline import ended_before, origin, repeatable
+from experiments._plan import BadRequest, Plan, RunConfig, prepare
 from experiments._stacked import StackedStep
 from experiments._train import Step, check, draw, note_step
 from experiments._trained import keep_trained
@@ -60,8 +60,9 @@ def train_together(
 
     Args:
         configs: alike but for their seed.
-        force: whether runs that have ended are trained anew; their files are taken out here.
-        retry: ``failed``: the same for those that failed.
+        force: whether runs that have ended are trained anew; their files are taken out here. Those that were
+            interrupted go on all the same.
+        retry: ``failed``: those that failed are trained anew.
         checkpoint_seconds: between one checkpoint and the next, at least.
 
     Returns:
@@ -75,10 +76,11 @@ def train_together(
         seeds = []
         try:
             for config in configs:
-                with suppress(Held):
-                    seed = _taken(prepare(config), locks, interruption, force, retry, checkpoint_seconds)
+                plan = prepare(config)
+                with suppress(Held, BadRequest):  # whoever runs it afterwards says who has it, or what is wrong
+                    seed = _taken(plan, locks, interruption, force, retry, checkpoint_seconds)
                     seeds += [seed] if seed else []
-        except Exception:  # whoever runs it afterwards says what is wrong with it
+        except Exception:  # likewise
             return False
         alike = [seed for seed in seeds if seed.run.log.steps == seeds[0].run.log.steps]
         if len(alike) > 1:
@@ -94,13 +96,16 @@ def _taken(
     plan: Plan, locks: ExitStack, interruption: Interruption, force: bool, retry: str | None, every_seconds: float
 ) -> _Seed | None:
     """A run that is still to be trained, its folder held; None: it is not, or has its training behind it."""
-    record = ending(plan.folder)
-    if record is not None and not force and record["status"] != retry:
+    if not force and ended_before(plan, retry):
         return None
     plan.folder.mkdir(parents=True, exist_ok=True)
-    locks.enter_context(held(plan.folder))
-    checkpoints = Checkpoints(plan.folder, origin(plan, Team()), interruption, every_seconds=every_seconds)
-    clear(plan.folder, anew=force or record is not None)
+    lock = locks.enter_context(held(plan.folder))
+    if not force and ended_before(plan, retry):  # by whoever held it until now
+        return None
+    checkpoints = Checkpoints(
+        plan.folder, origin(plan, Team()), interruption, every_seconds=every_seconds, check_held=lock.check
+    )
+    clear(plan.folder)
     checkpoints.load()
     if "trained" in checkpoints.parts:
         return None
@@ -146,9 +151,12 @@ def _pause(seed: _Seed, *, check_now: bool) -> None:
     if check_now:
         check(run, seed.plan.task, seed.plan.numbering)
     seed.ended = run.log.stopped is not None or run.log.status != "ok"
-    if seed.ended:
-        run.log.seconds = run.seconds
-        keep_trained(checkpoints, run.step.model, run.log)
-        checkpoints.write()
-    else:
-        checkpoints.save_if_due("training", run.state)
+    try:
+        if seed.ended:
+            run.log.seconds = run.seconds
+            keep_trained(checkpoints, run.step.model, run.log)
+            checkpoints.write()
+        else:
+            checkpoints.save_if_due("training", run.state)
+    except Held:  # another worker's by now, as whoever runs it afterwards tells
+        seed.ended = True

@@ -141,18 +141,34 @@ def _plain(value: Any, seen: list[int], depth: int) -> Any:
     return value if value is None or isinstance(value, int | float) else one_line(str(value))
 
 
-def read_cells(path: Path, folder: Path) -> tuple[list[str], list[list[str]]]:
+def read_cells(path: Path, folder: Path, *, by_hand: bool = False) -> tuple[list[str], list[list[str]]]:
     """The head and the lines of a CSV file.
+
+    Args:
+        path: of the file.
+        folder: which it stays in.
+        by_hand: whether it was typed or comes from a spreadsheet: a byte order mark, blank lines at its end and an end
+            without a newline mean nothing then.
 
     Raises:
         FileNotFoundError: there is none.
         ValueError: it cannot be read, see `read_text`, or is cut short.
     """
     text = read_text(path, folder)
+    if by_hand:
+        text = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
     try:
         head, *lines = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from None
-    if not text.endswith("\n") or set(map(len, lines)) - {len(head)}:
+    if by_hand:
+        while lines and not lines[-1]:
+            del lines[-1]
+        for number, line in enumerate(lines, start=2):
+            if len(line) != len(head):
+                raise ValueError(
+                    f"{path.name} cannot be read: line {number} has {len(line)} cells, its head {len(head)}"
+                )
+    elif not text.endswith("\n") or set(map(len, lines)) - {len(head)}:
         raise ValueError(f"{path.name} cannot be read: it is cut short")
     return head, lines

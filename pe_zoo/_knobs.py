@@ -32,6 +32,8 @@ def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
     for parameter in turnable:
         if parameter.default is parameter.empty:
             raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a default")
+        if parameter.annotation is parameter.empty:
+            raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a type")
     # Only the knobs' own annotations are looked up: others may name types that are not imported.
     annotations = SimpleNamespace(__annotations__={p.name: p.annotation for p in turnable})
     hints = get_type_hints(annotations, globalns=getattr(target, "__globals__", {}))
@@ -52,8 +54,9 @@ def suggestion(given: str, known: Iterable[str]) -> str:
     >>> suggestion("ropee", ["alibi", "rope"])
     " Did you mean 'rope'?"
     """
-    near = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(given.lower(), lower, n=1, cutoff=0.5)
+    return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 
 def listing(what: str, known: Iterable[str]) -> str:

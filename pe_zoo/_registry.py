@@ -8,7 +8,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pe_zoo._encoder import Encoder, Geometry
-from pe_zoo._knobs import check_knobs, listing, suggestion
+from pe_zoo._knobs import check_knobs, knobs, listing, suggestion
 
 ENTRY_POINT_GROUP = "pe_zoo.encoders"
 
@@ -133,6 +133,13 @@ def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
+def _check_new(before: Collection[str]) -> None:
+    """Refuse encoders whose knobs cannot be read off."""
+    for name in encoders.names():
+        if name not in before:
+            knobs(encoders.get(name))
+
+
 def load_plugins() -> None:
     """Import every installed package that offers encoders through the entry-point group, once."""
     for entry in _offered(tuple(sys.path)):
@@ -141,11 +148,13 @@ def load_plugins() -> None:
             continue
         try:
             with encoders.all_or_nothing():
+                before = encoders.names()
                 entry.load()
+                _check_new(before)
                 package = entry.module.partition(".")[0]
                 if package not in {encoders.get(name).__module__.partition(".")[0] for name in encoders.names()}:
                     raise LookupError(f"{entry.module} registers no encoder")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             package = entry.dist.name if entry.dist else "an installed package"
             raise PluginError(
                 f"encoder plug-in {entry.name!r} of {package} failed to import: "
@@ -180,7 +189,8 @@ def load_file(path: str | Path) -> str:
     try:
         with encoders.all_or_nothing():
             spec.loader.exec_module(module)
-    except Exception as error:
+            _check_new(before)
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise PluginError(f"encoder file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
     if set(encoders.names()) == before:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,11 @@ class Done:
 Command = Callable[..., Done]
 
 
+def last_of_each(words: Iterable[str]) -> list[str]:
+    """A command line whose later words replace earlier ones of the same option, which `run.py` refuses to guess."""
+    return list({word.partition("=")[0].lstrip("+"): word for word in words}.values())
+
+
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
     torch.manual_seed(0)
@@ -51,7 +56,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
     def call(*arguments: str) -> Done:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", [str(ROOT / "run.py"), *arguments])
+        monkeypatch.setattr(sys, "argv", [str(ROOT / "run.py"), *last_of_each(arguments)])
         capfd.readouterr()
         code = run.main()
         out, err = capfd.readouterr()

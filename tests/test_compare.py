@@ -99,6 +99,26 @@ def test_chance_alone_changes_next_to_nothing(tmp_path: Path) -> None:
     assert set(table["verdict"]) <= {"within noise", "identical"}
 
 
+@pytest.mark.parametrize("part", ["report", "report/against", "report/against/b", "report/against/b/tables"])
+def test_no_link_leads_the_page_out_of_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None, part: str
+) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, "rope")
+    secret, link = tmp_path / "secret", tmp_path / "a" / part
+    for place in (secret, secret / "tables"):
+        place.mkdir()
+        (place / "precious.csv").write_text("precious")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(secret)
+    before = sorted(tmp_path.rglob("*"))
+    assert report.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    said = capsys.readouterr().err
+    assert f"{link.name} is a link that leads out of the folder" in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_page_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None) -> None:
     write_sweep(tmp_path / "a", ("none", "rope", "alibi"), seeds=4, rows=shifted(-0.2, "rope"))
     config = {"train": {"steps": 9}, "model": {"num_layers": 2}}
@@ -208,7 +228,7 @@ def test_it_is_dashed_and_named_and_in_the_colour_of_its_encoder(tmp_path: Path)
             "encoder,task,metric,eval_length,value\nrope,copy,token_accuracy,0,1\n",
             "column 'eval_length': '0' in line 2",
         ),
-        ("encoder,task,metric,eval_length,value\nrope,copy\n", "cut short"),
+        ("encoder,task,metric,eval_length,value\nrope,copy\n", "line 2 has 2 cells, its head 5"),
         (
             "encoder,task,metric,eval_length,value\nrope,sort,token_accuracy,16,1\n",
             "no figure shows token_accuracy of sort",
@@ -225,6 +245,30 @@ def test_a_malformed_one_is_refused_in_a_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("typed", ["{}", "{}\n\n", "\N{ZERO WIDTH NO-BREAK SPACE}{}\r\n"], ids=["end", "blank", "mark"])
+def test_one_that_was_typed_by_hand_is_read(tmp_path: Path, typed: str) -> None:
+    text = "encoder,task,metric,eval_length,value\nrope,copy,token_accuracy,16,0.5"
+    assert list(_overlay.read(published(tmp_path / "x.csv", typed.format(text))).rows["value"]) == [0.5]
+
+
+def test_the_status_of_a_folder_takes_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        report.main([str(tmp_path), "--status", "--paper"])
+    assert ended.value.code == 2
+    assert "--status draws nothing and compares nothing: leave out" in capsys.readouterr().err
+
+
+def test_an_interrupted_report_says_so_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_results, "load", stop)
+    assert report.main([str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "interrupted; the same command writes the report anew\n"
 
 
 def test_a_missing_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

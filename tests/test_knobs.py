@@ -52,7 +52,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for factor in range(1, 3):
         folder = tmp_path_factory.mktemp("corpus")
         for file in range(4):
-            (folder / f"{file}.txt").write_bytes(bytes(1 + (7 * i * factor + file) % 251 for i in range(900)))
+            (folder / f"{file}.txt").write_bytes(bytes(1 + (7 * i * factor + file) % 251 for i in range(4000)))
         folders.append(str(folder))
     return folders
 

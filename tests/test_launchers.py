@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Command, record_of
+from conftest import ROOT, Command, last_of_each, record_of
 from test_resume import TINY
 
 from experiments import _config, _launch, _lock
@@ -45,7 +45,7 @@ class Broken(pe_zoo.Encoder):
             raise RuntimeError("planted")
         return x
 '''
-SHORT = [*TINY, "train.steps=50", "checkpoint_seconds=0.3"]
+SHORT = last_of_each([*TINY, "train.steps=50", "checkpoint_seconds=0.3"])
 LONG = [*SHORT, "plugin=slow.py", "encoder=slow_to_go"]
 """A run that takes minutes, unless there is a file named go."""
 SWEEP = """# @package _global_

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, Command, record_of
 from test_resume import TINY, run_of
 
-from experiments import _lock
+from experiments import _lock, _pipeline
+from experiments._checkpoint import Checkpoints
 from experiments._lock import Held, Holder, held, holder
 
 
@@ -59,6 +62,97 @@ def test_the_dead_hold_nothing(tmp_path: Path, me: Holder) -> None:
             assert found is not None
             assert found.token != who.token
         assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_stands_still_is_not_gone(tmp_path: Path, me: Holder) -> None:
+    """Stopped by Ctrl-Z, it does not refresh its lock; that it goes on can be seen here all the same."""
+    if me.born is None:
+        pytest.skip("this system does not tell when a process began")
+    lock_of(tmp_path, me, seconds_ago=2 * _lock.STALE_SECONDS)
+    with pytest.raises(Held, match=f"process {os.getpid()}"), held(tmp_path):
+        pass
+
+
+def test_who_takes_over_says_what_is_known(tmp_path: Path, me: Holder, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pe_zoo")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for who, said in (
+        (replace(me, pid=ended.pid), "has gone"),
+        (replace(me, machine="far"), "showed no life for 60 s"),
+    ):
+        lock_of(tmp_path, who, seconds_ago=2 * _lock.STALE_SECONDS)
+        with held(tmp_path):
+            assert f"takes over from {who}, which {said}" in caplog.text
+
+
+def test_whoever_was_taken_over_finds_out_and_takes_no_lock_away(tmp_path: Path, me: Holder) -> None:
+    with held(tmp_path) as lock:
+        lock.check()
+        other = lock_of(tmp_path, replace(me, machine="another", pid=1, host="far"))
+        with pytest.raises(Held, match="was taken over by process 1 on far"):
+            lock.check()
+    assert set(tmp_path.iterdir()) == {lock.path, other}, "they are the successor's to take away"
+    with pytest.raises(Held), held(tmp_path):
+        pass
+    for path in (other, lock.path):
+        path.unlink()
+    with held(tmp_path) as lock:
+        lock.path.unlink()  # by a successor that has ended
+        with pytest.raises(Held, match="was taken over by another worker"):
+            lock.check()
+        lock.path.write_text(json.dumps(asdict(replace(me, host="far"))))  # of one that began after that
+        with pytest.raises(Held, match="on far"):
+            lock.check()
+    assert lock.path.exists()
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])
+def test_a_run_that_was_taken_over_writes_nothing_more(
+    command: Command, tmp_path: Path, me: Holder, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    before: dict[str, bytes] = {}
+
+    def overtaken(*_: object) -> list[object]:
+        run = run_of(tmp_path)
+        if ended:
+            for path in run.glob(f"{_lock.PREFIX}*"):
+                path.unlink()
+        else:
+            lock_of(run, replace(me, machine="another", pid=1, host="far"))
+        (run / "run.json").write_text('{"status": "theirs"}')
+        before.update((path.name, path.read_bytes()) for path in run.iterdir() if path.name != "run.log")
+        return []
+
+    monkeypatch.setattr(_pipeline, "training_rows", overtaken)
+    done = command(*TINY)
+    assert done.code == 0
+    who = "another worker" if ended else "process 1 on far"
+    assert f"was taken over by {who}: left to it" in done.out
+    run = run_of(tmp_path)
+    assert before
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.name != "run.log"} == before
+
+
+def test_no_checkpoint_of_a_run_that_was_taken_over(
+    command: Command, tmp_path: Path, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a signal that comes then forgotten."""
+    boundary = Checkpoints.boundary
+
+    def overtaken(self: Checkpoints, *given: Any) -> None:
+        if not list(self.folder.glob(f"{_lock.PREFIX}000003")):
+            lock_of(self.folder, replace(me, machine="another", pid=1, host="far"))
+            os.kill(os.getpid(), signal.SIGTERM)
+        boundary(self, *given)
+
+    monkeypatch.setattr(Checkpoints, "boundary", overtaken)
+    done = command("-m", *TINY, "seed=0,1")
+    assert done.code == 143
+    assert "was taken over by process 1 on far: left to it" in done.out
+    run = run_of(tmp_path)
+    assert not list(run.glob("checkpoint-*"))
+    assert record_of(run)["status"] == "running"
 
 
 def test_a_damaged_lock_holds_as_long_as_it_is_fresh(tmp_path: Path) -> None:

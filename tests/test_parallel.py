@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from conftest import ROOT, Command, record_of
+from conftest import ROOT, Command, last_of_each, record_of
 
 from experiments import _processes
 from experiments._parallel import Team
@@ -224,7 +224,8 @@ together(2, "device=cuda:1")
 def torchrun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The real one, in an empty folder, on a training that does not end by itself in this test."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command = [*launcher, str(ROOT / "run.py"), *TINY, "train.steps=1000000"]
+    words = last_of_each([*TINY, "train.steps=1000000"])
+    command = [*launcher, str(ROOT / "run.py"), *words]
     output = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=subprocess.STDOUT, text=True) as process:
         yield process

@@ -60,7 +60,7 @@ def test_every_encoder_has_a_file_of_its_own_name_and_every_such_file_an_encoder
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("ropee", "rope"), ("sinusodial", "sinusoidal"), ("ALIBI", None), ("learnt", "learned"), ("zzz", None)],
+    [("ropee", "rope"), ("sinusodial", "sinusoidal"), ("ALIBI", "alibi"), ("learnt", "learned"), ("zzz", None)],
 )
 def test_an_unknown_name_gets_the_nearest_and_the_list(given: str, meant: str | None) -> None:
     with pytest.raises(ValueError, match=f"no encoder named '{given}'") as refusal:
@@ -157,6 +157,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("def broken(:", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
         (PLUGIN.format(name="rope"), "ValueError.*already"),
+        ("import sys\nsys.exit(3)", "SystemExit: 3"),
+        (PLUGIN.format(name="bare").replace(" = 1.0", ""), "TypeError: Outside: knob 'strength' needs a default"),
+        (
+            PLUGIN.format(name="bare").replace(": float = 1.0", "=1.0"),
+            "TypeError: Outside: knob 'strength' needs a type",
+        ),
     ],
 )
 def test_a_file_that_fails_to_import_is_named_with_the_cause(tmp_path: Path, text: str, cause: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ TINY = [
     "figures=false",
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
+LONGER = [word.replace("train.steps=9", "train.steps=150") for word in TINY]
 KINDS = {
     "plain": [],
     "randomized": ["positions=randomized", "encoder=t5"],
@@ -140,13 +142,81 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
         assert (run / name).read_bytes() == (run_of(tmp_path, "whole") / name).read_bytes()
 
 
-def test_rows_that_were_damaged_are_made_again(command: Command, tmp_path: Path) -> None:
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "rows cut short": ("rows.csv", lambda data: data[:-20]),
+    "line ends of another system": ("rows.csv", lambda data: data.replace(b"\n", b"\r\n")),
+    "record cut short": ("run.json", lambda data: data[:-20]),
+    "record nested": ("run.json", lambda data: b"[" * 100_000),
+}
+
+
+def test_what_is_no_longer_as_it_was_written_is_not_replaced_unasked(command: Command, tmp_path: Path) -> None:
     command(*TINY)
     run = run_of(tmp_path)
-    rows = (run / "rows.csv").read_bytes()
+    sound = {name: (run / name).read_bytes() for name in ("rows.csv", "run.json")}
+    (run / "my notes").mkdir()
+    for file in ("notes.md", "my notes/rows.csv", "checkpoint-best.safetensors", ".hidden"):
+        (run / file).write_text("mine")
+    for file, damage in DAMAGES.values():
+        (run / file).write_bytes(damage(sound[file]))
+        before = contents(run)
+        done = command(*TINY)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert f"{run.name}: {file} " in done.err
+        assert "put it back as it was, or move the folder away; force=true runs it anew in its place" in done.err
+        assert contents(run) == before
+        (run / file).write_bytes(sound[file])
+    (run / "rows.csv").unlink()
+    done = command("-m", *TINY, "seed=0,1")
+    assert done.code == 2
+    assert "2 runs: 1 refused, 1 done" in done.out
+    assert "rows.csv cannot be read (No such file or directory)" in done.err
+    assert command(*TINY, "force=true").code == 0
+    assert (run / "rows.csv").read_bytes() == sound["rows.csv"]
+    after = contents(run)
+    assert {name for name, data in after.items() if data == b"mine"} == {
+        *("notes.md", "my notes/rows.csv", "checkpoint-best.safetensors", ".hidden")
+    }
+
+
+def test_what_a_kill_left_of_an_unfinished_run_is_cleared_up(command: Command, tmp_path: Path) -> None:
+    command(*TINY)
+    run = run_of(tmp_path)
+    names = {path.name for path in run.iterdir()}
+    rows, record = (run / "rows.csv").read_bytes(), record_of(run) | {"status": "running"}
+    (run / "run.json").write_text(json.dumps(record))
     (run / "rows.csv").write_bytes(rows[:-20])
-    assert "finished before" not in command(*TINY).out
+    (run / ".figures.abcd1234").mkdir()
+    for name in (".rows.csv.abcd_123", ".run.json.abcd1234", f".checkpoint-000001-{'0' * 64}.safetensors.abcd1234"):
+        (run / name).touch()
+    (run / ".taking-abcd1234").touch()
+    (run / "notes.md").write_text("mine")
+    assert command(*TINY).code == 0
     assert (run / "rows.csv").read_bytes() == rows
+    assert {path.name for path in run.iterdir()} == names | {"notes.md"}
+
+
+def test_a_forced_run_that_was_stopped_goes_on(
+    command: Command, tmp_path: Path, stop_at: Callable[[int], None]
+) -> None:
+    command(*TINY, "name=whole")
+    whole = run_of(tmp_path, "whole")
+    assert command(*TINY).code == 0
+    run = run_of(tmp_path)
+    stop_at(6)
+    stopped = command(*TINY, "force=true")
+    assert stopped.code == 130
+    assert "goes on from where this one stopped" in stopped.err
+    stop_at(0)
+    assert command(*TINY, "force=true").code == 0
+    assert record_of(run)["resumed"] == 1
+    assert_same(run, whole)
+    assert command(*TINY, "force=true").code == 0
+    assert record_of(run)["resumed"] == 0, "what has ended begins anew"
 
 
 def test_a_signal_waits_where_it_must() -> None:
@@ -207,7 +277,7 @@ print(cut, code)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_killed_at_random_moments_a_sweep_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
     """``PE_ZOO_KILLS`` says how often; with 100 and more every run is compared, not some."""
-    sweep = ["-m", *TINY, "train.steps=150", "encoder=none,rope,t5,alibi", "seed=0,1,2,3,4", "name=sweep"]
+    sweep = ["-m", *LONGER, "encoder=none,rope,t5,alibi", "seed=0,1,2,3,4", "name=sweep"]
     done = subprocess.run(
         [sys.executable, "-c", SERVER, str(ROOT), str(KILLS), *sweep],
         cwd=tmp_path,
@@ -224,5 +294,5 @@ def test_killed_at_random_moments_a_sweep_loses_and_doubles_nothing(command: Com
     some = random.Random(1).sample(runs, 4) if KILLS < 100 else runs
     for run in some:
         encoder, _, seed, _ = run.name.split("-")
-        command(*TINY, "train.steps=150", f"encoder={encoder}", f"seed={seed[4:]}", f"name=whole-{run.name}")
+        command(*LONGER, f"encoder={encoder}", f"seed={seed[4:]}", f"name=whole-{run.name}")
         assert_same(run, run_of(tmp_path, f"whole-{run.name}"))

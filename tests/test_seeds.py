@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import shutil
 import signal
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from experiments import _config, _job, _seeds
 from experiments._interruption import Interrupted
 from experiments._job import Job
 from experiments._layout import Layout
+from experiments._lock import PREFIX, Holder
 from experiments._parallel import Team
 from experiments._plan import ModelConfig, RunConfig
 from experiments._stacked import StackedStep
@@ -36,6 +40,10 @@ KINDS = {
         *("encoder=alibi", "task.train_length=1", "task.num_symbols=2", "train.stop_at_convergence=true"),
         *("train.steps=60", "train.curve_points=20", "train.learning_rate=0.01"),
     ],
+}
+OPTIONS = {
+    kind: [*(word for word in TINY if word.partition("=")[0] not in {own.partition("=")[0] for own in words}), *words]
+    for kind, words in KINDS.items()
 }
 MESSAGE = "ignore:There is a performance drop"
 
@@ -73,10 +81,10 @@ def assert_alike(run: Path, other: Path) -> None:
 def test_each_seed_is_what_it_is_alone(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    assert command(*TINY, *KINDS[kind], "name=alone").code == 0
+    assert command(*OPTIONS[kind], "name=alone").code == 0
     with monkeypatch.context() as patch:
         taken = pretend(patch)
-        assert command(*TINY, *KINDS[kind], "name=together").code == 0
+        assert command(*OPTIONS[kind], "name=together").code == 0
     assert set(taken) == {3}
     for run, other in zip(runs_in(tmp_path, "together"), runs_in(tmp_path, "alone"), strict=True):
         assert_alike(run, other)
@@ -117,6 +125,60 @@ def test_stopped_it_goes_on_together_and_what_has_ended_is_left_alone(
     assert len(taken) == 12
     assert command(*TINY, "encoder=rope", "force=true").code == 0
     assert len(taken) == 24
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_forced_and_stopped_they_go_on_together(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = pretend(monkeypatch)
+    assert command(*TINY, "encoder=rope").code == 0
+    ended = [(run / "rows.csv").read_bytes() for run in runs_in(tmp_path)]
+    taken.clear()
+    step = StackedStep.__call__
+
+    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StackedStep, "__call__", stopping)
+        assert command(*TINY, "encoder=rope", "force=true").code == 130
+    assert command(*TINY, "encoder=rope", "force=true").code == 0
+    assert len(taken) == 12, "no step was taken twice"
+    assert [record_of(run)["resumed"] for run in runs_in(tmp_path)] == [1, 1, 1]
+    assert [(run / "rows.csv").read_bytes() for run in runs_in(tmp_path)] == ended
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_of_seeds_together_what_is_anothers_or_not_as_it_was_is_left_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is not what was written, the last is taken over meanwhile."""
+    assert command(*TINY).code == 0
+    first, *others = runs_in(tmp_path)
+    (first / "rows.csv").write_text("mine")
+    for run in others:
+        shutil.rmtree(run)
+    taken = pretend(monkeypatch)
+    step = StackedStep.__call__
+
+    def overtaking(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            lock = runs_in(tmp_path)[-1] / f"{PREFIX}000007"
+            lock.write_text(json.dumps(asdict(Holder("far", 1, "another", None, "theirs"))))
+        return step(self, *given)
+
+    monkeypatch.setattr(StackedStep, "__call__", overtaking)
+    done = command(*TINY)
+    assert done.code == 2
+    assert set(taken) == {2}
+    assert "3 runs: 1 refused, 1 done, 1 running elsewhere" in done.out
+    assert (first / "rows.csv").read_text() == "mine"
+    assert f"{first.name}: rows.csv is no longer what the run wrote" in done.err
+    assert record_of(others[0])["seeds_together"] == 2
+    assert not (others[1] / "run.json").exists()
 
 
 @pytest.mark.filterwarnings(MESSAGE)

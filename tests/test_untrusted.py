@@ -203,6 +203,22 @@ def test_no_link_leads_out_of_the_folder(
         assert "leads out of the folder" in read_page(folder).text
 
 
+def test_a_report_takes_away_what_an_earlier_one_wrote_alone(tmp_path: Path, undrawn: None) -> None:
+    write_run(tmp_path, "none", task="copy")
+    gone = write_run(tmp_path, "none", task="sort", run_id="gone")
+    assert report.main([str(tmp_path)]) == 0
+    places = [tmp_path / "report" / name for name in ("tables", "figures")]
+    assert all(list(place.glob("sort_*")) for place in places)
+    mine = [places[0] / "mine.csv", places[0] / "notes.md", places[1] / "sketch.svg"]
+    for path in mine:
+        path.write_text("mine")
+    shutil.rmtree(gone)
+    for _ in range(2):
+        assert report.main([str(tmp_path)]) == 0
+        assert not [path for place in places for path in place.glob("sort_*")]
+        assert {path.read_text() for path in mine} == {"mine"}
+
+
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     write_run(tmp_path, "none")
     path = write_run(tmp_path, "rope", run_id="pipe") / "rows.csv"
