@@ -62,6 +62,18 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
+def stop_at_fifth_step(patch: pytest.MonkeyPatch, taken: list[int]) -> None:
+    """Ctrl-C when so many stacked steps have been ``taken``."""
+    step = StackedStep.__call__
+
+    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *given)
+
+    patch.setattr(StackedStep, "__call__", stopping)
+
+
 def runs_in(folder: Path, name: str = "scratch") -> list[Path]:
     return sorted((folder / "results" / name / "runs").iterdir())
 
@@ -101,15 +113,8 @@ def test_stopped_it_goes_on_together_and_what_has_ended_is_left_alone(
 ) -> None:
     assert command(*TINY, "encoder=rope", "name=alone").code == 0
     taken = pretend(monkeypatch)
-    step = StackedStep.__call__
-
-    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
-        if len(taken) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(self, *given)
-
     with monkeypatch.context() as patch:
-        patch.setattr(StackedStep, "__call__", stopping)
+        stop_at_fifth_step(patch, taken)
         stopped = command(*TINY, "encoder=rope")
     assert (stopped.code, len(taken)) == (130, 6)
     assert "goes on from where this one stopped" in stopped.err
@@ -135,15 +140,8 @@ def test_forced_and_stopped_they_go_on_together(
     assert command(*TINY, "encoder=rope").code == 0
     ended = [(run / "rows.csv").read_bytes() for run in runs_in(tmp_path)]
     taken.clear()
-    step = StackedStep.__call__
-
-    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
-        if len(taken) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return step(self, *given)
-
     with monkeypatch.context() as patch:
-        patch.setattr(StackedStep, "__call__", stopping)
+        stop_at_fifth_step(patch, taken)
         assert command(*TINY, "encoder=rope", "force=true").code == 130
     assert command(*TINY, "encoder=rope", "force=true").code == 0
     assert len(taken) == 12, "no step was taken twice"
