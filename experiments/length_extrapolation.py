@@ -279,9 +279,10 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
                 line = of_label[of_label["eval_length"] == length].sort_values("place")
                 axes.plot(line["place"], line["mean"], color=colours[length], linewidth=1.5)
             axes.set_title(textwrap.fill(label, 24), fontsize="medium")
-        ticks = [2**power for power in range(0, max(lengths).bit_length() + 1, 2) if 2**power <= max(lengths)]
+        furthest = int(rows["condition"].map(_last).max())
+        ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]
         _style.length_axis(panels[0], [*ticks], [])
-        panels[0].set_xlim(0.9, summary["place"].max() * 1.1)
+        panels[0].set_xlim(0.9, furthest * 1.1)
         panels[0].set_ylim(bottom=0)
         for axes, label in zip(panels, shown, strict=False):
             if label in ends:

@@ -786,3 +786,19 @@ def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeyp
     assert drawn == {"copy_token_accuracy", "copy_quality_loss", "copy_cost_and_quality"}
     assert "each section shows its first figure alone" in (tmp_path / "report/report.md").read_text()
     assert (tmp_path / "report/tables/copy_exact_match.csv").exists()
+
+
+def test_the_loss_by_place_is_shown_up_to_the_last_place_and_parted_where_training_ended() -> None:
+    """An answer twice as long as the word: of 8 symbols trained on it has 16 places."""
+    shared: dict[str, Any] = {"run_id": "r", "encoder": "none", "positions": "sequential", "task": "duplicate_string"}
+    shared |= {"seed": 0, "experiment": "length_extrapolation", "metric": "position_loss", "train_length": 8}
+    rows = [
+        Row(**shared, eval_length=length, condition=f"position={place}", value=1.0)
+        for length in (8, 32)
+        for place in range(1, 2 * length + 1)
+    ]
+    (figure,) = length_extrapolation.plot(frame(rows).assign(label="none", converged=True)).values()
+    axes = figure.axes[0]
+    assert axes.get_xlim()[1] > 64
+    upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in axes.lines]
+    assert [places for places in upright if len(places) == 1] == [{16.0}]
