@@ -100,7 +100,6 @@ class _Findings:
         self.compared = {line["label"]: line for line in of.compared.to_dict("records")}
         self.reach = {line["label"]: line for line in of.reach.to_dict("records")}
         lacking = of.quality[of.quality["status"] != "ok"]
-        self.unlearned = set(of.quality.loc[of.quality["converged"].eq(False), "label"])
         self.next = of.quality.loc[of.quality["eval_length"] > of.quality["train_length"], "eval_length"].min()
         self.lacking: dict[Any, int] = lacking.groupby(["label", "status"])["eval_length"].min().to_dict()
         self.judged = of.runs.assign(failed=[judged is False for judged in of.runs["converged"]])
@@ -140,11 +139,10 @@ class _Findings:
         if line is None or line["multiple"] != line["multiple"] or line["longest"] <= line["train_length"]:
             return
         kept = f"{_reach.KEEPS:.0%} of its quality within the training length"
-        if line["multiple"] > 1 and label in self.unlearned:
-            return  # what was never learned is easily kept
         if line["multiple"] > 1:
             more = ", the longest measured" if line["reach"] == line["longest"] else ""
-            good.append(f"{on}: keeps {kept} up to {line['multiple']:.3g} times that length{more}.")
+            if label not in self.task.not_converged:  # what was never learned is easily kept
+                good.append(f"{on}: keeps {kept} up to {line['multiple']:.3g} times that length{more}.")
         elif not self.lacking.get((label, "unsupported"), self.next + 1) <= self.next:
             multiple = self.next / line["train_length"]
             bad.append(f"{on}: does not keep {kept} up to the next length measured, {multiple:.3g} times that length.")

@@ -73,8 +73,8 @@ def _how_far(of: OfTask) -> list[str]:
         f"({longest / trained[0]:.3g} times that), with {_words.count(len(of.order), 'label')} of {seeds}."
     ]
     clauses = []
-    unlearned = set(of.quality.loc[of.quality["converged"].eq(False), "label"])
-    for (multiple, held), group in reach[~reach["label"].isin(unlearned)].groupby(["multiple", "reach"], sort=True):
+    learned = reach[~reach["label"].isin(of.not_converged)]
+    for (multiple, held), group in learned.groupby(["multiple", "reach"], sort=True):
         names = _words.few(of.name(label) for label in of.order if label in set(group["label"]))
         if multiple == 1:
             clauses.append(f"not up to the next length measured by {names}")
@@ -88,8 +88,8 @@ def _how_far(of: OfTask) -> list[str]:
         if not metric_of(main).higher_is_better:
             kept = f"No more than {1 / _reach.KEEPS:.2f} times the {metric} within the training length is reached"
         told.append(f"{kept} {'; '.join(reversed(clauses))}.")
-    if unlearned and longest > trained[-1]:
-        names = _words.few(of.name(label) for label in of.order if label in unlearned)
+    if len(learned) < len(reach) and longest > trained[-1]:
+        names = _words.few(of.name(label) for label in of.order if label in of.not_converged)
         told.append(f"How far is not said of what not every seed learned within the training length: {names}.")
     if unmeasured := reach.loc[reach["multiple"].isna(), "label"].tolist():
         told.append(f"Nothing within the training length was measured of {_words.few(map(of.name, unmeasured))}.")
