@@ -29,6 +29,7 @@ SMALLEST = 6.0
 """Points; no text is smaller once the figure is placed at its width."""
 SHRINK = 0.72
 """How much smaller type and lines of a single column are than on the page; it is laid out that much wider."""
+SUFFIXES = ("svg", "pdf", "png")
 DOTS = 300
 """Of PNG files, an inch of the placed figure."""
 
@@ -76,40 +77,37 @@ def write_paper(page: Page, narrow: Page, folder: Path) -> Path:
     Returns:
         the path of ``report.tex``.
     """
+    tables = {part.stem: part.caption for part in _parts(page) if isinstance(part, Table)}
+    figures = {picture.stem: picture.caption for picture in pictures(page)}
+    # First: the next report knows from it which figures are ours, had this one been interrupted too.
+    write_whole(folder / "report.tex", _latex.document(page.title, tables, figures))
     for of_width, width in ((narrow, "single"), (page, "double")):
         place = folder / "figures" / width
         stays_within(place, folder)
         place.mkdir(exist_ok=True)
-        written = set()
         shown = pictures(of_width)
         plotted = [picture.figure for picture in shown if isinstance(picture.figure, Figure)]
         with _forks.each(partial(sized, width=COLUMNS[width]), plotted) as drawings:
             for picture, drawn in zip(shown, drawings, strict=True):
                 for suffix, content in drawn.items():
-                    written.add(place / f"{picture.stem}.{suffix}")
                     write_whole(place / f"{picture.stem}.{suffix}", content)
-        _remove_others(place, written)
-    tables = {part.stem: part.caption for part in _parts(page) if isinstance(part, Table)}
-    figures = {picture.stem: picture.caption for picture in pictures(page)}
-    write_whole(folder / "report.tex", _latex.document(page.title, tables, figures))
     return folder / "report.tex"
 
 
 def remove_paper(folder: Path) -> None:
-    """Remove what `write_paper` left of an earlier report, which would no longer agree with this one."""
-    (folder / "report.tex").unlink(missing_ok=True)
+    """Remove what `write_paper` left of an earlier report, which would no longer agree with this one; nothing else."""
+    document = folder / "report.tex"
+    if document.is_symlink() or not document.is_file():
+        return
+    ours = _latex.figures(document.read_text("utf-8", errors="replace"))
     for width in COLUMNS:
-        if (folder / "figures" / width).is_dir():
-            stays_within(folder / "figures" / width, folder)
-            _remove_others(folder / "figures" / width, set())
-            if not any((folder / "figures" / width).iterdir()):
-                (folder / "figures" / width).rmdir()
-
-
-def _remove_others(place: Path, written: set[Path]) -> None:
-    for old in place.glob("*.*"):
-        if old not in written and old.suffix in (".svg", ".pdf", ".png"):
-            old.unlink()
+        place = folder / "figures" / width
+        stays_within(place, folder)
+        for stem, suffix in itertools.product(ours, SUFFIXES):
+            (place / f"{stem}.{suffix}").unlink(missing_ok=True)
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
+    document.unlink()
 
 
 def pictures(page: Page) -> list[Picture]:

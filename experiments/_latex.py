@@ -179,6 +179,11 @@ def document(title: str, tables: Mapping[str, str], figures: Mapping[str, str]) 
     )
 
 
+def figures(document: str) -> set[str]:
+    """The stems of the figures that a document of ours shows."""
+    return set(re.findall(r"\\includegraphics\[width=\\linewidth\]\{figures/double/([^/{}]+)\.pdf\}", document))
+
+
 def _float(kind: str, stem: str, caption: str, shown: str) -> str:
     lines = [rf"\begin{{{kind}}}[tbp]", r"\centering", shown, rf"\caption{{{escape(caption)}}}"]
     lines += [rf"\label{{{kind[:3]}:{stem}}}", rf"\end{{{kind}}}"]

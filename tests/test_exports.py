@@ -217,6 +217,19 @@ def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path, mon
     assert {path.suffix for path in (tmp_path / "again" / "report" / "figures").iterdir()} == {".svg", ".png"}
 
 
+def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_style, "render", lambda figure, suffix: b"")
+    report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
+    mine = report_folder / "figures" / "single" / "mine.png"
+    mine.write_bytes(b"a diagram for the paper")
+    for _ in range(2):  # the second finds no document that would say which figures are its own
+        assert report.main([str(tmp_path / "again")]) == 0
+        assert {path.name for path in (report_folder / "figures").rglob("*") if path.parent.name == "single"} == {
+            "mine.png"
+        }
+    assert not (report_folder / "figures" / "double").exists()
+
+
 # ---- the methods ------------------------------------------------------------------------------------
 
 
