@@ -207,12 +207,19 @@ def _check_typed(config: Mapping[str, Any], measured: Collection[str]) -> None:
         name = key.partition(".")[0]
         if typed.mode is RunMode.RUN and name in experiment_names() and name not in measured:
             raise BadRequest(f"{key} changes nothing without experiment={name} (or all)")
-        value = override.value()
         taken: Any = config
         for part in key.split("."):
             taken = taken.get(part) if isinstance(taken, Mapping) else None
-        if isinstance(taken, bool) and isinstance(value, int | float) and not isinstance(value, bool):
-            raise BadRequest(f"{key} must be true or false; got {value}")
+        _check_truth(key, override.value(), taken)
+
+
+def _check_truth(key: str, given: Any, taken: Any) -> None:
+    """Refuse a number that has become true or false, in braces too: ``model={causal:3}``."""
+    if isinstance(given, Mapping) and isinstance(taken, Mapping):
+        for name, value in given.items():
+            _check_truth(f"{key}.{name}", value, taken.get(str(name)))
+    elif isinstance(taken, bool) and isinstance(given, int | float) and not isinstance(given, bool):
+        raise BadRequest(f"{key} must be true or false; got {given}")
 
 
 def handling(composed: DictConfig) -> dict[str, Any]:

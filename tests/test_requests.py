@@ -83,6 +83,8 @@ BAD = {
     "force=7": "force must be true or false; got 7",
     "figures=3": "figures must be true or false; got 3",
     "model.causal=3": "model.causal must be true or false; got 3",
+    "model={causal:3}": "model.causal must be true or false; got 3",
+    "-m model={causal:3} seed=1,2": "model.causal must be true or false; got 3",
     "-m force=7 seed=1,2": "force must be true or false; got 7",
     "encoder.name=rope": "encoder.name is no option of its own: write encoder=rope",
     "task.name=copy": "task.name is no option of its own: write task=copy",
