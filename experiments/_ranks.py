@@ -100,6 +100,24 @@ def _complete(table: pd.DataFrame) -> tuple[list[str], list[str], dict[str, str]
     return [str(label) for label in has.index[enough]], tasks, left_out
 
 
+def common(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of the rows whose tasks most labels have: what labels measured in few tasks can be compared over.
+
+    Args:
+        rows: as for `aggregate`.
+
+    Returns:
+        none where that would compare no label that is not compared over all tasks, or over one task.
+    """
+    known = rows[rows["value"].notna()]
+    share = known.groupby("task")["label"].nunique() / rows["label"].nunique()
+    found = rows[rows["task"].isin(share.index[share >= MEASURED_IN])]
+    if found.empty or found["task"].nunique() == rows["task"].nunique():
+        return rows[:0]
+    over = ranks(found)
+    return found if len(over.columns) > 1 and set(over.index) - set(ranks(rows).index) else rows[:0]
+
+
 def ranks(rows: pd.DataFrame) -> pd.DataFrame:
     """Each label's rank in each task, 1 the best, ties sharing the mean: of those tasks and labels that are complete.
 

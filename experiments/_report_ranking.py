@@ -30,16 +30,28 @@ def standings(tasks: Sequence[OfTask]) -> Standings:
 
 
 def said(tasks: Sequence[OfTask], standings: Standings) -> list[str]:
-    """Who leads over all tasks; nothing where there is one."""
+    """Who leads over all tasks, and over those that most labels have; nothing where there is one."""
     if len(standings) < 2:
         return []
-    table = _ranks.over_tasks(_all_beyond(tasks, standings))
+    beyond = _all_beyond(tasks, standings)
+    common = _ranks.common(beyond)
+    over = _words.count(len(_ranks.ranks(beyond).columns), "task")
+    told = _leads(f"Over {over}", beyond)
+    if len(common):
+        over = f"{_words.count(common['task'].nunique(), 'task')} that most labels have"
+        told += _leads(f"Over the {over} ({_words.few(sorted(common['task'].unique()))})", common)
+    return told
+
+
+def _leads(over: str, beyond: pd.DataFrame) -> list[str]:
+    """Who leads over some tasks."""
+    table = _ranks.over_tasks(beyond)
     if len(table) < 2:
         return []
     best = table.iloc[0]
     told = (
-        f"Over {_words.count(len(standings), 'task')}, {best['label']} has the best mean rank beyond the training "
-        f"length ({best['mean_rank']:.2f} of {len(table)})."
+        f"{over}, {best['label']} has the best mean rank beyond the training length "
+        f"({best['mean_rank']:.2f} of {len(table)})."
     )
     if best["first"] == best["first"]:
         told += f" With tasks drawn anew it is first in {best['first']:.0%} of the draws."
@@ -63,7 +75,10 @@ def sections(tasks: Sequence[OfTask], standings: Standings, order: Sequence[str]
         ],
     )
     if len(standings) > 1:
-        section.parts += _over_tasks(_all_beyond(tasks, standings))
+        beyond = _all_beyond(tasks, standings)
+        section.parts += _over_tasks(beyond)
+        if len(common := _ranks.common(beyond)):
+            section.parts += _over_tasks(common, "common_", "the tasks that most labels have")
         section.parts += _by_metric(tasks)
     section.parts += [_in_each(tasks, standings), *_drawn(tasks, standings)]
     return [section]
@@ -145,8 +160,8 @@ OVERALL = {
 """What the columns of the ranking over tasks mean, of those that are there."""
 
 
-def _over_tasks(beyond: pd.DataFrame) -> list[Table | Picture]:
-    """Ranks and scores over all tasks, how firm they are, and the critical differences."""
+def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") -> list[Table | Picture]:
+    """Ranks and scores over tasks, how firm they are, and the critical differences."""
     places, scores = _ranks.over_tasks(beyond), _ranks.aggregate(beyond)
     order = dict.fromkeys([*places["label"], *scores["label"]])
     data = places.merge(scores, on="label", how="outer").set_index("label").loc[list(order)].reset_index()
@@ -156,7 +171,7 @@ def _over_tasks(beyond: pd.DataFrame) -> list[Table | Picture]:
     if "group" in blank:
         told.append("No groups: Friedman's test finds no difference between mean ranks, or cannot be made.")
     parts: list[Table | Picture] = [
-        Table("ranking_over_tasks", "Ranking over all tasks", cells.drop(columns=blank), data, " ".join(told))
+        Table(f"ranking_over_{kind}tasks", f"Ranking over {which}", cells.drop(columns=blank), data, " ".join(told))
     ]
     ranked = _ranks.ranks(beyond)
     if 3 <= len(ranked) <= MOST and len(ranked.columns) > 1:
@@ -164,14 +179,14 @@ def _over_tasks(beyond: pd.DataFrame) -> list[Table | Picture]:
             "Mean ranks over tasks, 1 the best. Bars join labels whose mean ranks differ by less than Nemenyi's "
             "critical difference: they cannot be told apart."
         )
-        parts.append(Picture("critical_difference", caption, _rank_figures.critical_difference(ranked), places))
+        parts.append(Picture(f"{kind}critical_difference", caption, _rank_figures.critical_difference(ranked), places))
     if 2 <= len(places) <= MOST and places["first"].notna().any():
         caption = (
             "How firm places are: each label's place by mean rank (dot), the places that 95 % of other choices of as "
             "many of these tasks, drawn with replacement, give it (bar), and how often it is first and among the first "
             "three there."
         )
-        parts.append(Picture("places", caption, _rank_figures.places(places)))
+        parts.append(Picture(f"{kind}places", caption, _rank_figures.places(places)))
     return parts
 
 

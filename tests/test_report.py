@@ -777,6 +777,32 @@ def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path, undr
     assert (tmp_path / "report/figures/places.svg").exists()
 
 
+def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path, undrawn: None) -> None:
+    """Of six tasks two have all four labels: both comparisons are made, neither in the place of the other."""
+    for task in ("copy", "reverse"):
+        write_sweep(tmp_path, ("none", "alibi", "rope", "t5"), 1, task=task)
+    for task in ("add", "dedupe", "mode", "sort"):
+        write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
+    assert report.main([str(tmp_path)]) == 0
+    of_all = pd.read_csv(tmp_path / "report/tables/ranking_over_tasks.csv").set_index("label")
+    assert set(of_all.index[of_all["mean_rank"].notna()]) == {"none", "alibi"}
+    assert of_all.loc["rope", "status"] == "measured in 2 of 6 tasks"
+    of_most = pd.read_csv(tmp_path / "report/tables/ranking_over_common_tasks.csv").set_index("label")
+    assert set(of_most.index[of_most["mean_rank"].notna()]) == {"none", "alibi", "rope", "t5"}
+    assert set(of_most["tasks"]) == {2}
+    said = (tmp_path / "report/report.md").read_text()
+    assert "Over 6 tasks, " in said
+    assert "Over the 2 tasks that most labels have (copy and reverse), " in said
+
+
+def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path, undrawn: None) -> None:
+    for task in ("copy", "reverse", "sort"):
+        write_sweep(tmp_path, ("none", "alibi", "rope"), 1, task=task)
+    assert report.main([str(tmp_path)]) == 0
+    assert not (tmp_path / "report/tables/ranking_over_common_tasks.csv").exists()
+    assert "that most labels have" not in (tmp_path / "report/report.md").read_text()
+
+
 def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_report, "PICTURED", 1)
     for task in ("copy", "sort"):
