@@ -495,7 +495,7 @@ def test_any_one_experiment_alone(tmp_path: Path, kept: str) -> None:
 
 def _diverged(rows: list[Row]) -> list[Row]:
     """As a run that diverged leaves them: quality at each length, and a row for each other experiment."""
-    kept = {}
+    kept: dict[tuple[str | int, ...], Row] = {}
     for row in rows:
         of_lengths = row.experiment == "length_extrapolation"
         if row.experiment != "training" and not (of_lengths and row.condition):
