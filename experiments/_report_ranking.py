@@ -150,7 +150,7 @@ def _line(of: OfTask, line: dict[Any, Any], compared: dict[Any, Any] | None) -> 
 OVERALL = {
     "group": "Group: labels that share a letter differ in mean rank by no more than Nemenyi's critical difference.",
     "mean rank": "Mean rank: over the tasks that all labels of the table have, 1 the best; labels that lack too many "
-    "tasks are left out, and say so.",
+    "tasks are left out.",
     "place with other tasks": "Place with other tasks, first, in the top three: 95 % range and share of draws of as "
     "many tasks out of these, with replacement.",
     "score": "Score: interquartile mean over all runs of (value − chance)/(best − chance): 0 is guessing, 1 perfect.",
@@ -165,11 +165,14 @@ def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") 
     places, scores = _ranks.over_tasks(beyond), _ranks.aggregate(beyond)
     order = dict.fromkeys([*places["label"], *scores["label"]])
     data = places.merge(scores, on="label", how="outer").set_index("label").loc[list(order)].reset_index()
-    cells = pd.DataFrame([_overall(line) for line in data.to_dict("records")])
+    compared = data["mean_rank"].notna() | data["iqm"].notna()
+    cells = pd.DataFrame([_overall(line) for line in data[compared].to_dict("records")])
     blank = [column for column in cells if not cells[column].any()]
     told = [OVERALL[column] for column in cells if column not in blank and column in OVERALL]
     if "group" in blank:
         told.append("No groups: Friedman's test finds no difference between mean ranks, or cannot be made.")
+    left_out = data[~compared].groupby("status")["label"]
+    told += [f"Left out, {status}: {_words.few(sorted(labels))}." for status, labels in left_out]
     parts: list[Table | Picture] = [
         Table(f"ranking_over_{kind}tasks", f"Ranking over {which}", cells.drop(columns=blank), data, " ".join(told))
     ]

@@ -787,6 +787,9 @@ def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path, undrawn: None
     of_all = pd.read_csv(tmp_path / "report/tables/ranking_over_tasks.csv").set_index("label")
     assert set(of_all.index[of_all["mean_rank"].notna()]) == {"none", "alibi"}
     assert of_all.loc["rope", "status"] == "measured in 2 of 6 tasks"
+    page = read_page(tmp_path)
+    assert [line[0] for line in page.tables["Ranking over all tasks"][1:]] == ["alibi", "none"]
+    assert "Left out, measured in 2 of 6 tasks: rope and t5." in page.text
     of_most = pd.read_csv(tmp_path / "report/tables/ranking_over_common_tasks.csv").set_index("label")
     assert set(of_most.index[of_most["mean_rank"].notna()]) == {"none", "alibi", "rope", "t5"}
     assert set(of_most["tasks"]) == {2}
