@@ -161,11 +161,13 @@ OVERALL = {
 
 
 def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") -> list[Table | Picture]:
-    """Ranks and scores over tasks, how firm they are, and the critical differences."""
+    """Ranks and scores over tasks, how firm they are, and the critical differences; none without labels in common."""
     places, scores = _ranks.over_tasks(beyond), _ranks.aggregate(beyond)
     order = dict.fromkeys([*places["label"], *scores["label"]])
     data = places.merge(scores, on="label", how="outer").set_index("label").loc[list(order)].reset_index()
     compared = data["mean_rank"].notna() | data["iqm"].notna()
+    if not compared.any():
+        return []
     cells = pd.DataFrame([_overall(line) for line in data[compared].to_dict("records")])
     blank = [column for column in cells if not cells[column].any()]
     told = [OVERALL[column] for column in cells if column not in blank and column in OVERALL]

@@ -806,6 +806,15 @@ def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path, undrawn: Non
     assert "that most labels have" not in (tmp_path / "report/report.md").read_text()
 
 
+def test_tasks_without_a_label_in_common_are_not_ranked_together(tmp_path: Path, undrawn: None) -> None:
+    write_sweep(tmp_path, ("none", "alibi"), 1, task="copy")
+    write_sweep(tmp_path, ("rope", "t5"), 1, task="sort")
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    assert "Ranking over all tasks" not in page.tables
+    assert len(page.tables["Places in every task"]) == 5
+
+
 def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_report, "PICTURED", 1)
     for task in ("copy", "sort"):
