@@ -59,7 +59,9 @@ def _answer(options: argparse.Namespace) -> int:
 
     def build() -> Page:
         page = _report.build(results, baselines, claims, only_shown=not (options.paper or published))
-        page.method = _methods.paragraph(results, page.method)
+        page.method, settings = _methods.paragraph(results, page.method)
+        if settings is not None:
+            page.sections.insert(0, _page.Section("Settings and lengths of each task", parts=[settings], level=3))
         _overlay.draw(page, published)
         return _page.with_names_of_their_own(page)
 

@@ -10,17 +10,22 @@ import pandas as pd
 
 from experiments import _latex, _words
 from experiments._bibtex import Cited
+from experiments._page import Table
 from experiments._results import FINISHED, TUNED, Results
 
 NAMED = 12
 """Labels from which on they are counted and not named."""
+TABULATED = 8
+"""Tasks from which on a table says how each was set, and the paragraph no more than from where to where."""
+_OF_A_TASK = {"model.causal": "model", "train.steps": "steps", "train.learning_rate": "peak learning rate"}
+"""Titles of the table's columns; other settings go by their key."""
 _UNITS = ((3600, "hours"), (60, "minutes"), (0, "seconds"))
 _SAID = ("model.", "train.", "layout.")
 _ELSEWHERE = ("encoder.", "positions.", "task.name", "plugin", "trained", "experiment", "model.as_many_as")
 
 
-def paragraph(results: Results, statistics: list[str]) -> list[str]:
-    """The sentences of the paragraph.
+def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table | None]:
+    """The sentences of the paragraph, and of many tasks a table of how each was set.
 
     Args:
         results: of `experiments._results.load`.
@@ -28,10 +33,14 @@ def paragraph(results: Results, statistics: list[str]) -> list[str]:
     """
     runs = results.runs[results.runs["status"].isin(FINISHED)]
     if runs.empty:
-        return statistics
+        return statistics, None
     told = _Told(runs, results.configs)
-    sentences = [_design(results, runs), *_model(told, runs), *_training(told, runs), *_lengths(results)]
-    return [*sentences, *statistics, *_software(runs), *told.rest()]
+    lengths = _lengths(results)
+    sentences = [_design(results, runs, told.tabulated), *_model(told, runs), *_training(told, runs)]
+    if not told.tabulated:
+        sentences += _lengths_said(lengths)
+    sentences += [*statistics, *_software(runs), *told.rest()]
+    return sentences, _table(told, lengths) if told.tabulated else None
 
 
 def latex(sentences: list[str], cited: Cited) -> str:
@@ -64,12 +73,15 @@ class _Told:
     def __init__(self, runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> None:
         self.runs, self.configs = runs.to_dict("records"), configs
         self.asked: set[str] = set()
+        self.of_tasks: dict[str, dict[str, str]] = {}
+        """Setting -> task -> value, of the settings that the table has."""
+        self.tabulated = runs["task"].nunique() >= TABULATED
 
     def __call__(self, key: str, written: Callable[[str], str] = str) -> str | None:
         """The value of a key; None where no run has one."""
         self.asked.add(key)
         found = self._values(key)
-        return self._listed(found, written) if found else None
+        return self._listed(key, found, written) if found else None
 
     def rest(self) -> list[str]:
         """A sentence on the settings that differ and that no other sentence has named."""
@@ -80,7 +92,7 @@ class _Told:
                 continue
             found = self._values(key)
             if len(set(found.values())) > 1 and (key.startswith(_SAID) or not self._by("task", found)):
-                different.append(f"{key}: {self._listed(found, str)}")
+                different.append(f"{key}: {self._listed(key, found, str)}")
         if not different:
             return []
         more = f"; and {len(different) - 6} more, see the settings in the table of runs" if len(different) > 6 else ""
@@ -90,10 +102,15 @@ class _Told:
         found = {run["run_id"]: self.configs.get(run["run_id"], {}).get(key) for run in self.runs}
         return {run: value for run, value in found.items() if value is not None}
 
-    def _listed(self, found: dict[str, str], written: Callable[[str], str]) -> str:
+    def _listed(self, key: str, found: dict[str, str], written: Callable[[str], str]) -> str:
         if len(set(found.values())) == 1:
             return written(next(iter(found.values())))
-        groups = self._by("task", found) or self._by("encoder", found) or self._by("label", found)
+        by_task = self._by("task", found)
+        if by_task and self.tabulated:
+            self.of_tasks[key] = {task: value for value, tasks in by_task.items() for task in tasks}
+            values = [written(value) for value in by_task]
+            return f"{_words.listed(values) if len(values) <= 3 else f'{values[0]} to {values[-1]}'} (by task)"
+        groups = by_task or self._by("encoder", found) or self._by("label", found)
         if not groups:
             return f"{_words.listed(map(written, sorted(set(found.values()), key=_as_number)))} (by run)"
         return _words.listed(f"{written(value)} ({_words.few(names)})" for value, names in groups.items())
@@ -117,7 +134,7 @@ def _as_number(text: str) -> tuple[float, str]:
         return float("inf"), text
 
 
-def _design(results: Results, runs: pd.DataFrame) -> str:
+def _design(results: Results, runs: pd.DataFrame, tabulated: bool) -> str:
     encoders = sorted({str(name) for name in runs["encoder"]})
     tasks = sorted({str(name) for name in runs["task"]})
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
@@ -125,7 +142,8 @@ def _design(results: Results, runs: pd.DataFrame) -> str:
     low, high = int(seeds.min()), int(seeds.max())
     said = f"We compared {_words.count(len(encoders), 'positional encoder')}"
     said += f" ({_words.listed(encoders)})" if len(encoders) <= NAMED else f" ({', '.join(encoders)})"
-    said += f" on {_words.count(len(tasks), 'task')} ({_words.listed(tasks)})"
+    named = "see the table of tasks" if tabulated else _words.listed(tasks)
+    said += f" on {_words.count(len(tasks), 'task')} ({named})"
     said += f", with positions numbered by {_words.listed(numberings)} in some or all of them" if numberings else ""
     said += f", with {_words.count(high, 'seed') if low == high else f'{low} to {high} seeds'} each: "
     said += f"{_words.count(len(runs), 'run')}"
@@ -142,7 +160,7 @@ def _model(told: _Told, runs: pd.DataFrame) -> list[str]:
     parts = [f"{value} {what}" for value, what in sizes if value]
     multiple = told("model.ffn_multiple")
     parts += [f"a feed-forward block {multiple} times as wide"] if multiple else []
-    causal = told("model.causal", lambda value: "causal" if value == "true" else "bidirectional")
+    causal = told("model.causal", _direction)
     if not parts:
         return []
     said = (
@@ -179,19 +197,53 @@ def _training(told: _Told, runs: pd.DataFrame) -> list[str]:
     return [f"{said}, in {_words.listed(precision)}." if precision else f"{said}."]
 
 
-def _lengths(results: Results) -> list[str]:
+def _direction(causal: str) -> str:
+    return "causal" if causal == "true" else "bidirectional"
+
+
+_Lengths = dict[str, tuple[list[int], list[int], list[int]]]
+"""Task -> longest length trained on (several where runs differ), lengths measured, scored tokens of those; in order."""
+
+
+def _lengths(results: Results) -> _Lengths:
+    found = {}
+    for task, rows in results.quality.groupby("task"):
+        columns = (rows["train_length"], rows["eval_length"], rows.loc[rows["status"] == "ok", "n"])
+        trained, measured, counts = (sorted(set(map(int, column))) for column in columns)
+        found[str(task)] = trained, measured, counts
+    return found
+
+
+def _lengths_said(lengths: _Lengths) -> list[str]:
     """Where each task was trained and measured; tasks alike in one sentence."""
-    quality = results.quality
     alike: dict[str, list[str]] = {}
-    for task, rows in quality.groupby("task"):
-        trained = _words.listed(sorted(set(map(int, rows["train_length"]))))
-        counts = sorted(set(map(int, rows.loc[rows["status"] == "ok", "n"])))
-        lengths = sorted(set(map(int, rows["eval_length"])))
-        said = f"lengths up to {trained} were trained on and {_words.listed(lengths)} measured"
-        said += f", over {_words.number(counts[0])}" if counts else ""
-        said += f" to {_words.number(counts[-1])}" if len(counts) > 1 else ""
-        alike.setdefault(said + (" scored tokens each" if counts else ""), []).append(str(task))
+    for task, (trained, measured, counts) in lengths.items():
+        said = f"lengths up to {_words.listed(trained)} were trained on and {_words.listed(measured)} measured"
+        alike.setdefault(said + (f", over {_span(counts)} scored tokens each" if counts else ""), []).append(task)
     return [f"On {_words.listed(tasks)}, {said}." for said, tasks in alike.items()]
+
+
+def _table(told: _Told, lengths: _Lengths) -> Table:
+    """How each task was set, where that is not the same for all, and the lengths of each."""
+    cells, data = [], []
+    for task in sorted({str(run["task"]) for run in told.runs}):
+        settings = {_OF_A_TASK.get(key, key): values.get(task, "") for key, values in told.of_tasks.items()}
+        trained, measured, counts = lengths.get(task, ([], [], []))
+        data.append(
+            {"task": task, **settings, "trained_on_up_to": " ".join(map(str, trained))}
+            | {"measured": " ".join(map(str, measured)), "scored_tokens": " ".join(map(str, counts))}
+        )
+        if "model" in settings:
+            settings["model"] = _direction(settings["model"])
+        cells.append(
+            {"task": task, **settings, "trained on up to": _words.listed(trained)}
+            | {"measured at": ", ".join(map(str, measured)), "scored tokens": _span(counts) if counts else ""}
+        )
+    note = (
+        "Trained on up to, measured at: lengths in the task's own unit. Scored tokens: of one seed at one length. "
+        "What is the same for all tasks is said above."
+    )
+    return Table("tasks", "Tasks as they were set", pd.DataFrame(cells), pd.DataFrame(data), note)
 
 
 def _software(runs: pd.DataFrame) -> list[str]:

@@ -235,7 +235,7 @@ def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path, monkeyp
 
 def test_the_encoders_parameters_come_on_top_of_the_trunks(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "learned"), seeds=1)
-    said = " ".join(_methods.paragraph(_results.load(tmp_path), []))
+    said = " ".join(_methods.paragraph(_results.load(tmp_path), [])[0])
     assert "with 412,345 parameters, to which the encoder adds 0 to 2,048." in said
 
 
@@ -243,7 +243,7 @@ def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=2)
     for place in (tmp_path / "runs").iterdir():
         (place / "config.yaml").write_text((place / "config.yaml").read_text() + "learning: 1\n")
-    said = " ".join(_methods.paragraph(_results.load(tmp_path), ["Compared by Holm's method."]))
+    said = " ".join(_methods.paragraph(_results.load(tmp_path), ["Compared by Holm's method."])[0])
     for part in ("2 positional encoders (none and rope) on 1 task (copy), with 2 seeds each: 4 runs", "2 layers"):
         assert part in said
     assert "64 dimensions" in said
@@ -259,16 +259,42 @@ def test_what_differs_is_said_and_of_which(tmp_path: Path) -> None:
     for encoder, steps in (("none", 100), ("rope", 200)):
         write_run(tmp_path, encoder, config={"train": {"steps": steps}, "model": {"num_layers": 2, "odd": steps}})
     write_run(tmp_path, "none", task="sort", run_id="s", config={"train": {"steps": 100}, "model": {"num_layers": 3}})
-    said = " ".join(_methods.paragraph(_results.load(tmp_path), []))
+    said = " ".join(_methods.paragraph(_results.load(tmp_path), [])[0])
     assert "2 (copy) and 3 (sort) layers" in said
     assert "over 100 (none) and 200 (rope) steps" in said
     assert "The runs differ besides in model.odd: 100 (none) and 200 (rope)." in said
 
 
+def test_of_many_tasks_a_table_says_how_each_was_set(tmp_path: Path) -> None:
+    tasks = [f"task{number}" for number in range(_methods.TABULATED)]
+    for number, task in enumerate(tasks):
+        trunk = {"model": {"num_layers": 2, "causal": number > 0}, "train": {"steps": 100 * (number + 1)}}
+        write_run(tmp_path, "none", task=task, run_id=task, config=trunk)
+    sentences, table = _methods.paragraph(_results.load(tmp_path), [])
+    said = " ".join(sentences)
+    assert table is not None
+    assert f"on {len(tasks)} tasks (see the table of tasks)" in said
+    assert "(bidirectional and causal (by task), 2 layers" in said
+    assert f"over 100 to {100 * len(tasks)} (by task) steps" in said
+    assert "were trained on" not in said
+    cells = table.cells.set_index("task")
+    assert list(cells.index) == tasks
+    assert list(cells["model"]) == ["bidirectional"] + ["causal"] * (len(tasks) - 1)
+    assert cells.loc["task3", "steps"] == "400"
+    assert set(cells["trained on up to"]) == {"16"}
+    assert set(cells["measured at"]) == {"8, 16, 20, 24, 32, 48, 64, 96, 128"}
+    data = table.data.set_index("task")
+    assert set(data["measured"]) == {"8 16 20 24 32 48 64 96 128"}
+    (tmp_path / "runs" / tasks[0] / "rows.csv").unlink()
+    few, none = _methods.paragraph(_results.load(tmp_path), [])
+    assert none is None
+    assert "lengths up to 16 were trained on" in " ".join(few)
+
+
 def test_it_cites_what_it_names(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=1)
     results = _results.load(tmp_path)
-    sentences = _methods.paragraph(results, ["Compared by Holm's method."])
+    sentences, _ = _methods.paragraph(results, ["Compared by Holm's method."])
     cited = _bibtex.cited(results, " ".join(sentences))
     written = _methods.latex(sentences, cited)
     assert r"rope~\cite{su2021roformer}" in written
