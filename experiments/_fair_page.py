@@ -173,7 +173,7 @@ def controls(
     """Encoders that add more than `NOTEWORTHY` parameters, each against a trunk that was widened to make up for them.
 
     Args:
-        runs: the finished runs of one task.
+        runs: the finished runs of one task that were trained.
         configs: of all runs.
         beyond: the rows of its main metric beyond the training length.
         order: its labels.
@@ -184,7 +184,8 @@ def controls(
     Returns:
         what is to be said, and the table; both empty if no encoder adds so many.
     """
-    known = [_contestant(label, runs[runs["label"] == label], configs) for label in order]
+    of_labels = {label: runs[runs["label"] == label] for label in order}
+    known = [_contestant(label, of_label, configs) for label, of_label in of_labels.items() if len(of_label)]
     found: list[tuple[_Contestant, _Contestant | None]] = []
     for one in (contestant for contestant in known if contestant.share > NOTEWORTHY):
         matched = [other for other in known if other.controls(one)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import _reach_page, _words, length_extrapolation
+from experiments import _reach_page, _stats, _words, length_extrapolation
 from experiments._page import Picture, Section, Table
 from experiments._report_task import LINES, OfTask, opened
 from experiments._table import main_metric, metric_of
@@ -57,11 +57,11 @@ def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> T
     trained = set(summary["train_length"])
     found = {(line["label"], line["eval_length"]): line for line in summary.to_dict("records")}
     head = [f"{length} (trained)" if length in trained else str(length) for length in lengths]
-    lines = []
+    lines, seeds = [], of.seeds[_stats.OVER_LENGTHS]
     for label in of.order:
         if any((label, length) in found for length in lengths):
-            cells = [_words.cell(found.get((label, length)), of.seeds[label]) for length in lengths]
-            lines.append([of.name(label), str(of.seeds[label]), *cells])
+            cells = [_words.cell(found.get((label, length)), seeds[label]) for length in lengths]
+            lines.append([of.name(label), str(seeds[label]), *cells])
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
         lines.append(["guessing without reading", "", *(_words.short(chance.loc[length]) for length in lengths)])
@@ -73,7 +73,7 @@ def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> T
 
 
 def _comparison_table(of: OfTask, named: str) -> Table:
-    baseline = str(of.compared["baseline"].iloc[0])
+    baseline, seeds = str(of.compared["baseline"].iloc[0]), of.seeds[_stats.OVER_LENGTHS]
     lines = []
     by_label: dict[str, list[Any]] = {}
     for line in of.compared.to_dict("records"):
@@ -86,7 +86,7 @@ def _comparison_table(of: OfTask, named: str) -> Table:
                     of.name(label),
                     f"{line['difference']:+.3f}" if line["pairs"] else "",
                     f"{line['low']:+.3f} to {line['high']:+.3f}" if tested else "",
-                    f"{line['pairs']} of {max(of.seeds[label], of.seeds[baseline])}",
+                    f"{line['pairs']} of {max(seeds[label], seeds[baseline])}",
                     f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else "",
                     _words.p_value(line["p_holm"]),
                     _words.said(line["verdict"]),

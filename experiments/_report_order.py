@@ -9,13 +9,15 @@ from experiments._page import Picture, Section, Table
 from experiments._report_task import MOST, OfTask, opened
 from experiments._table import among, main_metric, metric_of
 
+EXPERIMENT = "permutation_sensitivity"
+
 
 def section(of: OfTask) -> Section:
     """Figures and tables of what changes of order cost, layer by layer and in all."""
     section = opened("Permutation sensitivity", permutation_sensitivity)
-    rows = of.rows_of("permutation_sensitivity")
+    rows = of.rows_of(EXPERIMENT)
     summary = of.with_marks(permutation_sensitivity.summarise(rows))
-    drawn = of.rows_of("permutation_sensitivity", drawn=MOST)
+    drawn = of.rows_of(EXPERIMENT, drawn=MOST)
     if of.in_short:
         drawn = drawn[drawn["metric"].isin(["quality_loss", *permutation_sensitivity.DISTANCES])]
     figures = permutation_sensitivity.plot(drawn)
@@ -41,9 +43,10 @@ def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -
     distances = rows[rows["metric"].isin(permutation_sensitivity.DISTANCES)]
     moved = distances.groupby(["metric", "condition"])["value"].mean().to_dict()
     prefix = f"{permutation_sensitivity.POSITIONS}: "
+    seeds = of.seeds[EXPERIMENT]
     lines: dict[bool, list[list[str]]] = {False: [], True: []}
     for condition in permutation_sensitivity.order(rows):
-        of_labels = [_words.cell(found.get((condition, label)), of.seeds[label]) for label in of.order]
+        of_labels = [_words.cell(found.get((condition, label)), seeds.get(label, 0)) for label in of.order]
         if any(cell != _words.NOT_MEASURED for cell in of_labels):
             far = [_words.short(moved.get((metric, condition))) for metric in permutation_sensitivity.DISTANCES]
             line = [condition.removeprefix(prefix), *far, *of_labels]
@@ -70,13 +73,14 @@ def _sensitivity_table(of: OfTask, slopes: pd.DataFrame) -> Table:
     """The slopes, with their interval over seeds, or over inputs where there is one seed."""
     found = {(line["metric"], line["condition"], line["label"]): line for line in slopes.to_dict("records")}
     kinds = (permutation_sensitivity.TOKENS, permutation_sensitivity.POSITIONS)
+    seeds = of.seeds[EXPERIMENT]
     columns = [(metric, kind) for kind in kinds for metric in permutation_sensitivity.SLOPES.values()]
     lines = []
     for label in of.order:
         cells, over = [], set()
         for metric, kind in columns:
             line = found.get((metric, kind, label))
-            cells.append(_words.cell(line, of.seeds[label]))
+            cells.append(_words.cell(line, seeds.get(label, 0)))
             if line is not None and line["interval_over"]:
                 over.add(line["interval_over"])
                 if line["interval_over"] == "inputs":
@@ -96,11 +100,12 @@ def _equivariance_table(of: OfTask, summary: pd.DataFrame) -> Table:
     found = {(line["metric"], line["condition"], line["label"]): line for line in summary.to_dict("records")}
     conditions = among(permutation_sensitivity.LAYERED, summary["condition"])
     stages = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
+    seeds = of.seeds[EXPERIMENT]
     columns = [(metric, condition) for condition in conditions for metric in stages]
     lines = [
         [
             of.name(label),
-            *(_words.cell(found.get((*column, label)), of.seeds[label], _words.short) for column in columns),
+            *(_words.cell(found.get((*column, label)), seeds.get(label, 0), _words.short) for column in columns),
         ]
         for label in of.order
         if any((*column, label) in found for column in columns)

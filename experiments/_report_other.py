@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from itertools import islice
 from types import ModuleType
@@ -39,11 +40,11 @@ def other(of: OfTask, experiment: str) -> Section:
     for drawn, figure in islice(figures, 1 if of.in_short else None):
         section.parts.append(Picture(drawn, module.CAPTIONS[drawn.removeprefix(of.stem(""))], figure))
     summary = of.with_marks(module.summarise(rows))
-    section.parts.append(Table(stem, caption, _by_head(of, module.shown(rows)), summary, MEANS))
+    section.parts.append(Table(stem, caption, _by_head(of, experiment, module.shown(rows)), summary, MEANS))
     return section
 
 
-def _by_head(of: OfTask, shown: pd.DataFrame) -> pd.DataFrame:
+def _by_head(of: OfTask, experiment: str, shown: pd.DataFrame) -> pd.DataFrame:
     """Labels down, the heads that an experiment gave its rows across."""
     heads = list(dict.fromkeys(shown["head"]))
     found = {
@@ -52,7 +53,7 @@ def _by_head(of: OfTask, shown: pd.DataFrame) -> pd.DataFrame:
     lines = [
         [
             of.name(label),
-            *(_words.cell(found.get((label, head)), of.seeds[label], _words.short) for head in heads),
+            *(_words.cell(found.get((label, head)), of.seeds[experiment][label], _words.short) for head in heads),
         ]
         for label in of.order
         if any((label, head) in found for head in heads)
@@ -69,6 +70,7 @@ def cost(of: OfTask) -> Section:
     """Parameters, steps and time of training, and controls with as many parameters."""
     columns = ["encoder_parameters", "model_parameters", "steps", "train_seconds", "tokens_per_second"]
     numbers = of.runs[["label"]].join(of.runs[columns].apply(pd.to_numeric, errors="coerce"))
+    numbers.loc[~of.runs["run_id"].isin(of.trained), ["steps", "train_seconds", "tokens_per_second"]] = math.nan
     data = numbers.groupby("label")[columns].mean().reindex(of.order).reset_index()
     records = data.to_dict("records")
     lines = [[of.name(line["label"]), *(_words.number(line[column]) for column in columns)] for line in records]
@@ -76,7 +78,8 @@ def cost(of: OfTask) -> Section:
     note = "Means over seeds. Seconds and tokens per second are those of training, on the machine of the run."
     table = Table(of.stem("training_cost"), f"Training cost, {of.task}", pd.DataFrame(lines, columns=head), data, note)
     beyond, stem = of.beyond, of.stem("controls")
-    said, controls = _fair_page.controls(of.runs, of.configs, beyond, of.order, of.name, stem, of.task)
+    trained = of.runs[of.runs["run_id"].isin(of.trained)]
+    said, controls = _fair_page.controls(trained, of.configs, beyond, of.order, of.name, stem, of.task)
     return Section("Training cost", said, [table, *controls], level=3)
 
 

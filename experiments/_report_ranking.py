@@ -136,7 +136,7 @@ def _line(of: OfTask, line: dict[Any, Any], compared: dict[Any, Any] | None) -> 
         str(line["group"]),
         f"{line['mean']:.3f}" if known else str(line["status"]),
         f"{line['low']:.3f} to {line['high']:.3f}" if line["low"] == line["low"] else "",
-        f"{line['seeds']:.0f} of {of.seeds[line['label']]}",
+        f"{line['seeds']:.0f} of {of.seeds[_stats.OVER_LENGTHS][line['label']]}",
     ]
     if compared is None:
         return [*told, "", "", ""]

@@ -65,12 +65,13 @@ def _how_far(of: OfTask) -> list[str]:
     main = str(of.quality["metric"].iloc[0])
     metric = metric_of(main).label
     reach = of.reach
-    low, high = min(of.seeds.values()), max(of.seeds.values())
+    seeds_of = of.seeds[_stats.OVER_LENGTHS]
+    low, high = min(seeds_of.values()), max(seeds_of.values())
     seeds = f"{low} to {high} seeds each" if low != high else f"{high} seed{'s' * (high > 1)} each"
     trained, longest = sorted(set(reach["train_length"])), int(reach["longest"].max())
     told = [
         f"On {of.task}, trained up to length {_words.listed(trained)} and measured up to {longest} "
-        f"({longest / trained[0]:.3g} times that), with {_words.count(len(of.order), 'label')} of {seeds}."
+        f"({longest / trained[0]:.3g} times that), with {_words.count(len(seeds_of), 'label')} of {seeds}."
     ]
     clauses = []
     learned = reach[~reach["label"].isin(of.not_converged)]
@@ -111,7 +112,7 @@ def _against(of: OfTask) -> list[str]:
         if labels:
             parts.append(f"{_words.few(map(of.name, labels))} {_words.said(verdict)}{_amounts(of, lines, labels)}")
     told = f"On {of.task} beyond the training length, mean {metric} against {of.name(baseline)}: {'; '.join(parts)}."
-    if max(of.seeds.values()) < 2:
+    if max(of.seeds[_stats.OVER_LENGTHS].values()) < 2:
         return [f"{told} One seed gives no interval: nothing can be told apart by it."]
     return [told, *_surer(of)]
 

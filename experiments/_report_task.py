@@ -71,10 +71,10 @@ class OfTask:
         self.in_short = in_short
         self.task, self.rows, self.compared, self.areas, self.configs = task, rows, compared, areas, results.configs
         self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
+        self.trained = {run for run in self.runs["run_id"] if results.configs[run].get("trained") == "true"}
         failing = rows[rows["converged"].eq(False)]
         self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
         self.order = list(_style.looks(rows))
-        self.seeds = rows.groupby("label")["seed"].nunique().to_dict()
         self.drawn = self.order if drawn is None else drawn
         self.quality = results.quality[results.quality["task"] == task]
 
@@ -97,6 +97,15 @@ class OfTask:
     def name(self, label: Any) -> str:
         """The label as it is shown: marked if a run of it did not converge."""
         return f"{label}{_style.NOT_CONVERGED}" if label in self.not_converged else str(label)
+
+    @cached_property
+    def seeds(self) -> dict[str, dict[str, int]]:
+        """Experiment -> label -> how many seeds; what needs no training is often measured with fewer."""
+        counts = self.rows.groupby(["experiment", "label"])["seed"].nunique().reset_index()
+        found: dict[str, dict[str, int]] = {}
+        for line in counts.to_dict("records"):
+            found.setdefault(line["experiment"], {})[line["label"]] = line["seed"]
+        return found
 
     def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
         """The rows of an experiment; for a figure those of the labels that are drawn, named as they are shown.

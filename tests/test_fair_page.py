@@ -200,3 +200,51 @@ def test_a_control_decides_no_claim_of_its_encoder(tmp_path: Path) -> None:
     assert report.main([str(tmp_path)]) == report.main([str(plain)]) == 0
     caption = "Statements put to the test"
     assert read_page(tmp_path).tables[caption] == read_page(plain).tables[caption]
+
+
+def test_what_was_not_trained_is_no_part_of_the_cost_of_training(tmp_path: Path) -> None:
+    """Nor does its command, which comes first in the alphabet, make a control."""
+    write_controlled(tmp_path, control=0)
+    for seed in range(2):
+        write_run(
+            tmp_path,
+            "t5",
+            seed,
+            run_id=f"a-untrained{seed}",
+            config={"train": None, "model": MODEL, "experiment": ["structure"]},
+            record=record(
+                encoder_parameters=6000,
+                steps=0,
+                stopped=None,
+                train_seconds=0.0,
+                tokens_per_second=None,
+                converged=None,
+                command="python run.py -m experiment=structure encoder=t5",
+            ),
+            rows=lambda rows: [replace(rows[0], experiment="structure", metric="kernel_growth", value=1.5)],
+        )
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    head, *lines = page.tables["Training cost, copy"]
+    (of_t5,) = ([*line] for line in lines if line[0] == "t5")
+    assert of_t5[head.index("steps")] == "2,000"
+    assert of_t5[head.index("train seconds")] == "13.5"
+    made = "python run.py -m model=tiny name=here encoder=none model.as_many_as=t5 seed=0,1,2"
+    assert f"A control with as many parameters as t5 is made by: {made}" in page.text
+    _, *lines = page.tables["Structure, copy"]
+    assert not any("of 3 seeds" in cell for line in lines for cell in line)
+    assert not any("of 2 seeds" in cell for line in lines for cell in line)
+
+
+def test_a_folder_without_training_has_no_controls(tmp_path: Path) -> None:
+    told = record(encoder_parameters=6000, steps=0, train_seconds=0.0, tokens_per_second=None, converged=None)
+    write_run(
+        tmp_path,
+        "t5",
+        config={"train": None, "experiment": ["structure"]},
+        record=told,
+        rows=lambda rows: [replace(rows[0], experiment="structure", metric="kernel_growth", value=1.5)],
+    )
+    text = text_of(tmp_path)
+    assert "Training cost" in text
+    assert "A control with as many" not in text
