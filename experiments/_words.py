@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 NOT_MEASURED = "not measured"
+ROUNDING = 1e-12
+"""Relative to the mean: seeds that differ by no more do not differ."""
 
 
 def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str] = "{:.3f}".format) -> str:
@@ -17,7 +19,8 @@ def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str
         return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
     said_so = written(line["mean"])
     if line["seeds"] > 1:
-        said_so += f" ± {written(line['half_width']).removeprefix('+')}"
+        spread = line["half_width"] > ROUNDING * abs(line["mean"])
+        said_so += f" ± {written(line['half_width'] if spread else 0.0).removeprefix('+')}"
     if line["seeds"] < seeds:
         said_so += f" ({', '.join([str(line['seeds']) + f' of {seeds} seeds', *lacking])})"
     return said_so

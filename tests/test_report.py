@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from scipy import stats as scipy_stats
 
 import report
-from experiments import _page, _report, _results, _style, length_extrapolation, permutation_sensitivity
+from experiments import _page, _report, _results, _style, _words, length_extrapolation, permutation_sensitivity
 from experiments._table import Row, frame, write_json, write_rows
 
 ROOT = Path(report.__file__).parent
@@ -840,3 +840,12 @@ def test_the_loss_by_place_is_shown_up_to_the_last_place_and_parted_where_traini
     assert axes.get_xlim()[1] > 64
     upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in axes.lines]
     assert [places for places in upright if len(places) == 1] == [{16.0}]
+
+
+@pytest.mark.parametrize(
+    ("mean", "half_width", "said"),
+    [(0.969, 2.76e-16, "0.969 ± 0"), (0.969, 2.76e-6, "0.969 ± 2.76e-06"), (0.0, 1e-300, "0 ± 1e-300")],
+)
+def test_a_spread_that_is_but_rounding_is_none(mean: float, half_width: float, said: str) -> None:
+    line = {"mean": mean, "half_width": half_width, "seeds": 3, "unsupported": 0, "diverged": 0}
+    assert _words.cell(line, 3, _words.short) == said
