@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments import _stats, _words
 from experiments._page import Section, Table
-from experiments._results import FINISHED, TUNED
+from experiments._results import FINISHED, TUNED, trained_runs
 from experiments._table import metric_of
 
 Configs = dict[str, dict[str, str]]
@@ -31,8 +31,7 @@ GIVEN_ANEW = ("encoder=", "encoder.", "+encoder.", "seed=", "seeds=", "model.as_
 
 def method(runs: pd.DataFrame, configs: Configs) -> list[str]:
     """How learning rates were come by, and which runs ended early: sentences for the method."""
-    of_training = [run for run, config in configs.items() if config.get("trained") == "true"]
-    trained = runs[runs["status"].isin(FINISHED) & runs["run_id"].isin(of_training)]
+    trained = runs[runs["status"].isin(FINISHED) & runs["run_id"].isin(trained_runs(configs))]
     rates = Counter(configs[run].get("train.learning_rate") for run in trained["run_id"])
     del rates[None]
     return [*_how_tuned(trained, rates), *_how_stopped(trained, configs)]

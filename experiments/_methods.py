@@ -11,7 +11,7 @@ import pandas as pd
 from experiments import _latex, _words
 from experiments._bibtex import Cited
 from experiments._page import Table
-from experiments._results import FINISHED, TUNED, Results
+from experiments._results import FINISHED, TUNED, Results, trained_runs
 
 NAMED = 12
 """Labels from which on they are counted and not named."""
@@ -175,8 +175,7 @@ def _model(told: _Told, runs: pd.DataFrame) -> list[str]:
 
 
 def _training(told: _Told, runs: pd.DataFrame) -> list[str]:
-    trained = [run for run in told.runs if told.configs.get(run["run_id"], {}).get("trained") == "true"]
-    if not trained:
+    if trained_runs(told.configs).isdisjoint(runs["run_id"]):
         return ["No model was trained."]
     steps, tokens = told("train.steps"), told("train.tokens_per_step")
     rate = told("train.learning_rate", lambda value: f"{value} for each run" if value == TUNED else f"of {value}")

@@ -70,7 +70,8 @@ def cost(of: OfTask) -> Section:
     """Parameters, steps and time of training, and controls with as many parameters."""
     columns = ["encoder_parameters", "model_parameters", "steps", "train_seconds", "tokens_per_second"]
     numbers = of.runs[["label"]].join(of.runs[columns].apply(pd.to_numeric, errors="coerce"))
-    numbers.loc[~of.runs["run_id"].isin(of.trained), ["steps", "train_seconds", "tokens_per_second"]] = math.nan
+    of_training = ["steps", "train_seconds", "tokens_per_second"]
+    numbers.loc[numbers.index.difference(of.trained.index), of_training] = math.nan
     data = numbers.groupby("label")[columns].mean().reindex(of.order).reset_index()
     records = data.to_dict("records")
     lines = [[of.name(line["label"]), *(_words.number(line[column]) for column in columns)] for line in records]
@@ -78,8 +79,7 @@ def cost(of: OfTask) -> Section:
     note = "Means over seeds. Seconds and tokens per second are those of training, on the machine of the run."
     table = Table(of.stem("training_cost"), f"Training cost, {of.task}", pd.DataFrame(lines, columns=head), data, note)
     beyond, stem = of.beyond, of.stem("controls")
-    trained = of.runs[of.runs["run_id"].isin(of.trained)]
-    said, controls = _fair_page.controls(trained, of.configs, beyond, of.order, of.name, stem, of.task)
+    said, controls = _fair_page.controls(of.trained, of.configs, beyond, of.order, of.name, stem, of.task)
     return Section("Training cost", said, [table, *controls], level=3)
 
 

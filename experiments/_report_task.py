@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments import _reach, _stats, _style
 from experiments._page import Section
-from experiments._results import FINISHED, Results
+from experiments._results import FINISHED, Results, trained_runs
 from experiments._table import metric_of
 
 IN_TEXT = ("label", "encoder", "task", "positions", "condition", "run_id")
@@ -71,7 +71,7 @@ class OfTask:
         self.in_short = in_short
         self.task, self.rows, self.compared, self.areas, self.configs = task, rows, compared, areas, results.configs
         self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
-        self.trained = {run for run in self.runs["run_id"] if results.configs[run].get("trained") == "true"}
+        self.trained = self.runs[self.runs["run_id"].isin(trained_runs(results.configs))]
         failing = rows[rows["converged"].eq(False)]
         self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
         self.order = list(_style.looks(rows))

@@ -84,6 +84,11 @@ class Results:
         return main_quality(self.rows)
 
 
+def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:
+    """The runs that have a training, by `Results.configs`; the others measured what needs none."""
+    return {run for run, config in configs.items() if config.get("trained") == "true"}
+
+
 def load(folder: Path) -> Results:
     """Read every run under ``<folder>/runs``. A broken run is listed with the reason; it stops nothing.
 
