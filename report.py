@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from experiments._page import Page
+    from experiments.report.page import Page
 
 INTERRUPTED = "interrupted; the same command writes the report anew"
 
@@ -39,13 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _answer(options: argparse.Namespace) -> int:
     # Imported here so that --help and a mistyped option answer at once.
-    from experiments import _claims, _exports, _methods, _overlay, _page, _report, _results, _status
+    from experiments.report import build as _report
+    from experiments.report import overlay
+    from experiments.report import page as _page
+    from experiments.report.paper import exports, methods
+    from experiments.rows import results as _results
+    from experiments.runs import status
+    from experiments.statistics import claims as _claims
 
     if signal.getsignal(signal.SIGINT) is _end_at_once:  # all is imported
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if options.status:
-            print(_status.text(options.folder))
+            print(status.text(options.folder))
             return 0
         if options.against:
             return _compare(options.folder, options.against)
@@ -53,28 +59,28 @@ def _answer(options: argparse.Namespace) -> int:
             results = _results.load(options.folder)
         baselines = _report.find_baselines(results, options.baseline)
         claims = _claims.load()
-        published = [_overlay.read(path) for path in options.overlay]
+        published = [overlay.read(path) for path in options.overlay]
     except (ValueError, OSError) as error:
         return _refuse(error)
 
     def build() -> Page:
         page = _report.build(results, baselines, claims, only_shown=not (options.paper or published))
-        page.method, settings = _methods.paragraph(results, page.method)
+        page.method, settings = methods.paragraph(results, page.method)
         if settings is not None:
             page.sections.insert(0, _page.Section("Settings and lengths of each task", parts=[settings], level=3))
-        _overlay.draw(page, published)
+        overlay.draw(page, published)
         return _page.with_names_of_their_own(page)
 
     try:
         page = build()
         folder = options.folder / "report"
         index = _page.write(page, folder)
-        _exports.write_texts(page, results, folder)
-        _exports.remove_paper(folder)
+        exports.write_texts(page, results, folder)
+        exports.remove_paper(folder)
         if options.paper:
-            with _exports.laid_out_for_single():
+            with exports.laid_out_for_single():
                 narrow = build()
-            _exports.write_paper(page, narrow, folder)
+            exports.write_paper(page, narrow, folder)
     except (ValueError, OSError) as error:
         return _refuse(error)
     print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
@@ -118,17 +124,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compare(folder: Path, against: Path) -> int:
-    from experiments import _compare_page, _page, _results
+    from experiments.report import comparison
+    from experiments.report import page as _page
+    from experiments.rows import results as _results
 
-    page = _compare_page.build(_results.load(folder), _results.load(against))
-    index = _page.write(page, _compare_page.place(folder, against))
+    page = comparison.build(_results.load(folder), _results.load(against))
+    index = _page.write(page, comparison.place(folder, against))
     print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
     print(f"\n{index}")
     return 0
 
 
 def _refuse(error: Exception) -> int:
-    from experiments._untrusted import message_of
+    from experiments.rows.untrusted import message_of
 
     print(f"error: {message_of(error)}", file=sys.stderr)
     return 2

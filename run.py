@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from experiments._parallel import Team
+    from experiments.training.parallel import Team
 
 REPEAT = "--rerun"
 CONFIGS = Path(__file__).resolve().parent / "configs"
@@ -22,7 +22,7 @@ INTERRUPTED = "interrupted; the same command goes on from where this one stopped
 def main() -> int:
     """The command line. Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request."""
     if {"-h", "--help"} & set(sys.argv[1:]):
-        from experiments._help import text
+        from experiments.runs.help import text
 
         print(text())
         return 0
@@ -31,8 +31,8 @@ def main() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        from experiments._parallel import Team
-        from experiments._processes import joined
+        from experiments.training.parallel import Team
+        from experiments.training.processes import joined
 
         with joined(Team) as team:
             return repeat(team) if REPEAT in sys.argv[1:] else command(team)
@@ -44,8 +44,8 @@ def main() -> int:
 
 def repeat(team: Team) -> int:
     """``--rerun results/<name>/runs/<run_id> [plugin=FILE.py]``: 0 where the rows came out the same, 1 where not."""
-    from experiments import _rerun
-    from experiments._plan import BadRequest
+    from experiments.plan.plan import BadRequest
+    from experiments.runs import rerun
 
     _begin()
     places = [word for word in sys.argv[1:] if word != REPEAT and not word.startswith("plugin=")]
@@ -55,7 +55,7 @@ def repeat(team: Team) -> int:
             raise BadRequest(
                 f"{REPEAT} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if it had one"
             )
-        done = _rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
+        done = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
     except BadRequest as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -69,33 +69,34 @@ def command(team: Team) -> int:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from experiments import _config, _launch, _summary
-    from experiments._untrusted import message_of
+    from experiments.rows.untrusted import message_of
+    from experiments.runs import config, summary
+    from experiments.runs import launch as _launch
     from pe_zoo import PluginError
 
     _begin()
     launch = None
     try:
-        sys.argv[1:] = _config.check_flags(sys.argv[1:])
-        _config.load_named_plugin(sys.argv[1:])
+        sys.argv[1:] = config.check_flags(sys.argv[1:])
+        config.load_named_plugin(sys.argv[1:])
         with tempfile.TemporaryDirectory() as folder:
-            _config.publish(folder)
-            _config.check_launcher(sys.argv[1:], team.size)
-            parts = _config.expand(sys.argv[1:], CONFIGS)
+            config.publish(folder)
+            config.check_launcher(sys.argv[1:], team.size)
+            parts = config.expand(sys.argv[1:], CONFIGS)
             launch = _launch.Launch(sys.argv[1:], len(parts), team)
             for part in parts:
-                sys.argv[1:] = _config.with_choices(part)
-                with _config.before_launch(launch.hear):
+                sys.argv[1:] = config.with_choices(part)
+                with config.before_launch(launch.hear):
                     hydra.main(config_path=str(CONFIGS), config_name="config", version_base="1.3")(launch.next())()
             launch.close()
     except (HydraException, OmegaConfBaseException, ValueError, PluginError) as error:
         if launch and launch.begun:  # composing is over: this is ours, not the user's
             raise
-        print(f"error: {message_of(_config.explain(error))}", file=sys.stderr)
+        print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
         return 2
     finally:
         if launch:
-            _summary.tally(launch.outcomes())
+            summary.tally(launch.outcomes())
     return launch.exit_code()
 
 

@@ -6,16 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from experiments._load import load
-    from experiments._model import Transformer
-    from experiments._train import make_train_step
+    from experiments.model.transformer import Transformer
+    from experiments.rows.load import load
+    from experiments.training.loop import make_train_step
 
 __all__ = ["Transformer", "load", "make_train_step"]
 
 _HOME = {
-    "Transformer": "experiments._model",
-    "load": "experiments._load",
-    "make_train_step": "experiments._train",
+    "Transformer": "experiments.model.transformer",
+    "load": "experiments.rows.load",
+    "make_train_step": "experiments.training.loop",
 }
 
 

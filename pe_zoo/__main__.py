@@ -14,8 +14,9 @@ import textwrap
 from pathlib import Path
 from typing import NoReturn
 
-from pe_zoo import Geometry, PluginError, _catalogue, _contract, get, load_file, names
-from pe_zoo._contract_claims import HOOKS
+from pe_zoo import Geometry, PluginError, _catalogue, get, load_file, names
+from pe_zoo._contract import check
+from pe_zoo._contract.claims import HOOKS
 from pe_zoo._knobs import suggestion
 
 OWN = "pe_zoo."
@@ -111,8 +112,8 @@ def _report(name: str) -> bool:
     cls = get(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _say(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    counts = dict.fromkeys((_contract.HOLDS, _contract.FAILS, _contract.NOT_ASKED), 0)
-    for verdict in _contract.check(cls):
+    counts = dict.fromkeys((check.HOLDS, check.FAILS, check.NOT_ASKED), 0)
+    for verdict in check.check(cls):
         counts[verdict.outcome] += 1
         _say(_indented(f"{verdict.outcome:9}  {verdict.sentence}", 13))
         if verdict.reason:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from pe_zoo import _registry
-from pe_zoo._contract_bench import Bench
-from pe_zoo._contract_claims import HOOKS, depends_on
+from pe_zoo._contract.bench import Bench
+from pe_zoo._contract.claims import HOOKS, depends_on
 from pe_zoo._cost import extra_operations
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 from pe_zoo._knobs import knobs

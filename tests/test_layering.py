@@ -16,19 +16,35 @@ LIBRARY = sorted((ROOT / "pe_zoo").rglob("*.py"))
 HARNESS = sorted((ROOT / "experiments").rglob("*.py"))
 COMMANDS = [path for path in (ROOT / "run.py", ROOT / "report.py") if path.exists()]
 
-ASKS_HYDRA = {"run.py", "experiments/_config.py"}
-KNOWS_ROWS_ONLY = [
-    *("_table.py", "_results.py", "_stats.py", "_reach.py", "_style.py", "_report.py", "_page.py", "_words.py"),
-    *("_claims.py", "_claims_page.py", "_fair_page.py", "_reach_page.py", "_status.py", "_sweeps.py", "_untrusted.py"),
+LAYERS = [
+    ("rows",),
+    ("statistics", "tasks", "model"),
+    ("figures", "training"),
+    ("measures",),
+    ("report",),
+    ("plan",),
+    ("pipeline",),
+    ("runs",),
+    ("peers",),
 ]
+"""A layer imports itself and those before it; of two side by side neither imports the other."""
+MAY_IMPORT = {
+    "torch": {"tasks", "model", "training", "measures", "plan", "pipeline", "runs", "peers"},
+    "pe_zoo": {"tasks", "model", "training", "measures", "plan", "pipeline", "runs", "peers"},
+    "matplotlib": {"figures", "measures", "report"},
+    "hydra": {"runs/config.py", "run.py"},
+    "omegaconf": {"runs/config.py", "run.py"},
+}
+"""Package -> layers and files that may import it."""
+ROWS_ONLY = ("rows", "statistics", "figures", "report")
 HEAVY = {"torch", "hydra", "omegaconf", "pe_zoo", "safetensors"}
 NAMES_ALLOWED = {
-    ("experiments/_style.py", name) for name in ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+    ("experiments/figures/style.py", name) for name in ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 } | {
-    ("experiments/_stats.py", "none"),  # the baseline of a comparison
+    ("experiments/statistics/intervals.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
-    ("experiments/_plan.py", "path"),  # a task's option, and the English word
-    ("experiments/_style.py", "path"),  # how SVG draws text
+    ("experiments/plan/plan.py", "path"),  # a task's option, and the English word
+    ("experiments/figures/style.py", "path"),  # how SVG draws text
 }
 """Where an encoder's name may stand outside its own file: the colours of figures, and a default."""
 OTHER_WORDS = {"reduction", "linestyle", "edgecolor", "facecolor", "color", "marker"}
@@ -95,10 +111,56 @@ def test_the_library_imports_torch_and_nothing_of_ours(path: Path) -> None:
     assert roots(path.read_text(encoding="utf-8")) <= {*sys.stdlib_module_names, "torch", "pe_zoo"}
 
 
+def layer(path: Path) -> str:
+    """``rows`` for experiments/rows/row.py, ``pipeline`` for experiments/pipeline.py, ``run.py`` for itself."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1].removesuffix(".py") if parts[0] == "experiments" else parts[0]
+
+
+@pytest.mark.parametrize("path", [path for path in HARNESS if layer(path) != "__init__"], ids=relative)
+def test_a_layer_imports_only_layers_before_it(path: Path) -> None:
+    order = {name: place for place, names in enumerate(LAYERS) for name in names}
+    own = layer(path)
+    for module in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        other = module.split(".")[1] if module.startswith("experiments.") else own
+        assert other == own or order[other] < order[own], f"{own} imports {module}"
+
+
 @pytest.mark.parametrize("path", [*HARNESS, *COMMANDS], ids=relative)
-def test_only_two_files_know_hydra(path: Path) -> None:
-    if relative(path) not in ASKS_HYDRA:
-        assert not roots(path.read_text(encoding="utf-8")) & {"hydra", "omegaconf"}
+def test_heavy_packages_stay_in_their_layers(path: Path) -> None:
+    if layer(path) == "__init__":
+        return
+    here = {layer(path), relative(path), relative(path).removeprefix("experiments/")}
+    for package in roots(path.read_text(encoding="utf-8")) & set(MAY_IMPORT):
+        assert here & MAY_IMPORT[package], f"{relative(path)} imports {package}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "measures").rglob("*.py")), ids=relative)
+def test_no_file_of_a_measure_both_asks_a_model_and_draws(path: Path) -> None:
+    found = roots(path.read_text(encoding="utf-8"))
+    assert not {"torch", "pe_zoo"} & found or not {"matplotlib", "seaborn", "pandas"} & found
+
+
+def test_there_are_no_circles() -> None:
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in HARNESS
+    }
+    arrows = {
+        name: {found for found in imports(ast.parse(path.read_text(encoding="utf-8"))) if found in modules} - {name}
+        for name, path in modules.items()
+    }
+    done: set[str] = set()
+
+    def walk(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " -> ".join([*above[above.index(name) :], name])
+        if name not in done:
+            for other in sorted(arrows[name]):
+                if not name.startswith(f"{other}."):  # a package is imported before what is in it
+                    walk(other, (*above, name))
+            done.add(name)
+
+    for name in sorted(modules):
+        walk(name, ())
 
 
 @pytest.mark.parametrize("path", HARNESS, ids=relative)
@@ -106,28 +168,20 @@ def test_experiments_do_not_import_commands_or_tests(path: Path) -> None:
     assert not roots(path.read_text(encoding="utf-8")) & {"run", "report", "tests", "conftest"}
 
 
-@pytest.mark.parametrize("name", [*(f"experiments/{name}" for name in KNOWS_ROWS_ONLY), "report.py"])
-def test_what_knows_rows_knows_no_models(name: str) -> None:
-    if not (ROOT / name).exists():
-        pytest.skip(f"{name} does not exist yet")
-    assert not roots((ROOT / name).read_text(encoding="utf-8")) & HEAVY
-
-
-@pytest.mark.parametrize("name", [*(f"experiments/{name}" for name in KNOWS_ROWS_ONLY), "report.py"])
-def test_neither_does_what_it_imports(name: str) -> None:
-    """Experiments may import a model where they measure, inside the function; a report does not call that."""
-    if not (ROOT / name).exists():
-        pytest.skip(f"{name} does not exist yet")
-    waiting, seen = [ROOT / name], set()
+@pytest.mark.parametrize(
+    "path", [*(path for path in HARNESS if layer(path) in ROWS_ONLY), ROOT / "report.py"], ids=relative
+)
+def test_what_knows_rows_reaches_no_model(path: Path) -> None:
+    waiting, seen = [path], set()
     while waiting:
         current = waiting.pop()
         seen.add(current)
-        found = set(imports(ast.parse(current.read_text(encoding="utf-8")), lazy=current == ROOT / name))
-        assert not {module.split(".")[0] for module in found} & HEAVY, f"{name}, through {relative(current)}"
+        found = set(imports(ast.parse(current.read_text(encoding="utf-8"))))
+        assert not {module.split(".")[0] for module in found} & HEAVY, f"{relative(path)}, through {relative(current)}"
         places = [ROOT / f"{module.replace('.', '/')}{end}" for module in found for end in (".py", "/__init__.py")]
         waiting += [place for place in places if module_of_ours(place) and place not in seen]
-    if name == "report.py":
-        assert ROOT / "experiments" / "_table.py" in seen, "the walk goes somewhere"
+    if path.name == "report.py":
+        assert ROOT / "experiments" / "rows" / "row.py" in seen, "the walk goes somewhere"
 
 
 def module_of_ours(place: Path) -> bool:

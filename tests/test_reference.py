@@ -10,8 +10,8 @@ import pytest
 from conftest import ROOT
 
 import report
-from experiments import _rerun
-from experiments._results import ARCHIVE, kept_cells, read_run
+from experiments.rows.results import ARCHIVE, kept_cells, read_run
+from experiments.runs import rerun
 
 PACKED = ROOT / "results" / "reference" / ARCHIVE
 AGAIN = ("alibi-copy-seed0-25a0f674", "none-majority-seed0-8a64ab6c", "rope-randomized-precedence-seed0-45490141")
@@ -74,7 +74,7 @@ def astray(before: Rows, after: Rows) -> list[tuple[str, str, int, str]]:
 def test_a_run_made_again_says_the_same(run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = unpacked(tmp_path, run_id)
-    repeated = _rerun.rerun(run)
+    repeated = rerun.rerun(run)
     before = judged(run)
     expected = {"structure"} if run_id in UNTRAINED else {"training", "length_extrapolation"}
     assert {key[0] for key in before} == expected

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
 
     import pe_zoo
-    from experiments.peers._models import missing
+    from experiments.peers.models import missing
 
     try:
         for encoder in options.encoders:
@@ -95,8 +95,8 @@ def _count(text: str) -> int:
 
 
 def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    from experiments.peers import _runs
-    from experiments.peers._timing import in_turn, product_rates, ratio, step_operations
+    from experiments.peers import runs
+    from experiments.peers.timing import in_turn, product_rates, ratio, step_operations
     from pe_zoo import Geometry
 
     tokens = options.tokens or TOKENS.get(options.what, 0)
@@ -106,14 +106,14 @@ def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         if options.what == "step":
             batch_size = max(1, tokens // length)
             rates = product_rates(geometry, batch_size, length, options.rounds)
-            best = step_operations(geometry, _runs.VOCAB, batch_size, length) / max(rates.values())
+            best = step_operations(geometry, runs.VOCAB, batch_size, length) / max(rates.values())
         for encoder in options.encoders:
             if options.what == "step":
-                does = _runs.steps(encoder, geometry, tokens, compiled=options.compile)
+                does = runs.steps(encoder, geometry, tokens, compiled=options.compile)
             elif options.what == "run":
-                does = _runs.whole_runs(encoder, geometry, options.steps or 200, tokens)
+                does = runs.whole_runs(encoder, geometry, options.steps or 200, tokens)
             else:
-                does = _runs.long_texts(encoder, geometry)
+                does = runs.long_texts(encoder, geometry)
             seconds = in_turn(does, options.rounds)
             for name, taken in seconds.items():
                 yield {
@@ -121,7 +121,7 @@ def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     "length": length,
                     "who": name,
                     "milliseconds": 1000 * median(taken),
-                    "ratio": ratio(taken, seconds[_runs.OURS]),
+                    "ratio": ratio(taken, seconds[runs.OURS]),
                     "share_of_product_rate": best and best / median(taken),
                 }
 

@@ -1,6 +1,6 @@
 """Tasks. A file without a leading underscore is one."""
 
-from experiments.tasks._task import Batch, Task, tasks
+from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo import load_catalogue
 
 __all__ = ["Batch", "Task", "tasks"]

@@ -7,8 +7,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from experiments.tasks._problem import Problem
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.problem import Problem
+from experiments.tasks.kinds.task import tasks
 from pe_zoo._knobs import one_of, true_or_false, whole
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator
 
-from experiments.tasks._task import Batch, Task, tasks
+from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 

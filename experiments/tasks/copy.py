@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._task import tasks
-from experiments.tasks._transduction import Transduction
+from experiments.tasks.kinds.task import tasks
+from experiments.tasks.kinds.transduction import Transduction
 from pe_zoo import Unsupported
 from pe_zoo._knobs import true_or_false
 

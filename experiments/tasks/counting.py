@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._problem import Problem
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.problem import Problem
+from experiments.tasks.kinds.task import tasks
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 

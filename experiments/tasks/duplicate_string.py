@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.tasks._chomsky import Blanks
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.chomsky import Blanks
+from experiments.tasks.kinds.task import tasks
 
 
 @tasks.register("duplicate_string")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._task import Batch, Task, tasks
+from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 

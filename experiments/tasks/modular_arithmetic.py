@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._problem import Stepwise
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.problem import Stepwise
+from experiments.tasks.kinds.task import tasks
 from pe_zoo._knobs import one_of, whole
 
 OPERATORS = {"+": np.add, "-": np.subtract, "*": np.multiply}

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._question import Question
-from experiments.tasks._task import Batch, tasks
+from experiments.tasks.kinds.question import Question
+from experiments.tasks.kinds.task import Batch, tasks
 from pe_zoo._knobs import whole
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._problem import Stepwise
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.problem import Stepwise
+from experiments.tasks.kinds.task import tasks
 
 
 @tasks.register("parity")

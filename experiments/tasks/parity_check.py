@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from experiments.tasks._question import Question
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.question import Question
+from experiments.tasks.kinds.task import tasks
 
 
 @tasks.register("parity_check")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.tasks._task import tasks
-from experiments.tasks._transduction import Transduction
+from experiments.tasks.kinds.task import tasks
+from experiments.tasks.kinds.transduction import Transduction
 
 
 @tasks.register("reverse")

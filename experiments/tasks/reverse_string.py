@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.tasks._chomsky import Blanks
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.chomsky import Blanks
+from experiments.tasks.kinds.task import tasks
 from experiments.tasks.reverse import Reverse
 
 

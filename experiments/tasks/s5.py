@@ -8,8 +8,8 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._program import Program
-from experiments.tasks._task import Batch, tasks
+from experiments.tasks.kinds.program import Program
+from experiments.tasks.kinds.task import Batch, tasks
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of
 

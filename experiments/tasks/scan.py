@@ -10,8 +10,8 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks._program import Program
-from experiments.tasks._task import Batch, tasks
+from experiments.tasks.kinds.program import Program
+from experiments.tasks.kinds.task import Batch, tasks
 from pe_zoo import Unsupported
 
 ACTIONS = ("WALK", "LOOK", "RUN", "JUMP", "LTURN", "RTURN")

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from torch import Tensor
 
-from experiments.tasks._task import tasks
-from experiments.tasks._transduction import Transduction
+from experiments.tasks.kinds.task import tasks
+from experiments.tasks.kinds.transduction import Transduction
 
 
 @tasks.register("sort")

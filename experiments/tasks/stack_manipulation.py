@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from experiments.tasks._chomsky import Ended
-from experiments.tasks._task import tasks
+from experiments.tasks.kinds.chomsky import Ended
+from experiments.tasks.kinds.task import tasks
 
 POP, PUSH_0, END = 2, 3, 2
 

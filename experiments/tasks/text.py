@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks import _dataset
-from experiments.tasks._corpus import Corpus
-from experiments.tasks._documents import Documents
-from experiments.tasks._task import Batch, Task, tasks
-from experiments.tasks._tokenizer import byte_pairs_of, bytes_of
+from experiments.tasks.kinds.task import Batch, Task, tasks
+from experiments.tasks.texts import dataset as _dataset
+from experiments.tasks.texts.corpus import Corpus
+from experiments.tasks.texts.documents import Documents
+from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
 

@@ -1,0 +1,1 @@
+"""How figures look, and the panels that several measures share. Rows only, no model."""

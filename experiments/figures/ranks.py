@@ -1,0 +1,212 @@
+"""Figures of ranks: means with groups, a critical-difference diagram, and places under other choices of tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from experiments.figures.style import WIDTH, theme
+from experiments.rows.row import metric_of
+from experiments.statistics.groups import ALPHABET
+from experiments.statistics.intervals import SIGNIFICANCE
+from experiments.statistics.ranks import friedman
+
+INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
+LINE = 0.2
+"""Inches that a label takes."""
+LONGEST = 40
+"""Letters of a label beyond which its middle is left out; tables have the whole."""
+
+PANELS = 4
+"""Tasks beside one another."""
+
+
+def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
+    """Every label's mean beyond the training length, its interval and the letters of its groups, a panel a task.
+
+    Labels stand in one order in all panels, by their mean place there, best on top.
+
+    Args:
+        table: of `_groups.ranking`, of `PANELS` tasks at most, one metric each.
+        hollow: task -> labels whose dots are hollow there.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
+    known = table[table["status"] == "ok"]
+    if known.empty:
+        raise ValueError("no ranking to draw: no label has a score")
+    order = known.groupby("label")["rank"].mean().sort_values(kind="stable").index
+    height_of = {label: height for height, label in enumerate(order)}
+    with theme():
+        figure, panels = _lines(list(order), known["task"].nunique())
+        for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
+            heights = lines["label"].map(height_of)
+            axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
+            open_dots = lines["label"].isin(list(hollow.get(str(task), ())))
+            for part, fill in ((~open_dots, INK), (open_dots, "white")):
+                axes.plot(lines["mean"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
+            _column(axes, heights, [short_group(group) for group in lines["group"]], "group", 1.03)
+            metric = metric_of(str(lines["metric"].iloc[0]))
+            said = metric.unit if metric.higher_is_better else f"{metric.unit}; less is better"
+            axes.set_xlabel(f"{metric.label}\n({said})", fontsize="small")
+            axes.set_title(str(task), fontsize="medium")
+            if metric.higher_is_better:  # an accuracy; a t interval of few seeds may go on beyond
+                axes.set_xlim(-0.05, 1.05)
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.grid(visible=True, axis="y", color="#f0f0f0")
+            axes.tick_params(axis="x", labelsize="small")
+            sns.despine(ax=axes, left=True)
+        _headline(
+            figure, "Means beyond the training length, 95 % intervals. Labels that share a letter: not told apart"
+        )
+    return figure
+
+
+def short_group(letters: str) -> str:
+    """Letters that follow one another as first and last: ``bcdef`` is ``b–f``."""
+    runs: list[str] = []
+    for letter in letters:
+        if runs and runs[-1][-1] + letter in ALPHABET:
+            runs[-1] += letter
+        else:
+            runs.append(letter)
+    return "".join(run if len(run) < 3 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+def critical_difference(table: pd.DataFrame) -> Figure:
+    """Mean ranks, best on top, and bars over those that Nemenyi's test cannot tell apart (Demšar 2006).
+
+    Labels stand below one another, each on the height of its own place, so that there is room for any number of long
+    ones; bars are where Friedman's test finds labels to differ at all.
+
+    Args:
+        table: of `_ranks.ranks`.
+
+    Raises:
+        ValueError: there are no ranks.
+    """
+    if not table.size:
+        raise ValueError("no ranks to draw: no task was measured with two labels")
+    means, test = table.mean(axis=1), friedman(table)
+    with theme():
+        figure, (axes,) = _lines([str(label) for label in table.index])
+        heights = np.arange(len(means))
+        axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
+        axes.plot(means, heights, "o", color=INK, markersize=5, zorder=3)
+        bars = _bars(means.to_numpy(), test["critical_difference"]) if test["p"] < SIGNIFICANCE else []
+        levels = _levels(bars)
+        right = len(table) + 0.5
+        step = max(right - 1, 1) * 0.022
+        for (first, last), level in zip(bars, levels, strict=True):
+            axes.plot([right + step * (level + 0.5)] * 2, [first - 0.3, last + 0.3], color=GREY, linewidth=2.4)
+        axes.set_xlim(0.5, right + step * (max(levels, default=-1) + 1.5))
+        _whole_numbers(axes, len(table))
+        axes.set_xlabel(f"mean rank over {len(table.columns)} task{'s' * (len(table.columns) != 1)} (1 is best)")
+        _headline(figure, _said(test))
+        sns.despine(ax=axes, left=True)
+    return figure
+
+
+def _said(test: dict[str, float]) -> str:
+    """What the two tests say, as a title."""
+    if math.isnan(test["p"]):
+        return "Too few labels or tasks for a test"
+    p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
+    if test["p"] >= SIGNIFICANCE:
+        return f"Friedman: {p}. These tasks do not tell the labels apart"
+    return f"Friedman: {p}. Critical difference: {test['critical_difference']:.2f}. Joined: not told apart"
+
+
+def _bars(means: np.ndarray[tuple[int], np.dtype[np.float64]], difference: float) -> list[tuple[int, int]]:
+    """First and last of each longest stretch of sorted means no wider than the critical difference."""
+    bars: list[tuple[int, int]] = []
+    for first in range(len(means)):
+        last = int(np.flatnonzero(means - means[first] <= difference)[-1])
+        if last > first and (not bars or last > bars[-1][1]):
+            bars.append((first, last))
+    return bars
+
+
+def _levels(bars: list[tuple[int, int]]) -> list[int]:
+    """A column for each bar, the first one in which it touches no other."""
+    ends: list[int] = []
+    levels = []
+    for first, last in bars:
+        level = next((number for number, end in enumerate(ends) if end < first), len(ends))
+        ends[level : level + 1] = [last]
+        levels.append(level)
+    return levels
+
+
+def places(table: pd.DataFrame) -> Figure:
+    """Each label's place, the places that other choices of tasks give it, and how often it is among the first three.
+
+    Args:
+        table: of `_ranks.over_tasks`.
+    """
+    with theme():
+        figure, (axes,) = _lines(list(table["label"]))
+        heights = np.arange(len(table))
+        axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
+        axes.plot(table["place"], heights, "o", color=INK, markersize=5, zorder=3)
+        axes.set_xlim(0.5, len(table) + 0.5)
+        _whole_numbers(axes, len(table))
+        axes.set_xlabel("place by mean rank (1 is best)")
+        if table["first"].notna().any():
+            _column(axes, heights, list(map(_percent, table["first"])), "first", 1.02)
+            _column(axes, heights, list(map(_percent, table["top_three"])), "top 3", 1.16)
+            said = "Bars: where 95 % of other choices of tasks put a label. Right: how often there"
+        else:
+            said = "Too few tasks to draw others from"
+        _headline(figure, said)
+        sns.despine(ax=axes, left=True)
+    return figure
+
+
+def _percent(share: float) -> str:
+    """A share as text; blank where there is none."""
+    return "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
+
+
+def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str, x: float) -> None:
+    """A column of text right of the axes."""
+    where = axes.get_yaxis_transform()
+    style: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
+    axes.text(x, -1, head, color=GREY, **style)
+    for height, text in zip(heights, texts, strict=True):
+        axes.text(x, float(height), text, **style)
+
+
+def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with a line a label, the first on top; panels beside one another share them."""
+    # What tells variants apart stands at the end.
+    shown = [label if len(label) <= LONGEST else f"{label[: LONGEST - 16]}…{label[-15:]}" for label in labels]
+    figure = Figure(figsize=(WIDTH, 1.1 + LINE * len(labels)))
+    found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
+    found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
+    found[0].set_yticks(range(len(labels)), shown)
+    for axes in found:
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    return figure, found
+
+
+def _whole_numbers(axes: Axes, last: int) -> None:
+    """Ticks at whole numbers from 1 to the last."""
+    ticks = MaxNLocator(integer=True, min_n_ticks=1).tick_values(1, last)
+    step = ticks[1] - ticks[0]
+    axes.xaxis.set_major_locator(FixedLocator([1, *(int(tick) for tick in ticks if 1 + step / 2 < tick <= last)]))
+
+
+def _headline(figure: Figure, text: str) -> None:
+    """A line over the whole figure, whose panel may be narrow beside long labels."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize="medium")

@@ -1,0 +1,182 @@
+"""What a model costs with its encoder and without: operations, time and memory of the same trunk, in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from experiments.measures.cost.memory import holding
+from experiments.model.transformer import PLAIN, Layer, Transformer
+from experiments.tasks import Batch
+from experiments.training.evaluate import CHUNK_TOKENS, Subject
+from experiments.training.generate import Cache
+from experiments.training.loop import Step, TrainConfig
+from pe_zoo._cost import Operations
+
+LEAST_PAIRS = 3
+"""Repetitions that a median is taken over, at least, however long they take."""
+LAST_TOKENS = 16
+"""Tokens at the end of a sequence that generation is timed at."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """One quantity of the model as it is, and of the same model without its encoder; ``n`` repetitions of it."""
+
+    with_encoder: float
+    without: float
+    n: int = 1
+
+    @property
+    def ratio(self) -> float:
+        return self.with_encoder / self.without
+
+
+class Trunks:
+    """A trunk with its encoder and one without, as initialised, and the sequences that both are given.
+
+    Args:
+        subject: its task, its numbering, and how its model is built. Its training does not matter.
+        tokens_per_step: of a training batch; None: as many as the trainer takes unless told otherwise.
+    """
+
+    def __init__(self, subject: Subject, tokens_per_step: int | None = None) -> None:
+        self.subject = subject
+        self.models = self._fresh()
+        self.device = self.models[0].token_embedding.weight.device
+        self.config = TrainConfig() if tokens_per_step is None else TrainConfig(tokens_per_step=tokens_per_step)
+
+    def operations(self, size: int) -> Both:
+        """Of a forward pass over one sequence, per token, on the plain path: the same on every machine."""
+        tokens, positions = (part.cpu() for part in self._sequences(1, size))
+
+        def count(model: Transformer) -> float:
+            for layer in model.cpu().layers:
+                assert isinstance(layer, Layer)
+                layer.attention = PLAIN
+            with torch.no_grad(), Operations() as operations:
+                model(tokens, positions)
+            return operations.count / size
+
+        ours, bare = map(count, self._fresh())
+        return Both(ours, bare)
+
+    def forward_bytes(self, size: int) -> Both:
+        """Held at once by a forward pass over one sequence without gradients, beyond the model and its input."""
+        tokens, positions = self._sequences(1, size)
+
+        def peak(model: Transformer) -> float:
+            with torch.no_grad(), holding(self.device) as memory:
+                model(tokens, positions)
+            return memory.peak
+
+        ours, bare = map(peak, self.models)
+        return Both(ours, bare)
+
+    def training_bytes(self) -> Both:
+        """Held at once by a training step beyond the model and its batch; the optimizer's moments are part of it."""
+        batch, positions = self._training_batch()
+
+        def peak(model: Transformer) -> float:
+            step = Step(model.train(), self.config)
+            with holding(self.device) as memory:
+                step(batch, positions)  # makes the moments, which every other step finds there
+                memory.restart()
+                step(batch, positions)
+            return memory.peak
+
+        ours, bare = map(peak, self._fresh())
+        return Both(ours, bare)
+
+    def training_seconds(self, seconds: float) -> Both:
+        """Of a training step, per token, at the training length."""
+        batch, positions = self._training_batch()
+        steps = [Step(model.train(), self.config) for model in self._fresh()]
+        found = self._in_turn(lambda which: steps[which](batch, positions), seconds)
+        return _per(batch.tokens.numel(), found)
+
+    def inference_seconds(self, size: int, seconds: float) -> Both:
+        """Of reading a text without gradients, per token; as many sequences at once as evaluation takes."""
+        tokens, positions = self._sequences(max(1, CHUNK_TOKENS // size), size)
+        with torch.no_grad():
+            found = self._in_turn(lambda which: self.models[which](tokens, positions), seconds)
+        return _per(tokens.numel(), found)
+
+    def generation_seconds(self, size: int, seconds: float) -> Both:
+        """Of reading one token after another with what came before in a cache, at the end of one sequence.
+
+        Raises:
+            Unsupported: the model is bidirectional.
+        """
+        tokens, positions = self._sequences(1, size)
+        last = min(LAST_TOKENS, size // 2)
+        caches: dict[int, Cache] = {}
+
+        def begin(which: int) -> None:
+            caches[which] = Cache(self.models[which], positions)
+            caches[which].read(tokens[:, : size - last])
+
+        def read_on(which: int) -> None:
+            for place in range(size - last, size):
+                caches[which].read(tokens[:, place : place + 1])
+
+        return _per(last, self._in_turn(read_on, seconds, begin))
+
+    def _fresh(self) -> tuple[Transformer, Transformer]:
+        ours, bare = self.subject.initial().eval(), self.subject.initial().eval()
+        bare.drop_encoder()
+        return ours, bare
+
+    def _in_turn(
+        self, do: Callable[[int], object], seconds: float, before: Callable[[int], object] = lambda which: None
+    ) -> Both:
+        """Median seconds of both, first the one and then the other, since machines drift; one pair first for nothing.
+
+        Args:
+            do: what is timed, of the model with the encoder (0) or without (1).
+            seconds: until when pairs are added, in all.
+            before: what comes before it each time, not timed.
+        """
+        times: list[tuple[float, float]] = []
+        started = time.perf_counter()
+        while len(times) <= LEAST_PAIRS or time.perf_counter() - started < seconds:
+            times.append((self._timed(do, before, 0), self._timed(do, before, 1)))
+        ours, bare = (median(column) for column in zip(*times[1:], strict=True))
+        return Both(ours, bare, len(times) - 1)
+
+    def _timed(self, do: Callable[[int], object], before: Callable[[int], object], which: int) -> float:
+        before(which)
+        self._finish()
+        started = time.perf_counter()
+        do(which)
+        self._finish()
+        return time.perf_counter() - started
+
+    def _finish(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _sequences(self, batch_size: int, size: int) -> tuple[Tensor, Tensor]:
+        """Random tokens ``(batch, size)``, since a task may have no sequence of that size, and their positions."""
+        generator = self.subject.stream(f"cost/{size}")
+        tokens = torch.randint(self.models[0].vocab_size, (batch_size, size), generator=generator)
+        positions = self.subject.numbering.evaluate(batch_size, size, generator)
+        return tokens.to(self.device), positions.to(self.device)
+
+    def _training_batch(self) -> tuple[Batch, Tensor]:
+        task, generator = self.subject.task, self.subject.stream("cost/training")
+        size = task.sequence_length(task.train_length)
+        batch_size = max(1, self.config.tokens_per_step // size)
+        causal = self.models[0].causal
+        batch = task.sample(batch_size, task.train_length, generator, split="train", causal=causal)
+        positions = self.subject.numbering.train(batch_size, size, generator)
+        return batch.to(self.device), positions.to(self.device)
+
+
+def _per(tokens: int, found: Both) -> Both:
+    return Both(found.with_encoder / tokens, found.without / tokens, found.n)

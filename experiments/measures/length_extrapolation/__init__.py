@@ -1,0 +1,1 @@
+"""Does an encoder that was trained on short sequences still work on long ones?"""

@@ -1,0 +1,1 @@
+"""Does it matter where counting starts: what happens if all positions are shifted by the same number?"""

@@ -1,0 +1,1 @@
+"""What is an encoder before any training, as a picture and as numbers?"""

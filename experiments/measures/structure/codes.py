@@ -1,0 +1,175 @@
+"""Rows of encoders that add vectors to the embeddings, and of components that are sinusoids of the position."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from experiments.measures.structure import vectors as vectors
+from experiments.measures.structure.model_numbers import turned
+from experiments.rows.row import Row, condition_of
+from pe_zoo import Unsupported
+
+if TYPE_CHECKING:
+    from experiments.measures.structure.numbers import Structure
+
+OFFSETS = (1, 2, 4, 8, 16, 32)
+"""Shifts, in positions, that a linear map is looked for."""
+LONG = 10_000
+"""Positions among which codes should still differ, far beyond any length here."""
+FAR = (10_000, 1_000_000)
+"""Positions at which float32 codes are compared with float64."""
+ROUNDED = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+OF_CODES = ("shift_map_residual", "code_distance", "code_collisions", "code_range", "code_growth", "code_error")
+
+
+def rows(it: Structure) -> list[Row]:
+    """What the vectors are like that an encoder adds; one row each that says so where it adds none."""
+    if not it.encoder.overrides("embed"):
+        return [row for metric in OF_CODES for row in it.row(metric, lambda: it.codes(_one(0)).max().item(), n=0)]
+    return [*_shift_maps(it), *_apart(it), *_sizes(it), *_errors(it)]
+
+
+def _one(position: float) -> Tensor:
+    return torch.tensor([position], dtype=torch.float64)
+
+
+def _first(length: int) -> Tensor:
+    return torch.arange(length, dtype=torch.float64)
+
+
+def _shift_maps(it: Structure) -> list[Row]:
+    """Fitted to the first n positions; and, held out, fitted to the even ones below 2 n and tried on the odd ones.
+
+    The odd ones and not the n after: slow sinusoids are so alike over a few hundred positions that float64 cannot
+    tell which map would hold far away, though one does.
+    """
+    n = 4 * it.model.geometry.model_dim
+    within = [condition_of(offset=k) for k in OFFSETS]
+    held_out = [condition_of("held out", offset=k) for k in OFFSETS]
+
+    def residuals(conditions: list[str], fitted: Tensor, tried: Tensor) -> dict[str, float]:
+        here, there = it.codes(fitted), [it.codes(fitted + k) for k in OFFSETS]
+        maps = vectors.shift_maps(here, there)
+        return {
+            condition: vectors.residual(it.codes(tried), shift, it.codes(tried + k))
+            for condition, shift, k in zip(conditions, maps, OFFSETS, strict=True)
+        }
+
+    even = 2 * _first(n)
+    return [
+        *it.rows("shift_map_residual", partial(residuals, within, _first(n), _first(n)), n=n, asked=within),
+        *it.rows("shift_map_residual", partial(residuals, held_out, even, even + 1), n=n, asked=held_out),
+    ]
+
+
+def _apart(it: Structure) -> list[Row]:
+    def collided(below: int, dtype: torch.dtype) -> float:
+        return vectors.collisions(it.codes(_first(below)), dtype)
+
+    return [
+        *it.row("code_distance", lambda: vectors.smallest_distance(it.codes(_first(it.length))), n=it.length),
+        *(
+            row
+            for below in sorted({it.length, LONG})
+            for name, dtype in ROUNDED.items()
+            for row in it.row(
+                "code_collisions",
+                partial(collided, below, dtype),
+                n=below * (below - 1) // 2,
+                condition=condition_of(name, below=below),
+            )
+        ),
+    ]
+
+
+def _sizes(it: Structure) -> list[Row]:
+    inside, beyond = _first(it.length).split([it.train_length, it.length - it.train_length])
+
+    def largest(positions: Tensor) -> float:
+        return it.codes(positions).abs().max().item()
+
+    def growth() -> float:
+        usual = it.codes(inside).norm(dim=-1).mean().item()
+        if usual == 0:
+            raise Unsupported("all codes within the training length are 0: no ratio")
+        return it.codes(beyond).norm(dim=-1).max().item() / usual
+
+    places = {
+        "within training": inside,
+        "beyond training": beyond,
+        condition_of(position=FAR[-1]): _one(FAR[-1]),
+    }
+    return [
+        *(
+            row
+            for condition, positions in places.items()
+            for row in it.row("code_range", partial(largest, positions), n=len(positions), condition=condition)
+        ),
+        *it.row("code_growth", growth, n=it.length),
+    ]
+
+
+def _errors(it: Structure) -> list[Row]:
+    dim = it.model.geometry.model_dim
+    single = copy.deepcopy(it.model.encoder).float()
+
+    def error(position: int) -> float:
+        with torch.no_grad():
+            got = single.embed(torch.zeros(1, 1, dim), _one(position).float())[0]
+        return (got.double() - it.codes(_one(position))).abs().max().item()
+
+    return [
+        row
+        for position in FAR
+        for row in it.row("code_error", partial(error, position), n=dim, condition=condition_of(position=position))
+    ]
+
+
+def frequency_rows(it: Structure) -> list[Row]:
+    """Wavelengths of single dimensions, and what float32 makes of frequencies, depending on how they are computed."""
+    dim = it.model.geometry.model_dim
+
+    def errors() -> dict[str, float]:
+        found = vectors.frequencies(it.codes(_first(it.length)))
+        return vectors.frequency_errors(vectors.base_of(found, dim), dim)
+
+    asked = vectors.WAYS if it.encoder.overrides("embed") else ("",)
+    return [
+        *it.rows("wavelength", lambda: _wavelengths(it), n=it.length),
+        *it.rows("frequency_error", errors, n=dim // 2, asked=asked),
+    ]
+
+
+def _wavelengths(it: Structure) -> dict[str, float]:
+    adds, turns = it.encoder.overrides("embed"), it.encoder.overrides("rotate")
+    if not adds and not turns:
+        raise Unsupported(f"{it.encoder.name} adds no vectors and turns no queries")
+    found: dict[str, float] = {}
+    if adds:
+        found |= _by_dimension(vectors.frequencies(it.codes(_first(it.length))), "")
+    if turns:
+        probes = turned(it.encoder, _first(it.length).unsqueeze(0), causal=it.model.causal)[0]
+        heads = torch.stack([vectors.frequencies(probe) for probe in probes])
+        done = "turned" if adds else ""  # dimensions of codes and of heads are counted alike
+        if torch.allclose(heads, heads[:1].expand_as(heads), rtol=vectors.SAME, atol=0, equal_nan=True):
+            found |= _by_dimension(heads[0], done)
+        else:
+            for head, of_head in enumerate(heads):
+                found |= _by_dimension(of_head, done, head=head)
+    if not found:
+        raise Unsupported(f"no component of {it.encoder.name} is a pure sinusoid of the position")
+    return found
+
+
+def _by_dimension(frequencies: Tensor, done: str, **places: object) -> dict[str, float]:
+    return {
+        condition_of(done, dimension=d, **places): 2 * math.pi / w
+        for d, w in enumerate(frequencies.tolist())
+        if not math.isnan(w)
+    }

@@ -1,0 +1,1 @@
+"""Rows -> one page, tables, figures, and what a paper needs. Rows only, no model."""

@@ -1,0 +1,202 @@
+"""Two folders of results side by side: what changed from one to the other, and what is within noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from experiments.figures import style, words
+from experiments.report.page import Page, Picture, Section, Table
+from experiments.rows.results import FINISHED, Results
+from experiments.rows.row import among, metric_of
+from experiments.rows.untrusted import stays_within
+from experiments.statistics.changes import BEYOND, NOISE, SAME, UNTOLD, compare
+
+MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
+
+
+def place(folder: Path, against: Path) -> Path:
+    """Where the page goes: ``<folder>/report/against/<other's name>``; makes the folders above it.
+
+    Raises:
+        ValueError: one of them is a link that leads out of the folder.
+    """
+    found = folder / "report" / "against" / style.slug(against.resolve().name)
+    for part in (found.parent.parent, found.parent, found):
+        stays_within(part, folder)
+    found.parent.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def build(ours: Results, theirs: Results) -> Page:
+    """The page.
+
+    Args:
+        ours: the folder asked about.
+        theirs: the one it is held against. Differences are ours less theirs.
+    """
+    names = _names(ours, theirs)
+    table = compare(ours.rows, theirs.rows)
+    changed = table[~table["verdict"].isin((SAME, NOISE, UNTOLD))]
+    sections = [
+        _changes("What changed", "changed", changed, names) if len(changed) else None,
+        _everything(table, names) if len(table) else None,
+        _alone(ours, theirs, names),
+        _settings(ours, theirs, names),
+    ]
+    return Page(
+        f"{names[0]} against {names[1]}",
+        _said(table, changed, names),
+        [f"No run of {name} has rows: there is nothing to compare." for name in _empty(ours, theirs, names)],
+        _method(names),
+        [section for section in sections if section],
+    )
+
+
+def _names(ours: Results, theirs: Results) -> tuple[str, str]:
+    first, second = ours.folder.resolve(), theirs.folder.resolve()
+    return (first.name, second.name) if first.name != second.name else (str(ours.folder), str(theirs.folder))
+
+
+def _empty(ours: Results, theirs: Results, names: tuple[str, str]) -> list[str]:
+    return [name for name, results in zip(names, (ours, theirs), strict=True) if results.rows.empty]
+
+
+def _said(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
+    if table.empty:
+        return [f"{names[0]} and {names[1]} have no number of the same task and label: there is nothing to compare."]
+    counts = table["verdict"].value_counts()
+    same, noise, untold = (int(counts.get(name, 0)) for name in (SAME, NOISE, UNTOLD))
+    said = (
+        f"{words.count(len(table), 'number')} of the same task and label are in both: {len(changed)} changed, {noise} "
+        f"within noise, {same} identical to the last digit"
+    )
+    said += f", {untold} of one seed each, of which nothing can be told." if untold else "."
+    found = []
+    for verdict, group in changed.groupby("verdict"):
+        told = [
+            f"{line['label']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
+            for line in group.reindex(group["difference"].abs().sort_values(ascending=False).index).to_dict("records")
+        ]
+        found.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(told)}.")
+    return [said, *found]
+
+
+def _method(names: tuple[str, str]) -> list[str]:
+    return [
+        f"A difference is {names[0]} less {names[1]}, of what is called the same in both: task and label.",
+        "Seeds that both have are paired; with fewer than two in common the interval is Welch's, for independent runs.",
+        "Intervals are 95 % Student's t intervals; a number counts as changed if p is below 0.05 after Holm's "
+        "correction for all numbers on this page.",
+        "Over lengths, only those are compared that all seeds of both have.",
+    ]
+
+
+def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
+    section = _changes("Every number in both", "differences", table, names)
+    for task, of_task in table[table["what"].str.endswith(BEYOND)].groupby("task"):
+        caption = f"Difference beyond the training length, {task}: {names[0]} less {names[1]}. Bars: 95 % interval."
+        figure = _forest(of_task, f"{task}: {names[0]} less {names[1]}")
+        section.parts.insert(0, Picture(f"{style.slug(str(task))}_difference", caption, figure))
+    return section
+
+
+def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
+    lines = [
+        [
+            *(line["task"], line["label"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
+            f"{line['difference']:+.3f}",
+            f"{line['low']:+.3f} to {line['high']:+.3f}" if line["low"] == line["low"] else "",
+            *(line["seeds"], line["by"], words.p_value(line["p_holm"]), line["verdict"]),
+        ]
+        for line in table.to_dict("records")
+    ]
+    head = [
+        "task",
+        "label",
+        "number",
+        *names,
+        "difference",
+        "95 % interval",
+        "seeds",
+        "paired by",
+        "p (Holm)",
+        "verdict",
+    ]
+    cells = pd.DataFrame(lines, columns=head)
+    return Section(title, parts=[Table(stem, f"{title}: {names[0]} less {names[1]}", cells, table)])
+
+
+def _forest(table: pd.DataFrame, title: str) -> Figure:
+    """A line a label: the difference and its interval, the same nothing as a line at 0."""
+    encoders = table.assign(encoder=table["label"].str.partition(" · ")[0])
+    looks = style.looks(encoders)
+    labels = among(looks, table["label"])[::-1]
+    with style.theme():
+        figure = Figure(figsize=(style.WIDTH, 1.2 + 0.28 * len(labels)))
+        axes = figure.subplots()
+        axes.axvline(0, color="#666666", linewidth=1.0, zorder=1)
+        for height, label in enumerate(labels):
+            (line,) = table[table["label"] == label].to_dict("records")
+            axes.plot([line["low"], line["high"]], [height, height], color=looks[label].colour, linewidth=1.8)
+            axes.plot([line["difference"]], [height], **{**looks[label].marking(), "linestyle": ""})
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set_ylim(-0.6, len(labels) - 0.4)
+        axes.set_xlabel(
+            f"difference in {metric_of(str(table['metric'].iloc[0])).label}, mean beyond the training length"
+        )
+        axes.set_title(title)
+        sns.despine(ax=axes)
+    return figure
+
+
+def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
+    """Labels that one folder alone has rows of."""
+    there = [set(results.rows[["task", "label"]].itertuples(index=False, name=None)) for results in (ours, theirs)]
+    lines = [
+        [task, label, name]
+        for name, mine, other in ((names[0], there[0], there[1]), (names[1], there[1], there[0]))
+        for task, label in sorted(mine - other)
+    ]
+    if not lines:
+        return None
+    cells = pd.DataFrame(lines, columns=["task", "label", "only in"])
+    return Section("In one of them alone", parts=[Table("alone", "What only one of the two has", cells, cells)])
+
+
+def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
+    """Settings, and what runs were made with, that differ between runs called alike."""
+    sides = [_by_label(results) for results in (ours, theirs)]
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for key in sides[0]:
+        task, label = key
+        if key not in sides[1]:
+            continue
+        mine, other = sides[0][key], sides[1][key]
+        for name in dict.fromkeys([*mine, *other]):
+            values = [words.few(sorted(side.get(name, {"unset"}))) for side in (mine, other)]
+            if values[0] != values[1]:
+                found.setdefault((task, name, *values), []).append(label)  # type: ignore[arg-type]
+    if not found:
+        return None
+    cells = pd.DataFrame(
+        [[*key, words.few(labels)] for key, labels in found.items()], columns=["task", "setting", *names, "labels"]
+    )
+    said = "Runs that are called alike were not made alike: what changed may be due to these."
+    return Section("What differs between the runs", [said], [Table("settings", "Settings that differ", cells, cells)])
+
+
+def _by_label(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
+    """(task, label) -> setting -> its values over the finished runs; seeds are among them."""
+    found: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for run in results.runs[results.runs["status"].isin(FINISHED)].to_dict("records"):
+        values = found.setdefault((str(run["task"]), str(run["label"])), {})
+        config = {key: value for key, value in results.configs[run["run_id"]].items() if key not in ("name", "seeds")}
+        made = {name: str(run[name]) for name in MADE_WITH if run[name] is not None}
+        packages = run["packages"] if isinstance(run["packages"], dict) else {}
+        for name, value in (config | made | {str(name): str(value) for name, value in packages.items()}).items():
+            values.setdefault(name, set()).add(value)
+    return found

@@ -1,0 +1,1 @@
+"""Runs on disk and on machines: what wraps the pipeline in folders, leases, checkpoints, workers and sweeps."""

@@ -1,0 +1,191 @@
+"""Trackers (TensorBoard, Weights & Biases, MLflow, …): told how a run goes, if asked for, and never able to break one.
+
+All of them are spoken to through ``accelerate.tracking``; a run's own files hold all that they are told, and more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.rows.row import Row
+from experiments.training.tune import rates
+from pe_zoo._knobs import listing, suggestion
+
+if TYPE_CHECKING:
+    from experiments.plan.plan import Plan
+    from experiments.training.progress import Training, TrainLog
+
+logger = logging.getLogger("pe_zoo")
+
+RUN_NAME = {
+    **dict.fromkeys(("wandb", "trackio"), "name"),
+    "mlflow": "run_name",
+    "swanlab": "experiment_name",
+    "clearml": "task_name",
+}
+"""What a tracker calls the name of a run, where it sorts runs into projects; those left out have one name alone."""
+PLACES = {
+    "wandb": ("WANDB_DIR", "{}"),
+    "trackio": ("TRACKIO_DIR", "{}/trackio"),
+    "mlflow": ("MLFLOW_TRACKING_URI", "sqlite:///{}/mlflow.db"),
+    "swanlab": ("SWANLAB_LOG_DIR", "{}/swanlab"),
+}
+"""The variable that tells a tracker where its files go, and what it is set to unless the user has."""
+
+
+def named(asked: object) -> tuple[str, ...]:
+    """The trackers asked for, ``tracker=``: a name, a list of them, or none.
+
+    Raises:
+        ValueError: one is not known, or not installed.
+    """
+    names = [asked] if isinstance(asked, str) else asked
+    if names is None:
+        return ()
+    if not isinstance(names, Iterable):
+        raise ValueError(f"tracker={asked!r} must be a name or a list of names, or null")
+    chosen = tuple(dict.fromkeys(str(name) for name in names))
+    if not chosen:
+        return ()
+    try:
+        from accelerate import tracking, utils
+    except ImportError:
+        raise ValueError(
+            f"tracker={','.join(chosen)} needs the package accelerate: pip install 'pe-zoo[trackers]'"
+        ) from None
+    known = sorted(tracking.LOGGER_TYPE_TO_CLASS)
+    available = {str(name) for name in tracking.get_available_trackers()} | ({*known} - {*utils.LoggerType.list()})
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"no tracker named {name!r}.{suggestion(name, known)}{listing('Known', known)}")
+        if name not in available:
+            raise ValueError(f"tracker={name} needs the package {name}, which is not installed: pip install {name}")
+    return chosen
+
+
+class Trackers:
+    """Those of a run. One that fails is left out from there on, which is said once.
+
+    Args:
+        names: which.
+        plan: the run.
+    """
+
+    def __init__(self, names: Iterable[str], plan: Plan) -> None:
+        self._plan = plan
+        self._working: dict[str, Any] = {}
+        self._run: Training | None = None
+        self._told = 0
+        for name in names:
+            self._try(name, partial(self._start, name))
+
+    def _start(self, name: str) -> None:
+        from accelerate import PartialState, tracking
+
+        PartialState()  # which they ask whether they may speak
+        config, place = self._plan.config, place_of(self._plan)
+        place.mkdir(parents=True, exist_ok=True)
+        project = {RUN_NAME[name]: config.run_id} if name in RUN_NAME else {}
+        kind = tracking.LOGGER_TYPE_TO_CLASS[name]
+        where = [str(place)] if kind.requires_logging_directory else []
+        tracker = kind(config.name if project else config.run_id, *where, **project)
+        tracker.start()
+        self._working[name] = tracker
+        tracker.store_init_configuration(dict(_flat({**config.labels(), **config.identity()})))
+
+    def watch(self, run: Training) -> None:
+        """Tell of a training's points that were not told of yet: of one gone on from a checkpoint, all at once."""
+        config = self._plan.config
+        if run is not self._run:
+            self._run, self._told = run, 0
+        prefix, before = "", 0
+        if config.tune:  # trackers want their steps to rise
+            rate = run.step.config.learning_rate
+            prefix, before = f"learning_rate_{rate:g}/", rates(config.train).index(rate) * config.train.last_step
+        for step, loss, quality, _ in run.log.points[self._told :]:
+            self._told += 1
+            values = _point(loss, quality)
+            if step == run.log.steps:
+                values |= {
+                    "learning_rate": float(run.step.schedule.get_last_lr()[0]),
+                    "tokens_per_second": run.log.tokens / run.seconds,
+                }
+            self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
+
+    def trained(self, log: TrainLog) -> None:
+        """Tell of a training that `watch` was never shown: it was over before, alone or with that of other seeds."""
+        if self._run is None and not self._plan.config.tune:
+            for step, loss, quality, _ in log.points:
+                self._log(_point(loss, quality), step)
+
+    def results(self, rows: Iterable[Row], step: int) -> None:
+        """Tell what came out: every experiment's main metric, under every length and condition."""
+        main = {name: module.MAIN or self._plan.task.metrics[0] for name, module in self._plan.experiments.items()}
+        found = {
+            # Not every tracker takes every character in a name.
+            "/".join(re.sub(r"[^\w.-]+", "_", part) for part in _named(row) if part): row.value
+            for row in rows
+            if main.get(row.experiment) == row.metric and row.status == "ok"
+        }
+        if found:
+            self._log(found, step)
+
+    def finish(self) -> None:
+        """Close them all."""
+        for name, tracker in list(self._working.items()):
+            self._try(name, tracker.finish)
+
+    def _log(self, values: dict[str, float], step: int) -> None:
+        for name, tracker in list(self._working.items()):
+            self._try(name, partial(tracker.log, values, step=step))
+
+    def _try(self, name: str, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except Exception as error:
+            self._working.pop(name, None)
+            logger.warning("tracker %s is left out from here on: %s: %s", name, type(error).__name__, error)
+
+
+@contextmanager
+def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
+    """Within, trackers are told of a run."""
+    variables = dict(PLACES[name] for name in names if name in PLACES)
+    place = place_of(plan).absolute()
+    wanted = {name: where.format(place) for name, where in variables.items() if name not in os.environ}
+    os.environ.update(wanted)
+    trackers = Trackers(names, plan)
+    try:
+        yield trackers
+    finally:
+        trackers.finish()
+        for name in wanted:
+            os.environ.pop(name, None)
+
+
+def place_of(plan: Plan) -> Path:
+    """Where trackers keep their files, as far as they can be told: beside the runs."""
+    return plan.folder.parent.parent / "trackers"
+
+
+def _point(loss: float, quality: dict[str, float]) -> dict[str, float]:
+    return {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
+
+
+def _named(row: Row) -> tuple[str, ...]:
+    return row.experiment, row.metric, row.condition, f"length_{row.eval_length}"
+
+
+def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str | float | bool]]:
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, str | int | float) else str(value)

@@ -1,0 +1,111 @@
+"""Two tables of rows: which numbers of theirs changed from one to the other, and which are within noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import ttest_ind
+
+from experiments.rows.row import metric_of
+from experiments.statistics import intervals
+
+IN_RANGE, BEYOND = "in range", "beyond training"
+SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: no telling", "no spread: no telling"
+COLUMNS = [
+    *("task", "label", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
+    *("seeds", "pairs", "by", "verdict"),
+]
+
+
+def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """Each number that both folders have of a task and label: the difference over seeds, and what to make of it.
+
+    Seeds that both have are paired: the same seed is the same data in the same order. With fewer than two in common,
+    but two or more in each, the interval is Welch's for independent samples.
+
+    Args:
+        ours: rows of `experiments.rows.results.load`.
+        theirs: likewise.
+
+    Returns:
+        ``task``, ``label``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the seeds that are
+        compared), ``difference`` (ours less theirs), ``low``, ``high`` (95 % t interval; NaN where nothing was tested),
+        ``p``, ``p_holm`` (corrected for all lines), ``seeds`` (``3 and 5``), ``pairs``, ``by`` (``seed`` or ``Welch``,
+        blank where untested), ``verdict``: ``identical``, ``within noise``, ``one seed: no telling``, ``no spread: no
+        telling`` (neither folder's seeds differ, and they have none in common), or which way.
+    """
+    sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
+    lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
+    table = pd.DataFrame([line for line in lines if line], columns=[name for name in COLUMNS if name != "p_holm"])
+    table.insert(COLUMNS.index("p_holm"), "p_holm", intervals.holm(list(table["p"])))
+    table["verdict"] = [
+        line["verdict"] or intervals.verdict(line["metric"], line["difference"], line["p_holm"])
+        for line in table.to_dict("records")
+    ]
+    return table.replace({"verdict": {intervals.NOT_SEPARABLE: NOISE}})
+
+
+def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, str], pd.Series[float]]]:
+    """(task, label, what, metric) -> the number of each seed; of lengths, those that the other folder measured too."""
+    theirs = intervals.main_quality(others)
+    for (task, label), part in intervals.main_quality(rows).groupby(["task", "label"]):
+        other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
+        part = part[part["eval_length"].isin(_valued(part) & _valued(other)) & (part["status"] == "ok")]
+        metric = str(part["metric"].iloc[0]) if len(part) else ""
+        trained, named = part["eval_length"] <= part["train_length"], metric_of(metric).label
+        inside = part[trained & (part["eval_length"] == part.loc[trained, "eval_length"].max())]
+        for what, some in ((IN_RANGE, inside), (BEYOND, part[~trained])):
+            if len(some):
+                yield (str(task), str(label), f"{named}, {what}", metric), some.groupby("seed")["value"].mean()
+    for experiment in sorted(rows["experiment"].unique()):
+        shown = _shown(rows[rows["experiment"] == experiment], experiment)
+        shown = shown[shown["status"] == "ok"]
+        for key, some in shown.groupby(["task", "label", "head", "metric"]):
+            task, label, head, metric = map(str, key)
+            yield (task, label, f"{experiment}: {head}", metric), some.groupby("seed")["value"].mean()
+
+
+def _valued(rows: pd.DataFrame) -> set[int]:
+    """Lengths at which every seed that has any value has one."""
+    table = rows[rows["status"] == "ok"].pivot_table(index="seed", columns="eval_length", values="value")
+    return {int(length) for length in table.columns[table.notna().all()]}
+
+
+def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """The numbers that an experiment puts first, by its own ``shown``; nothing of one that has none."""
+    try:
+        module = import_module(f"experiments.measures.{experiment}.measure") if experiment.isidentifier() else None
+    except ModuleNotFoundError:
+        module = None
+    if module is None or experiment.startswith("_") or not hasattr(module, "shown"):
+        return rows.iloc[:0].assign(head="")
+    found: pd.DataFrame = module.shown(rows)
+    return found[found["head"] != ""]
+
+
+def _line(key: tuple[str, str, str, str], ours: pd.Series[float], theirs: pd.Series[float]) -> dict[str, Any]:
+    line: dict[str, Any] = dict(zip(("task", "label", "what", "metric"), key, strict=True))
+    line |= {"seeds": f"{len(ours)} and {len(theirs)}", "pairs": 0, "by": "", "verdict": UNTOLD}
+    line |= dict.fromkeys(("low", "high", "p"), math.nan)
+    common = ours.index.intersection(theirs.index)
+    if len(common) > 1 or (len(common) and min(len(ours), len(theirs)) == 1):
+        ours_too, theirs_too = ours.loc[common], theirs.loc[common]
+        line |= intervals.paired(np.array(ours_too - theirs_too, dtype=np.float64)) | {"pairs": len(common)}
+        line |= {"ours": ours_too.mean(), "theirs": theirs_too.mean(), "by": "seed" if len(common) > 1 else ""}
+        if len(ours) == len(theirs) == len(common) and (ours_too == theirs_too).all():
+            return line | {"difference": 0.0, "low": math.nan, "high": math.nan, "p": math.nan, "verdict": SAME}
+        return line | ({"verdict": ""} if len(common) > 1 else {})
+    line |= {"ours": ours.mean(), "theirs": theirs.mean(), "difference": ours.mean() - theirs.mean()}
+    if min(len(ours), len(theirs)) < 2:
+        return line
+    line["verdict"] = NO_SPREAD
+    if max(ours.std(), theirs.std()) > 0:
+        test = ttest_ind(ours, theirs, equal_var=False)
+        interval = test.confidence_interval(intervals.CONFIDENCE)
+        line |= {"low": interval.low, "high": interval.high, "p": float(test.pvalue), "by": "Welch", "verdict": ""}
+    return line

@@ -1,0 +1,264 @@
+"""Many tasks: one score over all of them, ranks, and how much hangs on which tasks and which metric were chosen.
+
+Scores are normalised by chance: (value - chance) / (best - chance), see `_scores`; intervals are those of `_bootstrap`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import cast
+
+import numpy as np
+import pandas as pd
+from scipy.stats import friedmanchisquare, kendalltau, rankdata, studentized_range
+
+from experiments.rows.row import metric_of
+from experiments.statistics import bootstrap
+from experiments.statistics.bootstrap import FEWEST_TASKS
+from experiments.statistics.groups import letters
+from experiments.statistics.intervals import CONFIDENCE, OVER_LENGTHS, SIGNIFICANCE, Matrix, labelled, main_quality
+from experiments.statistics.power import improvement
+from experiments.statistics.scores import matrix, scores
+
+MEASURED_IN = 0.75
+"""Share of the tasks that a label must have to be among those that are compared over tasks."""
+LENGTHS = ("in range", "beyond", "twice")
+
+
+def aggregate(rows: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
+    """Each label over all tasks that the compared labels have: interquartile mean of the scores of all runs.
+
+    Args:
+        rows: of all tasks, their main metric, at the lengths that are to count (`_stats.beyond`).
+        baseline: a label for ``improvement``; without, that is NaN.
+
+    Returns:
+        ``label``, ``iqm``, ``low``, ``high`` (95 %: other seeds, the same tasks; NaN where a task has a single seed of
+        the label), ``tasks_low``, ``tasks_high`` (95 %: other tasks of this kind; NaN below `FEWEST_TASKS`), ``mean``,
+        ``median`` (of the scores of all runs), ``improvement`` (probability that a run of it is better than one of the
+        baseline's, mean over tasks), ``tasks``, ``runs``, ``status`` (``ok``, or why it is left out). Best first, those
+        left out last.
+    """
+    table = scores(rows)
+    table = table[table.groupby(["task", "metric"])["score"].transform("count") > 0]
+    labels, tasks, left_out = _complete(table)
+    parts = {task: part for task, part in table.groupby("task") if task in tasks}
+    values = {task: matrix(part, labels, "score") for task, part in parts.items()}
+    seeds = {task: np.sort(part["seed"].unique()) for task, part in parts.items()}
+    lines = []
+    for place, label in enumerate(labels):
+        runs = {task: values[task][~np.isnan(values[task][:, place]), place] for task in tasks}
+        own = {task: seeds[task][~np.isnan(values[task][:, place])] for task in tasks}
+        pooled = np.concatenate(list(runs.values()))
+        line = {
+            "label": label,
+            "iqm": float(bootstrap.interquartile_mean(pooled[None, :])[0]),
+            "mean": float(pooled.mean()),
+        }
+        line |= {"median": float(np.median(pooled)), "tasks": len(tasks), "runs": len(pooled), "status": "ok"}
+        line |= dict(zip(("low", "high"), bootstrap.over_seeds(runs, own), strict=True))
+        line |= dict(zip(("tasks_low", "tasks_high"), bootstrap.over_tasks(runs), strict=True))
+        if baseline in labels:
+            theirs = labels.index(baseline)
+            line["improvement"] = float(np.mean([_improvement(values[task], place, theirs) for task in tasks]))
+        lines.append(line)
+    lines += [
+        {"label": label, "status": why} for label, why in left_out.items() if label in set(table["label"].unique())
+    ]
+    columns = ["label", "iqm", "low", "high", "tasks_low", "tasks_high", "mean", "median", "improvement"]
+    found = pd.DataFrame(lines, columns=[*columns, "tasks", "runs", "status"])
+    found[columns[1:]] = found[columns[1:]].astype(float)
+    found[["tasks", "runs"]] = found[["tasks", "runs"]].astype(float).fillna(0).astype(int)
+    return found.sort_values(["iqm", "label"], ascending=[False, True], ignore_index=True)
+
+
+def _improvement(values: Matrix, ours: int, theirs: int) -> float:
+    one, other = (values[~np.isnan(values[:, place]), place] for place in (ours, theirs))
+    return improvement(one, other)
+
+
+def _complete(table: pd.DataFrame) -> tuple[list[str], list[str], dict[str, str]]:
+    """Labels and tasks of which every pair has a value, and why the others are left out.
+
+    Labels that lack too many tasks go first, then the tasks that one of the remaining labels lacks.
+    """
+    has = table.assign(known=table["value"].notna()).pivot_table(
+        index="label", columns="task", values="known", aggfunc="any", fill_value=False
+    )
+    has = has.astype(bool)
+    enough = has.sum(axis=1) >= MEASURED_IN * len(has.columns)
+    tasks = [str(task) for task in has.columns[has[enough].all(axis=0)]] if enough.any() else []
+    left_out = {}
+    for label in has.index[~enough]:
+        reasons = set(table.loc[(table["label"] == label) & table["value"].isna(), "status"])
+        why = f"measured in {has.loc[label].sum()} of {len(has.columns)} tasks"
+        left_out[str(label)] = ", ".join([why, *sorted(reasons)])
+    for task in sorted(set(has.columns) - set(tasks)):
+        lacking = [str(label) for label in has.index[enough] if not has.loc[label, task]]
+        left_out[str(task)] = f"not measured of {', '.join(lacking)}"
+    return [str(label) for label in has.index[enough]], tasks, left_out
+
+
+def common(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of the rows whose tasks most labels have: what labels measured in few tasks can be compared over.
+
+    Args:
+        rows: as for `aggregate`.
+
+    Returns:
+        none where that would compare no label that is not compared over all tasks, or over one task.
+    """
+    known = rows[rows["value"].notna()]
+    share = known.groupby("task")["label"].nunique() / rows["label"].nunique()
+    found = rows[rows["task"].isin(share.index[share >= MEASURED_IN])]
+    if found.empty or found["task"].nunique() == rows["task"].nunique():
+        return rows[:0]
+    over = ranks(found)
+    return found if len(over.columns) > 1 and set(over.index) - set(ranks(rows).index) else rows[:0]
+
+
+def ranks(rows: pd.DataFrame) -> pd.DataFrame:
+    """Each label's rank in each task, 1 the best, ties sharing the mean: of those tasks and labels that are complete.
+
+    Args:
+        rows: as for `aggregate`.
+
+    Returns:
+        a line a label, a column a task; by mean rank, then name. Labels and tasks left out are in
+        ``attrs["left_out"]``, name -> why.
+    """
+    table = scores(rows)
+    labels, tasks, left_out = _complete(table)
+    kept = table[table["label"].isin(labels) & table["task"].isin(tasks)]
+    better = {name: -1.0 if metric_of(name).higher_is_better is False else 1.0 for name in set(kept["metric"].unique())}
+    oriented = kept.assign(value=kept["value"] * kept["metric"].map(better).astype(float))
+    means = oriented.pivot_table(index="label", columns="task", values="value", aggfunc="mean")
+    found = means.round(12).rank(ascending=False, method="average")
+    found = found.loc[found.mean(axis=1).sort_values(kind="stable").index] if len(found.columns) else found
+    found.attrs["left_out"] = left_out
+    return found
+
+
+def friedman(table: pd.DataFrame) -> dict[str, float]:
+    """Whether labels differ over tasks at all, and how far apart mean ranks of two that differ must be.
+
+    Friedman's test and Nemenyi's critical difference, q(0.95, labels) √(labels (labels + 1) / (6 tasks)), as in Demšar
+    (2006, JMLR 7:1-30). It hangs on which other labels are there, and it is a cautious test.
+
+    Args:
+        table: of `ranks`.
+
+    Returns:
+        ``statistic``, ``p``, ``critical_difference``, ``labels``, ``tasks``; NaN below three labels or two tasks.
+    """
+    labels, tasks = table.shape
+    found = {"statistic": math.nan, "p": math.nan, "critical_difference": math.nan}
+    if labels > 2 and tasks > 1:
+        found["critical_difference"] = _nemenyi(labels) * math.sqrt(labels * (labels + 1) / (6 * tasks))
+        if (table.nunique() == 1).all():  # every task ties all labels: the test would divide by zero
+            found |= {"statistic": 0.0, "p": 1.0}
+        else:
+            test = friedmanchisquare(*table.to_numpy())
+            found |= {"statistic": float(test.statistic), "p": float(test.pvalue)}
+    return found | {"labels": labels, "tasks": tasks}
+
+
+@functools.cache
+def _nemenyi(labels: int) -> float:
+    """q(0.95, labels) of Demšar's table 5: the studentized range's over √2. Tens of milliseconds."""
+    return float(studentized_range.ppf(CONFIDENCE, labels, np.inf)) / math.sqrt(2)
+
+
+def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
+    """How firm each label's place is against the choice of tasks, and its group by Nemenyi's test.
+
+    Tasks are drawn anew, with replacement, and labels placed by their mean rank each time.
+
+    Args:
+        rows: as for `aggregate`.
+
+    Returns:
+        ``label``, ``place`` (by mean rank, 1 the best, ties sharing the better), ``mean_rank``, ``place_low``,
+        ``place_high`` (95 % of the draws), ``first``, ``top_three`` (share of the draws; these four NaN below
+        `FEWEST_TASKS`), ``group`` (letters: those that share one differ by no more than the critical difference; blank
+        where Friedman's test finds nothing or cannot be made). Best first.
+    """
+    table = ranks(rows)
+    columns = ["label", "place", "mean_rank", "place_low", "place_high", "first", "top_three", "group"]
+    if table.empty:
+        return pd.DataFrame(columns=columns)
+    labels, means = [str(label) for label in table.index], table.mean(axis=1)
+    found = pd.DataFrame({"label": labels, "mean_rank": means.to_numpy()})
+    found["place"] = rankdata(found["mean_rank"].round(9), method="min").astype(int)
+    found[["place_low", "place_high", "first", "top_three"]] = math.nan
+    if len(table.columns) >= FEWEST_TASKS:
+        tasks = sorted(table.columns)
+        drawn = table[tasks].to_numpy()[:, bootstrap.draw_tasks(tasks, len(tasks))].mean(axis=2)
+        places = rankdata(drawn.round(9), method="min", axis=0)
+        ends = [SIGNIFICANCE / 2, (1 + CONFIDENCE) / 2]
+        low, high = np.quantile(places, ends, axis=1, method="nearest")
+        found["place_low"], found["place_high"] = low, high
+        found["first"], found["top_three"] = (places == 1).mean(axis=1), (places <= 3).mean(axis=1)
+    test = friedman(table)
+    found["group"] = ""
+    if test["p"] < SIGNIFICANCE:
+        far = means.to_numpy()[None, :] - means.to_numpy()[:, None] > test["critical_difference"]
+        grouped = letters(labels, [(labels[one], labels[other]) for one, other in np.argwhere(far)])
+        found["group"] = found["label"].map(grouped)
+    return found[columns]
+
+
+def by_metric(rows: pd.DataFrame) -> pd.DataFrame:
+    """Places under every other way of keeping score, for how much hangs on it.
+
+    Args:
+        rows: of all tasks, all experiments.
+
+    Returns:
+        ``metric`` (``main`` is each task's own, and not listed again where it is the same in all), ``lengths`` (``in
+        range``: the longest trained on; ``beyond``: all longer ones; ``twice``: twice the longest trained on),
+        ``label``, ``mean_rank``, ``place``, ``tasks``, and ``agreement``: Kendall's τ-b of these mean ranks with those
+        of ``main``, ``beyond``; 1 is the same order, 0 nothing in common. Fewer than two labels make no line.
+    """
+    rows = labelled(rows)
+    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    judged = sorted(name for name in set(rows["metric"].unique()) if metric_of(name).higher_is_better is not None)
+    main = main_quality(rows)
+    kinds = {"main": main} | {
+        name: rows[rows["metric"] == name] for name in judged if {name} != set(main["metric"].unique())
+    }
+    usual: pd.Series[float] | None = None
+    parts = []
+    for metric, of_metric in kinds.items():
+        for lengths in LENGTHS:
+            table = ranks(_at(of_metric, lengths))
+            if len(table) < 2 or not len(table.columns):
+                continue
+            means = table.mean(axis=1)
+            usual = means if (metric, lengths) == ("main", "beyond") else usual
+            part = pd.DataFrame({"label": means.index, "mean_rank": means.to_numpy(), "metric": metric})
+            part["place"] = rankdata(part["mean_rank"].round(9), method="min").astype(int)
+            parts.append((means, part.assign(lengths=lengths, tasks=len(table.columns))))
+    columns = ["metric", "lengths", "label", "mean_rank", "place", "tasks", "agreement"]
+    tables = [part.assign(agreement=_agreement(means, usual)) for means, part in parts]
+    return (pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns))[columns]
+
+
+def _at(rows: pd.DataFrame, lengths: str) -> pd.DataFrame:
+    if rows.empty:
+        return rows
+    if lengths == "beyond":
+        return rows[rows["eval_length"] > rows["train_length"]]
+    if lengths == "twice":
+        return rows[rows["eval_length"] == 2 * rows["train_length"]]
+    within = rows[rows["eval_length"] <= rows["train_length"]]
+    return within[within["eval_length"] == within.groupby(["task", "label"])["eval_length"].transform("max")]
+
+
+def _agreement(means: pd.Series[float], usual: pd.Series[float] | None) -> float:
+    if usual is None or len(both := means.index.intersection(usual.index)) < 2:
+        return math.nan
+    if means[both].nunique() < 2 or usual[both].nunique() < 2:
+        return math.nan
+    return float(cast(float, kendalltau(means[both], usual[both]).statistic))

@@ -1,0 +1,99 @@
+"""Text of any set that ``datasets.load_dataset`` reads: named on the Hugging Face hub, or a local folder."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from experiments.tasks.texts.corpus import HELD_OUT, SPLITS, Corpus, held_out
+
+LOCAL = "or give a local folder of parquet, json, csv or text files"
+
+
+def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
+    """The rows of a set, each a document; in the set's own splits, and what it lacks of these cut from its train.
+
+    Args:
+        dataset: ``name``, ``name:configuration`` or a local folder.
+        column: that holds the text; rows without any (null) are left out.
+        joined: whether rows are to follow one another: all stay where they are, and one that ends no line is given a
+            line break. Otherwise empty ones are left out, and of equal ones in a train split that is cut all but the
+            first.
+
+    Raises:
+        ValueError: it cannot be loaded, has no such column, or no train split.
+    """
+    loaded = _load(dataset)
+    if "train" not in loaded:
+        raise ValueError(f"task.dataset={dataset!r} has no split named train, only {', '.join(loaded)}")
+    rows = {name: _texts(loaded[name], dataset, column) for name in SPLITS if name in loaded}
+    missing = tuple(name for name in SPLITS if name not in rows)
+    if not joined:
+        rows = {name: [text for text in texts if text] for name, texts in rows.items()}
+        if missing:
+            rows["train"] = list(dict.fromkeys(rows["train"]))
+    encoded = {name: [_line(text) if joined else _encode(text) for text in texts] for name, texts in rows.items()}
+    splits = encoded | held_out(encoded["train"], (*missing, "train"))
+    provenance = {
+        "source": Path(dataset).name if Path(dataset).exists() else dataset,
+        "column": column,
+        "rows": sum(map(len, rows.values())),
+        "splits": {name: f"{HELD_OUT:.0%} of train" if name in missing else "own" for name in SPLITS},
+        "bytes": sum(len(text) for texts in splits.values() for text in texts),
+        "sha256": _digest(rows),
+    }
+    return Corpus(splits, provenance, f"task.dataset={dataset!r}")
+
+
+def _load(dataset: str) -> Any:
+    try:
+        from datasets import exceptions, load_dataset
+    except ImportError as error:
+        raise ValueError('task.dataset needs the package datasets: pip install "pe_zoo[datasets]"') from error
+    name, _, configuration = (dataset, "", "") if Path(dataset).exists() else dataset.partition(":")
+    try:
+        return load_dataset(name, configuration or None)
+    except (OSError, ValueError, RuntimeError, exceptions.DatasetsError) as error:
+        cause = error.__cause__ if isinstance(error, exceptions.DatasetGenerationError) else None
+        said = " ".join(str(cause or error).split()).partition(" Example of usage")[0]
+        raise ValueError(f"task.dataset={dataset!r} cannot be loaded: {said}; {_advice(error, name)}") from error
+
+
+def _advice(error: Exception, name: str) -> str:
+    if isinstance(error, ConnectionError):
+        return f"go online once (what was loaded is kept), {LOCAL}"
+    if isinstance(error, RuntimeError):
+        return f"a set that is a program is not run: take one that is stored as files, {LOCAL}"
+    if isinstance(error, ValueError) and not isinstance(error, OSError) and "onfig" in str(error):
+        return f"name one of them as in task.dataset={name}:configuration"
+    return f"check the name, {LOCAL}"
+
+
+def _texts(split: Any, dataset: str, column: str) -> list[str]:
+    if column not in split.column_names:
+        raise ValueError(
+            f"task.dataset={dataset!r} has no column {column!r}; set task.column to one of "
+            f"{', '.join(split.column_names)}"
+        )
+    kind = getattr(split.features[column], "dtype", type(split.features[column]).__name__)
+    if kind not in ("string", "large_string"):
+        raise ValueError(f"task.column={column!r} of task.dataset={dataset!r} holds {kind}; name a column of strings")
+    return [text for text in split.select_columns([column])[:][column] if text is not None]
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _line(text: str) -> bytes:
+    return _encode(text if text.endswith("\n") else text + "\n")
+
+
+def _digest(rows: dict[str, list[str]]) -> str:
+    found = hashlib.sha256()
+    for name, texts in sorted(rows.items()):
+        found.update(f"{name} {len(texts)} ".encode())
+        for text in texts:
+            found.update(hashlib.sha256(_encode(text)).digest())
+    return found.hexdigest()

@@ -1,0 +1,185 @@
+"""Text as tokens: its bytes, or byte pairs merged again and again, learned from the training text itself.
+
+Every token stands for a fixed sequence of bytes, and all 256 bytes are tokens: whatever is encoded, in whatever
+encoding, the bytes of its tokens are what was there. Byte pairs after Sennrich et al. (2016), arXiv:1508.07909, of
+bytes as in Radford et al. (2019, GPT-2, section 2.2), by the library ``tokenizers``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from experiments.rows.row import write_whole
+from experiments.tasks.texts.corpus import Corpus
+from experiments.tasks.texts.documents import Documents
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+logger = logging.getLogger("pe_zoo")
+
+WORDS = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""GPT-2's: no pair is merged across the border of two such pieces."""
+ALPHABET = "".join(chr(byte) if byte < 128 else chr(0x100 + byte) for byte in range(256))
+"""A character for each byte. Those that are no ASCII are letters, so that a word in UTF-8 is one piece."""
+TO_ALPHABET = dict(enumerate(ALPHABET))
+BETWEEN_WORDS = re.compile(rb"(?<=\S)(?=\s)")
+PIECE_BYTES = 1 << 20
+"""Text is encoded in pieces of about this size, to need little memory."""
+KEPT_FROM_SECONDS = 5.0
+"""What takes longer to make is kept in the user's cache folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenized:
+    """A corpus in tokens.
+
+    Args:
+        splits: the documents of each split.
+        spelled: the bytes of each token.
+        sha256: of the tokenizer; None where every byte is a token.
+    """
+
+    splits: dict[str, Documents]
+    spelled: list[bytes]
+    sha256: str | None = None
+
+    @property
+    def widths(self) -> Tensor:
+        """``(tokens,)`` int64, bytes that each stands for."""
+        return torch.tensor([len(token) for token in self.spelled])
+
+
+def bytes_of(corpus: Corpus) -> Tokenized:
+    """Every byte a token, its own number."""
+    splits = {}
+    for name, documents in corpus.splits.items():
+        text = torch.frombuffer(bytearray(b"".join(documents)) or bytearray(1), dtype=torch.uint8)
+        sizes = torch.tensor([len(document) for document in documents], dtype=torch.long)
+        splits[name] = Documents(text[: int(sizes.sum())], sizes)
+    return Tokenized(splits, [bytes([byte]) for byte in range(256)])
+
+
+def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
+    """Byte pairs, learned from the training split: the same text always gives the same tokens.
+
+    Args:
+        corpus: the text.
+        vocabulary: tokens at most, at least 256 (the bytes); fewer if the text has no more pairs to merge.
+
+    Raises:
+        ValueError: ``tokenizers`` is not installed.
+    """
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ValueError(
+            'task.tokenizer=bpe needs the package tokenizers: pip install "pe_zoo[text]", or take task.tokenizer=bytes'
+        ) from error
+    key = hashlib.sha256(f"{tokenizers.__version__} {WORDS} {vocabulary} {_digest(corpus)}".encode()).hexdigest()
+    kept = _cache_folder() / f"{key}.safetensors"
+    if kept.is_file():
+        try:
+            return _load(kept)
+        except (safetensors.SafetensorError, KeyError, ValueError, OSError):
+            logger.warning("%s is damaged and is made again", kept)
+    started = time.perf_counter()
+    tokenizer = _train(corpus.splits["train"], vocabulary)
+    splits = {name: _encode(tokenizer, documents) for name, documents in corpus.splits.items()}
+    spelled = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    made = Tokenized(
+        splits,
+        [bytes(ord(character) & 0xFF for character in token) for token, _ in spelled],
+        hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
+    )
+    if time.perf_counter() - started >= KEPT_FROM_SECONDS:
+        _keep(made, kept)
+    return made
+
+
+def _train(documents: list[bytes], vocabulary: int) -> Tokenizer:
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, show_progress=False, initial_alphabet=list(ALPHABET), special_tokens=[]
+    )
+    texts = (_spell(piece) for document in documents for piece in pieces(document))
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _encode(tokenizer: Tokenizer, documents: list[bytes]) -> Documents:
+    found, sizes = [], []
+    for document in documents:
+        parts = tokenizer.encode_batch_fast([_spell(p) for p in pieces(document)], add_special_tokens=False)
+        numbers = [torch.tensor(part.ids, dtype=torch.int32) for part in parts]
+        sizes.append(sum(map(len, numbers)))
+        found += numbers
+    tokens = torch.cat(found) if found else torch.zeros(0, dtype=torch.int32)
+    return Documents(tokens, torch.tensor(sizes, dtype=torch.long))
+
+
+def pieces(text: bytes) -> Iterator[bytes]:
+    """A text in pieces that are encoded as they would be together: each but the first begins with white space."""
+    start = 0
+    while start < len(text):
+        border = BETWEEN_WORDS.search(text, start + PIECE_BYTES)
+        end = border.start() if border else len(text)
+        yield text[start:end]
+        start = end
+
+
+def _spell(text: bytes) -> str:
+    return text.decode("latin-1").translate(TO_ALPHABET)
+
+
+def _digest(corpus: Corpus) -> str:
+    """Of what is encoded: splits, and where documents end."""
+    found = hashlib.sha256()
+    for name, documents in corpus.splits.items():
+        found.update(f"{name} {len(documents)} ".encode())
+        for document in documents:
+            found.update(hashlib.sha256(document).digest())
+    return found.hexdigest()
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo"
+
+
+def _keep(made: Tokenized, place: Path) -> None:
+    tensors = {f"{name}.tokens": documents.tokens for name, documents in made.splits.items()}
+    tensors |= {f"{name}.sizes": documents.sizes for name, documents in made.splits.items()}
+    spelled = json.dumps([list(token) for token in made.spelled])
+    metadata = {"splits": json.dumps(list(made.splits)), "spelled": spelled, "sha256": made.sha256 or ""}
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, safetensors.torch.save(tensors, metadata))
+    except OSError as error:  # a home that cannot be written to is no reason not to train
+        logger.warning("the tokenized text is not kept for the next run: %s", error)
+
+
+def _load(place: Path) -> Tokenized:
+    with safetensors.safe_open(place, framework="pt") as file:
+        said = file.metadata()
+        splits = {
+            name: Documents(file.get_tensor(f"{name}.tokens"), file.get_tensor(f"{name}.sizes"))
+            for name in json.loads(said["splits"])
+        }
+        return Tokenized(splits, [bytes(token) for token in json.loads(said["spelled"])], said["sha256"])

@@ -1,0 +1,158 @@
+"""Evaluation: a model's answers to a batch, scored token by token. Teacher-forced, one length at a time."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from experiments.model.streams import stream
+from experiments.model.transformer import Transformer
+from experiments.rows.row import Row
+from experiments.tasks import Batch, Task
+from pe_zoo import Numbering
+
+logger = logging.getLogger("pe_zoo")
+
+CHUNK_TOKENS = 8192
+"""Tokens per forward pass in evaluation: small enough for the caches, large enough for the cores."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Answers at the counted places.
+
+    Args:
+        correct: ``(batch, counted)`` bool.
+        nats: ``(batch, counted)`` cross-entropy.
+        target_bytes: ``(batch, counted)`` int64, how many bytes of text each answer stands for; None: one each.
+    """
+
+    correct: Tensor
+    nats: Tensor
+    target_bytes: Tensor | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Scored]) -> Scored:
+        """The answers of some sequences after those of others, of one task."""
+        widths = [part.target_bytes for part in parts if part.target_bytes is not None]
+        correct, nats = (torch.cat([getattr(part, name) for part in parts]) for name in ("correct", "nats"))
+        return cls(correct, nats, torch.cat(widths) if widths else None)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Scored:
+        """The same done to everything that is said of an answer: some of the answers, say, or in another shape."""
+        widths = None if self.target_bytes is None else change(self.target_bytes)
+        return Scored(change(self.correct), change(self.nats), widths)
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.correct)
+
+    @property
+    def num_tokens(self) -> int:
+        return self.correct.numel()
+
+    def quality(self) -> dict[str, float]:
+        """Every quality by its metric's name."""
+        num_bytes = self.num_tokens if self.target_bytes is None else int(self.target_bytes.sum())
+        return {
+            "token_accuracy": self.correct.double().mean().item(),
+            "exact_match": self.correct.all(1).double().mean().item(),
+            "bits_per_byte": self.nats.double().sum().item() / num_bytes / math.log(2),
+        }
+
+    def n(self, metric: str) -> int:
+        """How many a quality is a mean over."""
+        return self.num_sequences if metric == "exact_match" else self.num_tokens
+
+
+def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
+    """``(batch, length, vocab)`` without gradients, on the CPU, a few sequences at a time."""
+    device = model.token_embedding.weight.device
+    at_once = max(1, CHUNK_TOKENS // tokens.shape[1])
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        chunks = [
+            model(tokens[start : start + at_once].to(device), _part(positions, start, at_once).to(device)).cpu()
+            for start in range(0, len(tokens), at_once)
+        ]
+    model.train(was_training)
+    return torch.cat(chunks)
+
+
+def _part(positions: Tensor, start: int, size: int) -> Tensor:
+    return positions if positions.ndim == 1 else positions[start : start + size]
+
+
+def score(logits: Tensor, batch: Batch) -> Scored:
+    """``(batch, counted, vocab)`` against a batch's targets at its counted places."""
+    targets = batch.targets[:, batch.counted]
+    nats = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    widths = None if batch.target_bytes is None else batch.target_bytes[:, batch.counted]
+    return Scored(logits.argmax(-1) == targets, nats, widths)
+
+
+def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
+    """Score a batch at its counted places."""
+    return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Subject:
+    """What an experiment measures: a trained model, and all it takes to question it.
+
+    Args:
+        model: after training, or as it was initialised where nothing was trained.
+        initial: builds the model as it was before training.
+        trained: whether ``model`` was trained.
+        task: what it was trained on.
+        numbering: how its positions are assigned.
+        seed: the run's seed.
+        labels: the columns that all rows of the run share.
+        refusals: what could not be measured, by experiment and reason, as far as it was said.
+    """
+
+    model: Transformer
+    initial: Callable[[], Transformer]
+    trained: bool
+    task: Task
+    numbering: Numbering
+    seed: int
+    labels: dict[str, str | int]
+    refusals: set[tuple[str, str]] = field(default_factory=set)
+
+    def stream(self, purpose: str) -> Generator:
+        """Randomness of the run's seed for a purpose; the same for every encoder."""
+        return stream(self.seed, purpose)
+
+    def question(self, purpose: str, samples: int, length: int) -> tuple[Batch, Tensor]:
+        """Test sequences of a length and their positions; of a seed, the same for every encoder."""
+        data = self.stream(f"{purpose}/{length}")
+        batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
+        numbers = self.stream(f"{purpose}/{length}/positions")
+        batch_size, size = batch.tokens.shape
+        return batch, self.numbering.evaluate(batch_size, size, numbers)
+
+    def row(self, experiment: str, metric: str, **measured: object) -> Row:
+        """A row of this run; ``eval_length`` is the training length unless given."""
+        measured = {"eval_length": self.task.train_length, **measured}
+        return Row(experiment=experiment, metric=metric, **self.labels, **measured)  # type: ignore[arg-type]
+
+    def cannot(self, experiment: str, metric: str, reason: object, **measured: object) -> Row:
+        """The row of what could not be measured; why is said once, in the run's log and on the terminal."""
+        if (experiment, str(reason)) not in self.refusals:
+            self.refusals.add((experiment, str(reason)))
+            where = ", ".join(str(value) for value in (measured.get("eval_length"), measured.get("condition")) if value)
+            logger.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
+        return self.row(experiment, metric, status="unsupported", **measured)
+
+    def best_guess(self, metric: str, length: int) -> float:
+        """What the best guess gets without reading the input: the ``chance`` column."""
+        guesses = (self.task.chance(metric, length), self.task.position_guess(metric, length))
+        return min(guesses) if metric == "bits_per_byte" else max(guesses)

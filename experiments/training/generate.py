@@ -1,0 +1,99 @@
+"""Free-running answers: what the model says is read in place of the truth, one place at a time, with a cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from experiments.model.transformer import Past, Transformer
+from experiments.tasks import Batch
+from experiments.training.evaluate import CHUNK_TOKENS, Scored, score
+from pe_zoo import Unsupported
+
+
+class Cache:
+    """A text that a causal model reads bit by bit, without reading anything twice.
+
+    Each layer keeps its normalised input, keys and values of all places read, keys as they are before any hook: for
+    new places the encoder is asked about all keys, as it is about a block of queries in a long text. What holds for
+    blocks therefore holds here for every encoder, those that turn a key anew for each query included. Keys that are
+    turned once and kept would be faster, and wrong for these.
+
+    Args:
+        model: causal.
+        positions: of all places there will be, ``(length,)`` or ``(batch, length)``.
+
+    Raises:
+        Unsupported: the model is bidirectional.
+    """
+
+    def __init__(self, model: Transformer, positions: Tensor) -> None:
+        if not model.causal:
+            raise Unsupported("a bidirectional model reads everything anew with every token: it has no cache")
+        self.model = model
+        self.positions = positions
+        self.length = 0
+        """Places read so far."""
+        self._pasts = [Past(positions.shape[-1]) for _ in model.layers]
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """The logits of the places that follow those read so far.
+
+        Args:
+            tokens: ``(batch, new)`` int64.
+
+        Returns:
+            ``(batch, new, vocab)``.
+        """
+        end = self.length + tokens.shape[-1]
+        if end > self.positions.shape[-1]:
+            raise ValueError(f"{end} tokens for {self.positions.shape[-1]} positions: there must be one each")
+        with torch.no_grad():
+            logits = self.model(tokens, self.positions[..., :end], self._pasts)
+        self.length = end
+        return logits
+
+
+def fed(batch: Batch) -> Tensor:
+    """The scored places whose right answer is what is read next, ``(length,)`` bool."""
+    follows = (batch.tokens[:, 1:] == batch.targets[:, :-1]).all(0)
+    return torch.cat([batch.counted[:-1] & follows, torch.zeros_like(batch.counted[:1])])
+
+
+def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | None = None) -> Scored | None:
+    """Score a batch free-running: the likeliest token of each scored place is read next, right or wrong.
+
+    Args:
+        model: causal.
+        batch: its tokens are read up to the first scored place, and wherever no answer stands.
+        positions: ``(length,)`` or ``(batch, length)``.
+        count: how many of its sequences, from the first on; None: all. Where answers are read on is seen in all of
+            them: in a few, one may be read next by chance.
+
+    Returns:
+        Scored as teacher-forced answers are; None where no answer is ever read, so that the two are one.
+    """
+    places = fed(batch).nonzero().flatten().tolist()
+    if not places:
+        return None
+    device = model.token_embedding.weight.device
+    at_once = max(1, CHUNK_TOKENS // batch.tokens.shape[1])
+    was_training = model.training
+    model.eval()
+    logits = []
+    batch = batch.first(len(batch.tokens) if count is None else count)
+    for start in range(0, len(batch.tokens), at_once):
+        rows = slice(start, min(start + at_once, len(batch.tokens)))
+        numbers = positions if positions.ndim == 1 else positions[rows]
+        logits.append(_generate(model, batch.tokens[rows].to(device), numbers.to(device), places))
+    model.train(was_training)
+    return score(torch.cat(logits)[:, batch.counted], batch)
+
+
+def _generate(model: Transformer, tokens: Tensor, positions: Tensor, places: list[int]) -> Tensor:
+    cache, tokens, logits = Cache(model, positions), tokens.clone(), []
+    for place in places:
+        logits.append(cache.read(tokens[:, cache.length : place + 1]))
+        tokens[:, place + 1] = logits[-1][:, -1].argmax(-1)
+    logits.append(cache.read(tokens[:, cache.length :]))
+    return torch.cat(logits, 1).cpu()

@@ -1,0 +1,158 @@
+"""One run shared by several processes: each takes its part of every training batch.
+
+Process 0 does all that one process alone does, and is the only one that writes or prints. The others wait for what it
+tells them, and take part in training alone: all draw the same batch, each takes its sequences, and the gradients are
+summed, so that a step is the step of the whole batch but for rounding. DistributedDataParallel (Li et al., 2020,
+arXiv:2006.15704) averages over processes instead, which is another gradient where a batch does not divide evenly, and
+gives parameters that are at rest (those of a dropped encoder) a gradient of zero, which would decay their moments.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.nn import Parameter
+
+from experiments.model.transformer import Transformer
+from experiments.tasks import Batch, Task
+from experiments.training.checkpoint import State
+from experiments.training.loop import Step, TrainConfig, advance
+from experiments.training.processes import Lost, Processes
+from experiments.training.progress import Training
+from pe_zoo import Numbering
+
+
+class Dismissed(Exception):
+    """Process 0 has ended the training."""
+
+
+@dataclass
+class Team(Processes):
+    """Processes that train together; one alone unless told otherwise."""
+
+    _training: bool = field(default=False, init=False)
+
+    def step(self, model: Transformer, config: TrainConfig) -> Step:
+        """What takes the optimizer's steps."""
+        return Step(model, config) if self.size == 1 else SharedStep(model, config, self)
+
+    @contextmanager
+    def leading(self, run: Training) -> Iterator[None]:
+        """Within, the other processes take their part of every step of a training."""
+        if self.size == 1:
+            yield
+            return
+        state = run.state()
+        kinds = {name: (tensor.shape, tensor.dtype, tensor.device.type) for name, tensor in state.tensors.items()}
+        self.tell((run.step.config, state.facts, kinds))
+        for tensor in state.tensors.values():
+            self.copy(tensor.contiguous())
+        self._training = True
+        try:
+            yield
+        finally:
+            if self._training:
+                with suppress(Dismissed, Lost):
+                    self.exchange([False for _ in run.step.model.parameters()], leave=True)
+
+    def follow(self, build: Callable[[], Transformer], task: Task, numbering: Numbering, seed: int) -> Any:
+        """Take part in every training that process 0 leads; what it tells in the end, which is no training."""
+        while True:
+            told = self.hear()
+            if not (isinstance(told, tuple) and isinstance(told[0], TrainConfig)):
+                return told
+            config, facts, kinds = told
+            run = Training(self.step(build().train(), config), seed)
+            here = run.loss_sum.device
+            places = {
+                name: torch.empty(shape, dtype=dtype, device="cpu" if where == "cpu" else here)
+                for name, (shape, dtype, where) in kinds.items()
+            }
+            run.restore(State(facts, {name: self.copy(place) for name, place in places.items()}))
+            self._training = True
+            nothing = [False for _ in run.step.model.parameters()]
+            try:
+                while True:
+                    advance(run, task, numbering, run.log.steps + 1)
+            except Dismissed:
+                pass
+            except Exception as error:
+                with suppress(Dismissed):
+                    self.exchange(nothing, error=(f"{type(error).__name__}: {error}", traceback.format_exc()))
+
+    def exchange(
+        self, present: Sequence[bool], *, leave: bool = False, error: tuple[str, str] | None = None
+    ) -> list[bool]:
+        """Once a step, all at once: whether it is to be taken, and which parameters have a gradient anywhere.
+
+        Args:
+            present: which have one here.
+            leave: whether the training ends instead.
+            error: why this process cannot go on, in a line and as a traceback.
+
+        Raises:
+            Dismissed: the training has ended.
+            Lost: a process has gone.
+            RuntimeError: in process 0, because another could not go on.
+        """
+        said = torch.tensor([leave, error is not None, self.interruption.asked or 0, *present])
+        with self.together():
+            distributed.all_reduce(said, distributed.ReduceOp.MAX)
+        left, failed, asked, *anywhere = said.tolist()
+        self._training = not (left or failed)
+        if failed:
+            errors = self.gather(error)
+            if self.rank == 0 and not leave:
+                rank, (line, trace) = next((rank, said) for rank, said in enumerate(errors) if said is not None)
+                failure = RuntimeError(f"in process {rank} of {self.size}: {line}")
+                failure.add_note(trace)
+                raise failure
+        if left or failed:
+            raise Dismissed
+        if asked and self.rank == 0:
+            self.interruption.asked = asked
+        return [bool(there) for there in anywhere]
+
+    def sum_gradients(self, parameters: Sequence[Parameter], loss: Tensor, weight: float) -> Tensor:
+        """Sum gradients over the processes, each times its weight; the sum of the losses likewise.
+
+        What has no gradient in any process has none afterwards.
+        """
+        present = self.exchange([parameter.grad is not None for parameter in parameters])
+        found = [parameter for parameter, there in zip(parameters, present, strict=True) if there]
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in found]
+        whole = torch.cat([*parts, loss.view(1)]).mul_(weight)
+        with self.together():
+            distributed.all_reduce(whole)
+        for parameter, part in zip(found, whole.split([p.numel() for p in found] + [1]), strict=False):
+            parameter.grad = part.view_as(parameter)
+        return whole[-1]
+
+
+class SharedStep(Step):
+    """A step on a batch of which every process has its part."""
+
+    def __init__(self, model: Transformer, config: TrainConfig, team: Team) -> None:
+        super().__init__(model, config)
+        self.team = team
+        self.parameters = list(model.parameters())
+
+    def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
+        number, size = len(batch.tokens), self.team.size
+        mine = slice(number * self.team.rank // size, number * (self.team.rank + 1) // size)
+        if positions is not None and positions.ndim == 2:
+            positions = positions[mine]
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch.zeros((), device=batch.tokens.device)
+        if mine.stop > mine.start:
+            loss = self.gradient(batch.part(mine), positions)
+        # The same places are counted in every sequence of a batch, so a mean over places is one over sequences.
+        loss = self.team.sum_gradients(self.parameters, loss, (mine.stop - mine.start) / number)
+        self.update()
+        return loss

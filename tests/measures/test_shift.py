@@ -1,0 +1,205 @@
+"""What shifting all positions does: against a plain second computation, and who must and must not notice."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import Command
+from test_probe import many, subject_of
+
+import pe_zoo
+from experiments.measures.shift_sensitivity import measure as shift_sensitivity
+from experiments.rows.row import Row, frame
+from experiments.tasks import tasks
+from experiments.training.evaluate import Subject
+
+METRICS = ("token_accuracy", "exact_match", "quality_loss", "output_change", "initial_output_change")
+
+
+def value(rows: list[Row], metric: str, condition: str) -> float:
+    (found,) = (row.value for row in rows if (row.metric, row.condition) == (metric, condition))
+    return found
+
+
+def changed(subject: Subject) -> Subject:
+    """The model as some training might leave it, other than it was."""
+    with torch.no_grad():
+        for parameter in subject.model.parameters():
+            parameter.mul_(1.3)
+    return subject
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_every_metric_equals_its_definition_token_by_token(causal: bool) -> None:
+    subject = changed(subject_of("sinusoidal", causal=causal))
+    rows = shift_sensitivity.measure(subject, shifts=(3,), samples=5)
+    batch, positions = subject.question("shift_sensitivity", 5, 6)
+    norms: dict[str, list[float]] = {}
+    right = {0: 0, 3: 0}
+    for sequence in range(5):
+        for stage, model in (("", subject.model), ("initial_", subject.initial())):
+            outputs = {}
+            for shift in (0, 3):
+                logits = model(batch.tokens[sequence : sequence + 1], positions + shift)[0].detach().double()
+                outputs[shift] = [logits[t] - logits[t].mean() for t in range(13) if batch.counted[t]]
+                if stage == "":
+                    said = zip(outputs[shift], batch.targets[sequence, batch.counted], strict=True)
+                    right[shift] += sum(int(one.argmax()) == int(target) for one, target in said)
+            pairs = list(zip(outputs[0], outputs[3], strict=True))
+            norms.setdefault(f"{stage}top", []).extend(float(((b - a) ** 2).sum()) for a, b in pairs)
+            norms.setdefault(f"{stage}bottom", []).extend(float((a**2).sum()) for a, _ in pairs)
+    for stage in ("", "initial_"):
+        wanted = math.sqrt(sum(norms[f"{stage}top"]) / sum(norms[f"{stage}bottom"]))
+        assert value(rows, f"{stage}output_change", "shift=3") == pytest.approx(wanted, rel=1e-4)
+    assert value(rows, "token_accuracy", "") == pytest.approx(right[0] / 30)
+    assert value(rows, "token_accuracy", "shift=3") == pytest.approx(right[3] / 30)
+    assert value(rows, "quality_loss", "shift=3") == pytest.approx((right[0] - right[3]) / 30)
+    assert value(rows, "output_change", "shift=3") != value(rows, "initial_output_change", "shift=3")
+
+
+def test_a_loss_is_positive_where_bits_rise_and_where_accuracy_falls(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the quick brown fox " * 40)
+    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"))
+    rows = shift_sensitivity.measure(subject_of("sinusoidal", task=task), shifts=(1, 64), samples=4)
+    for shift in ("shift=1", "shift=64"):
+        more = value(rows, "bits_per_byte", shift) - value(rows, "bits_per_byte", "")
+        assert value(rows, "quality_loss", shift) == pytest.approx(more)
+        assert more != 0
+    assert {row.n for row in rows if row.metric == "bits_per_byte"} == {4 * 16}, "all bytes are scored"
+
+
+def test_a_shift_is_the_same_as_a_numbering_that_starts_there() -> None:
+    offset = pe_zoo.numberings.build("offset", num_offsets=1, evaluate_at=3)
+    shifted = shift_sensitivity.measure(subject_of("learned"), shifts=(3, 5), samples=6)
+    started = shift_sensitivity.measure(subject_of("learned", numbering=offset), shifts=(2,), samples=6)
+    for metric in ("token_accuracy", "exact_match"):
+        assert value(shifted, metric, "shift=3") == value(started, metric, "")
+        assert value(shifted, metric, "shift=5") == value(started, metric, "shift=2")
+
+
+def test_each_sequence_may_have_positions_of_its_own() -> None:
+    drawn = pe_zoo.numberings.build("randomized", limit=64)
+    relative = shift_sensitivity.measure(subject_of("rope", numbering=drawn), shifts=(16,), samples=6)
+    absolute = shift_sensitivity.measure(subject_of("sinusoidal", numbering=drawn), shifts=(16,), samples=6)
+    assert value(relative, "output_change", "shift=16") < 1e-5
+    assert value(absolute, "output_change", "shift=16") > 0.1
+
+
+@pytest.mark.parametrize("name", pe_zoo.names())
+def test_those_who_claim_not_to_notice_do_not_and_all_repeat(name: str) -> None:
+    for causal in (True,) if pe_zoo.get(name).causal_only else (True, False):
+        subject = subject_of(name, causal=causal)
+        rows = shift_sensitivity.measure(subject, shifts=(1, 256), samples=4)
+        assert all(row.status == "ok" and np.isfinite(row.value) for row in rows)
+        assert {row.metric for row in rows if row.condition == "shift=256"} == set(METRICS)
+        if subject.model.encoder.shift_invariant:
+            for shift in ("shift=1", "shift=256"):
+                assert value(rows, "output_change", shift) < 1e-4
+                assert value(rows, "quality_loss", shift) == 0
+        assert rows == shift_sensitivity.measure(subject_of(name, causal=causal), shifts=(1, 256), samples=4)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned", "fire", "longrope", "tupe"])
+def test_those_who_see_positions_themselves_notice(name: str) -> None:
+    rows = shift_sensitivity.measure(subject_of(name), shifts=(64,), samples=4)
+    assert value(rows, "output_change", "shift=64") > 1e-3
+    assert value(rows, "output_change", "shift=64") == value(rows, "initial_output_change", "shift=64")
+
+
+def test_a_table_that_ends_is_a_row_for_every_metric_of_that_shift() -> None:
+    rows = shift_sensitivity.measure(subject_of("learned", num_rows=20), shifts=(64, 1, 7, 8, 1), samples=4)
+    conditions = list(dict.fromkeys(row.condition for row in rows))
+    assert conditions == ["", "shift=1", "shift=7", "shift=8", "shift=64"]
+    for condition in ("shift=8", "shift=64"):  # positions up to 12, rows up to 19
+        beyond = [row for row in rows if row.condition == condition]
+        assert sorted(row.metric for row in beyond) == sorted(METRICS)
+        assert {(row.status, math.isnan(row.value)) for row in beyond} == {("unsupported", True)}
+    assert {row.status for row in rows if row.condition in ("", "shift=1", "shift=7")} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"shifts": ()}, "shifts is empty"),
+        ({"shifts": (0,)}, "shifts must be a whole number of at least 1"),
+        ({"shifts": (1.5,)}, "shifts must be a whole number"),
+        ({"shifts": (2**24,)}, "at most"),
+        ({"samples": 0}, "samples must be a whole number of at least 1"),
+    ],
+)
+def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> None:
+    asked: dict[str, Any] = {"shifts": (1,), "samples": 4} | given
+    with pytest.raises(ValueError, match=said):
+        shift_sensitivity.check(**asked)
+    shift_sensitivity.check(shifts=(1, 2**23), samples=1)
+
+
+@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])
+def test_figures_have_a_panel_a_label_and_captions(labels: int, seeds: int) -> None:
+    rows = many(shift_sensitivity.measure(subject_of("learned", num_rows=20), shifts=(1, 8), samples=4), labels, seeds)
+    figures = shift_sensitivity.plot(rows)
+    assert {stem.removeprefix("copy_") for stem in figures} == set(shift_sensitivity.CAPTIONS)
+    for figure in figures.values():
+        figure.canvas.draw()
+        assert len([axes for axes in figure.axes if axes.axison]) == labels
+    line = figures["copy_shift_quality"].axes[0].lines[0]
+    assert np.asarray(line.get_xdata()).tolist() == [0, 1], "the line ends where the table does"
+    assert len(shift_sensitivity.summarise(rows)) == labels * len(
+        set(zip(rows["metric"], rows["condition"], strict=True))
+    )
+
+
+def test_no_panel_cuts_another_off(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the quick brown fox " * 40)
+    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"))
+    subject = subject_of("sinusoidal", task=task)
+    rows = shift_sensitivity.measure(subject, shifts=(1,), samples=4)
+    higher = [replace(row, encoder="without", value=3 * row.value) for row in rows]
+    lost = replace(subject.row("shift_sensitivity", "quality_loss", status="diverged"), encoder="alibi")
+    for figure in shift_sensitivity.plot(frame([lost, *rows, *higher])).values():
+        for axes in figure.axes:
+            drawn = [float(y) for line in axes.lines for y in np.asarray(line.get_ydata(), dtype=float)]
+            assert all(axes.get_ylim()[0] <= y <= axes.get_ylim()[1] for y in drawn)
+
+
+def test_rounding_does_not_fill_a_panel() -> None:
+    figure = shift_sensitivity.plot(frame(shift_sensitivity.measure(subject_of("rope"), samples=4)))
+    assert figure["copy_shift_output_change"].axes[0].get_ylim()[1] == pytest.approx(0.105)
+
+
+def test_the_table_has_quality_losses_and_what_could_not_be_measured() -> None:
+    subject = subject_of("rope")
+    shifts = (1, 2, 4, 8, 16, 32, 64)
+    rows = frame(shift_sensitivity.measure(subject, shifts=shifts, samples=4))
+    lost = frame([replace(subject.row("shift_sensitivity", "quality_loss", status="diverged"), encoder="lost")])
+    table = shift_sensitivity.shown(pd.concat([rows, lost]))
+    heads = ["token accuracy, shift 0", *(f"lost at shift {shift}" for shift in (1, 4, 8, 32, 64))]
+    heads += ["output change at shift 64, untrained", "output change at shift 64, trained"]
+    assert list(dict.fromkeys(table["head"])) == heads
+    assert list(table.loc[table["encoder"] == "lost", "head"]) == heads
+    for figure in shift_sensitivity.plot(pd.concat([rows, lost])).values():
+        assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["diverged"]
+    assert shift_sensitivity.plot(lost) == {}
+
+
+def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
+    asked = ["experiment=shift_sensitivity", "model=tiny", "train.steps=4", "shift_sensitivity.samples=4"]
+    done = command(*asked, "shift_sensitivity.shifts=[2,8]", "encoder=learned", "encoder.num_rows=36")
+    assert done.code == 0, done.err
+    (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
+    with (run / "rows.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["experiment"] == "shift_sensitivity"]
+    status = {(row["condition"], row["status"]) for row in rows}
+    assert status == {("", "ok"), ("shift=2", "ok"), ("shift=8", "unsupported")}
+    stems = {path.stem for path in (run / "figures").glob("shift_*.svg")}
+    assert stems == {f"shift_sensitivity_copy_{stem}" for stem in shift_sensitivity.CAPTIONS}
+    done = command(*asked, "shift_sensitivity.shifts=[0]")
+    assert (done.code, "shift_sensitivity.shifts must be a whole number of at least 1" in done.err) == (2, True)

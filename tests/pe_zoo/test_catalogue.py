@@ -1,0 +1,259 @@
+"""``python -m pe_zoo``: the catalogue says what classes, docstrings and behaviour say, and README has the same."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+import torch
+from conftest import ROOT
+from torch import Tensor
+
+import pe_zoo
+from pe_zoo import Encoder, Geometry, Site, _catalogue
+from pe_zoo.__main__ import main, own
+from pe_zoo._catalogue import Paper
+from pe_zoo._contract.claims import depends_on
+from pe_zoo._cost import extra_operations
+from pe_zoo._knobs import knobs
+
+GEOMETRY = Geometry(model_dim=128, num_heads=4, num_layers=3, train_length=33)
+FAMILIES = {"no position", "input", "rotation", "score bias", "relative term", "content"}
+KNOWN = {
+    "none": ("no position", (), "0"),
+    "sinusoidal": ("input", ("embed",), "0"),
+    "learned": ("input", ("embed",), "262,144"),
+    "rope": ("rotation", ("rotate",), "0"),
+    "alibi": ("score bias", ("score",), "0"),
+    "t5": ("score bias", ("score",), "128"),
+}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    said = capsys.readouterr()
+    assert not said.err
+    return said.out
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+
+def test_the_table_has_a_line_for_every_encoder(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys).splitlines()
+    first = [line.split()[0] for line in lines[1 : 1 + len(pe_zoo.names())]]
+    assert lines[0].split()[:2] == ["encoder", "family"]
+    assert first == pe_zoo.names()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_of_the_classics(name: str) -> None:
+    entry = _catalogue.entry(name, GEOMETRY)
+    assert (entry.family, entry.hooks, entry.parameters) == KNOWN[name]
+
+
+@pytest.mark.parametrize("name", own())
+def test_every_encoder_has_a_family_its_hooks_its_claims_and_a_paper(name: str) -> None:
+    entry = _catalogue.entry(name, GEOMETRY)
+    encoder = pe_zoo.build(name, GEOMETRY)
+    assert not entry.remark
+    assert entry.family in FAMILIES
+    assert entry.hooks == tuple(hook for hook in ("embed", "rotate", "score", "mix") if encoder.overrides(hook))
+    assert entry.parameters == f"{sum(parameter.numel() for parameter in encoder.parameters()):,}"
+    for claim, word in _catalogue.CLAIMS.items():
+        assert (word in entry.claims.split(", ")) == getattr(encoder, claim)
+    head = inspect.getdoc(type(encoder)).split("\n\n")[0]  # type: ignore[union-attr]
+    assert len(entry.papers) == len(set(re.findall(r"arXiv:(\d{4}\.\d{4,5})", head))), "a citation is not understood"
+    assert all(paper.authors and paper.authors[0].isupper() for paper in entry.papers)
+
+
+def test_parameters_are_counted_at_the_geometry_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, "--model-dim", "64", "--num-heads", "8", "--num-layers", "1", "--train-length", "9")
+    (t5,) = (line for line in said.splitlines() if line.startswith("t5 "))
+    (learned,) = (line for line in said.splitlines() if line.startswith("learned "))
+    assert " 256 " in t5
+    assert " 131,072 " in learned
+    assert "model_dim 64, 8 heads, 1 layers, train_length 9" in said
+
+
+class AddsOne(Encoder):
+    name = "fake"
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + 1
+
+
+class AsksAMatrix(Encoder):
+    name = "fake"
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores + q @ k.mT
+
+
+def test_extra_work_is_what_a_count_by_hand_gives() -> None:
+    geometry = Geometry(model_dim=8, num_heads=2, num_layers=3, train_length=5)
+    square, heads, layers = 5 * 5, 2, 3
+    # Two products, the scale, the mask turned round, the masked scores, softmax; -inf stays where it is.
+    attention = layers * (2 * 2 * heads * square * 4 + heads * square + square + heads * square + heads * square)
+    whole = 24 * 5 * 8 * 8 * layers + attention + 5 * 8 + 3 * 5 * 8 + 5 + square + square  # and what it is fed
+    assert extra_operations(Encoder(geometry)) == 0
+    assert extra_operations(AddsOne(geometry)) == pytest.approx(5 * 8 / whole, rel=0.02)
+    asked = layers * (2 * heads * square * 4 + heads * square + heads * 5 * 4)  # product, sum, keys laid out anew
+    assert extra_operations(AsksAMatrix(geometry)) == pytest.approx(asked / whole, rel=0.02)
+
+
+def test_an_encoder_that_refuses_the_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, "--model-dim", "12", "--num-heads", "4")
+    (rope,) = (line for line in said.splitlines() if line.startswith("rope "))
+    assert "–" in rope
+    assert "rope: rope turns pairs of dimensions and needs an even head_dim; got 3" in " ".join(said.split())
+
+
+class ByContent(Encoder):
+    """Lowers scores by how many keys between look like the query."""
+
+    name = "fake"
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores - scores.sigmoid().masked_fill(~site.mask, 0).flip(-1).cumsum(-1).flip(-1)
+
+
+class ByQuery(Encoder):
+    name = "fake"
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores + q.mean(-1, keepdim=True) * site.distance.to(q.dtype)
+
+
+class TurnedByContent(Encoder):
+    name = "fake"
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        assert site.x is not None
+        return q, k * site.x.mean() * site.key_positions.to(k.dtype)[:, None]
+
+
+class Says(Encoder):
+    name = "fake"
+    family = "a family of its own"
+
+
+@pytest.mark.parametrize(
+    ("fake", "family"),
+    [
+        (ByContent, "content"),
+        (ByQuery, "relative term"),
+        (TurnedByContent, "content"),
+        (Says, "a family of its own"),
+    ],
+)
+def test_the_family_comes_from_behaviour_unless_it_is_said(fake: type[Encoder], family: str) -> None:
+    assert _catalogue.family(fake(GEOMETRY)) == family
+
+
+def test_what_the_outcome_depends_on_is_found() -> None:
+    small = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
+    expected = {
+        "rope": {"positions"},
+        "alibi": {"positions"},
+        "none": set(),
+    }
+    for name, depends in expected.items():
+        assert depends_on(pe_zoo.build(name, small).double(), True) == depends
+    assert depends_on(ByContent(small), True) == {"scores"}
+    assert depends_on(ByQuery(small), True) == {"positions", "queries"}
+    assert depends_on(TurnedByContent(small), True) == {"positions", "x"}
+
+
+def test_counting_leaves_the_random_state_alone() -> None:
+    before = torch.random.get_rng_state()
+    _catalogue.entry("learned", GEOMETRY)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+# ------------------------------------------------------------------------------------------------- citations
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Turns. Su et al. (2021), arXiv:2104.09864, §3.2.", [Paper("Su et al.", "2021", "2104.09864", "§3.2")]),
+        ("Turns.\nSu et al.\n(2021), arXiv:2104.09864, §3.", [Paper("Su et al.", "2021", "2104.09864", "§3")]),
+        (
+            "Adds. Ann (2023), arXiv:2305.19466, §2; Bo and Cy (2022), arXiv:2203.16634.",
+            [Paper("Ann", "2023", "2305.19466", "§2"), Paper("Bo and Cy", "2022", "2203.16634")],
+        ),
+        ("Learns. LeRoPE, Karypis (2026), arXiv:2607.10134.", [Paper("Karypis", "2026", "2607.10134")]),
+        ('Clips. "Clipped RoPE", Li et al. (2026), arXiv:2602.05258.', [Paper("Li et al.", "2026", "2602.05258")]),
+        ("Adds.\n\nAs Su et al. (2021), arXiv:2104.09864, say.", []),
+        ("Nobody wrote of it.", []),
+    ],
+)
+def test_papers_are_read_off_the_first_paragraph(text: str, found: list[Paper]) -> None:
+    assert _catalogue.papers_in(text) == found
+
+
+# ------------------------------------------------------------------------------------------------- one on a card
+
+
+@pytest.mark.parametrize("name", own())
+def test_a_card_has_everything_that_the_docstring_has(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, name)
+    told = " ".join(said.split())
+    cls = pe_zoo.get(name)
+    for knob in knobs(cls).values():
+        assert f"{knob.name}={knob.default}" in said
+    for word in (inspect.getdoc(cls) or "").replace("Args:", "").split():
+        assert word.rstrip(":") in told, word
+    for paper in _catalogue.entry(name, GEOMETRY).papers:
+        assert paper.link in said
+    assert not [line for line in said.splitlines() if len(line) > 120]
+
+
+def test_a_card_keeps_the_equation_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed(capsys, "rope")
+    assert "\n    (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = p · base^(−2i/rotated_dim)\n" in said
+    assert "\n  base=10000.0\n      above 0; 10000 as published (500000 in Llama 3).\n" in said
+    assert "\nDepartures: none. Angles are computed in float64.\n" in said
+    assert "https://arxiv.org/abs/2104.09864" in said
+
+
+def test_an_encoder_from_outside_without_a_word_has_a_card_too(capsys: pytest.CaptureFixture[str]) -> None:
+    @pe_zoo.register("wordless")
+    class Wordless(Encoder):
+        def __init__(self, geometry: Geometry, *, strength: float = 1.0) -> None:
+            super().__init__(geometry)
+            self.strength = strength
+
+    Wordless.__doc__ = None
+    said = printed(capsys, "wordless")
+    assert "strength=1.0" in said
+    assert "Paper: none given" in said
+    assert "wordless" in printed(capsys)
+    assert "wordless" not in printed(capsys, "--markdown"), "README has this package's own"
+
+
+# ------------------------------------------------------------------------------------- names with two meanings
+
+
+def test_names_that_collide_are_told_apart() -> None:
+    listed = _catalogue.entries(own(), GEOMETRY)
+    told = " ".join(_catalogue.collisions(listed))
+    for name in ("CoPE", "HoPE", "partial RoPE"):
+        assert name in told
+    for entry in listed:
+        for paper in entry.papers:
+            if paper.arxiv in told:
+                assert re.search(rf"arXiv:{paper.arxiv}, here [^)]*`{entry.name}`", told)
+    assert all("not here" in sentence or "arXiv" not in sentence for sentence in _catalogue.collisions([]))
+
+
+# ---------------------------------------------------------------------------------------------------- README
+
+
+def test_readme_has_the_catalogue_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails: put the output of ``python -m pe_zoo --markdown`` between the two markers in pe_zoo/README.md."""
+    readme = (ROOT / "pe_zoo" / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"<!-- catalogue -->\n(.*?)\n<!-- /catalogue -->", readme, flags=re.DOTALL)
+    assert section.strip() == printed(capsys, "--markdown").strip()

@@ -1,0 +1,230 @@
+"""``python -m pe_zoo check``: an encoder of somebody else, in a place of their own, with torch and pe_zoo alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, Command
+
+import pe_zoo
+from pe_zoo.__main__ import main
+from pe_zoo._contract import check as _contract
+
+GOOD = '''
+"""Lowers scores with the square root of the distance."""
+
+import pe_zoo
+from torch import nn
+import torch
+
+
+@pe_zoo.register("root_distance")
+class RootDistance(pe_zoo.Encoder):
+    shift_invariant = True
+    static_bias = distance_bias = True
+
+    def __init__(self, geometry, *, strength: float = 0.5):
+        super().__init__(geometry)
+        self.log_slopes = nn.Parameter(torch.full((geometry.num_heads, 1, 1), strength).log())
+
+    def score(self, scores, q, k, site):
+        distance = site.distance.abs().to(torch.promote_types(scores.dtype, torch.float32))
+        return (scores - self.log_slopes.to(distance.dtype).exp() * distance.sqrt()).to(scores.dtype)
+'''
+BROKEN = {
+    "by_place": (
+        GOOD.replace(
+            "site.distance.abs()", "(torch.arange(len(site.mask))[:, None] - torch.arange(k.shape[-2])).abs()"
+        ),
+        [
+            "It goes by the positions it is given, not by place in the sequence",
+            "positions twice as far apart give the same logits: it goes by place in the sequence",
+            "Queries in blocks, or only the last of them, get what they get in the whole.",
+        ],
+    ),
+    "claims_too_much": (
+        GOOD.replace("distance_bias = True", "distance_bias = True\n    direction_aware = True"),
+        [
+            "A bidirectional model tells a sequence from its reversal if, and only if, direction_aware is claimed.",
+            "claims direction_aware, but takes a reversal for the original",
+        ],
+    ),
+    "looks_ahead": (
+        GOOD.replace("static_bias = distance_bias = True", "").replace(
+            "(scores - ", "(scores * scores.mean(-1, keepdim=True) - "
+        ),
+        [
+            "Under a causal mask no output depends on a later input",
+            "has a gradient from later inputs",
+        ],
+    ),
+}
+ONLY_TORCH = ("experiments", "hydra", "omegaconf", "pandas", "matplotlib", "seaborn", "run", "report")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pe_zoo in it, and whatever else this repository has or needs made impossible to import."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "pe_zoo").symlink_to(ROOT / "pe_zoo", target_is_directory=True)
+    for name in ONLY_TORCH:
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is not there')\n")
+    return folder
+
+
+def pe_zoo_command(place: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pe_zoo", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+def unwrapped(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_an_encoder_from_outside_the_repository_passes(place: Path, tmp_path: Path) -> None:
+    assert len(GOOD.strip().splitlines()) < 30
+    (tmp_path / "my_encoder.py").write_text(GOOD)
+    done = pe_zoo_command(place, tmp_path, "check", "my_encoder.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "root_distance: RootDistance, acts at score" in done.stdout
+    assert "0 fail" in done.stdout
+    assert "FAILS" not in done.stdout
+    said = unwrapped(done.stdout)
+    for promise in _contract.PROMISES:
+        assert f"holds {promise.sentence}" in said
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_one_fails_with_the_promise_and_the_reason(place: Path, tmp_path: Path, name: str) -> None:
+    source, sentences = BROKEN[name]
+    assert source != GOOD
+    (tmp_path / "my_encoder.py").write_text(source)
+    done = pe_zoo_command(place, tmp_path, "check", "my_encoder.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    failing = unwrapped(done.stdout).split(" FAILS ")[1:]
+    for sentence in sentences:
+        assert any(sentence in told for told in failing), done.stdout
+
+
+def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "my_encoder.py").write_text(GOOD)
+    quick = ["model=tiny", "train.steps=2", "length_extrapolation.samples=2", "permutation_sensitivity.samples=2"]
+    done = command("plugin=my_encoder.py", "encoder=root_distance", "encoder.strength=0.25", *quick)
+    assert done.code == 0, done.err
+
+
+def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "none"]) == 0
+    said = capsys.readouterr().out
+    assert "not asked" in said
+    assert "0 fail, 1 do not apply" in said
+
+
+def test_every_encoder_of_a_file_is_checked_and_one_bad_one_is_enough(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "two_encoders.py"
+    file.write_text(GOOD + GOOD.replace("root_distance", "second").replace("shift_invariant = True", ""))
+    for _ in range(2):  # a file that was loaded before is checked again
+        assert main(["check", str(file)]) == 1
+        said = capsys.readouterr().out
+        assert "root_distance: 25 promises hold, 0 fail" in said
+        assert "second: 24 promises hold, 1 fail" in said
+        assert "does not claim shift_invariant, but no shift of all positions changes it" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (GOOD.replace("*, strength: float = 0.5", "strength"), "TypeError: .*strength"),
+        (
+            GOOD.replace("super().__init__(geometry)", "raise ValueError('no size\\nwill do')"),
+            "ValueError: no size will do",
+        ),
+        (GOOD.replace("return (scores - ", "return (missing - "), "NameError: name 'missing' is not defined"),
+    ],
+)
+def test_an_encoder_that_raises_is_told_so_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reason: str
+) -> None:
+    file = tmp_path / "raising.py"
+    file.write_text(text)
+    assert main(["check", str(file)]) == 1
+    said = capsys.readouterr()
+    assert not said.err
+    assert re.search(reason, unwrapped(said.out))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["check", "nowhere.py"], "encoder file 'nowhere.py' does not exist"),
+        (["check", "empty.py"], "registers no encoder"),
+        (["check", "syntax.py"], "failed to import: SyntaxError"),
+        (["check", "ropee"], "no encoder named 'ropee'. Did you mean 'rope'?"),
+        (["check"], "check takes one file or one encoder's name; got 0"),
+        (["check", "rope", "alibi"], "check takes one file or one encoder's name; got 2"),
+        (["chekc", "rope"], "Did you mean 'check'?"),
+        (["ropee"], "no encoder named 'ropee'. Did you mean 'rope'?"),
+        (["--model-dim", "x"], "--model-dim"),
+        (["--num-heads", "5"], "num_heads=5 does not divide model_dim=128"),
+        (["--nothing"], "--nothing"),
+    ],
+)
+def test_a_bad_request_is_one_line_and_exit_code_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "syntax.py").write_text("def broken(:\n")
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert reason in said.err
+
+
+def test_a_check_leaves_the_random_state_and_the_encoder_as_they_were() -> None:
+    before = torch.random.get_rng_state()
+    first, second = ([*_contract.check(pe_zoo.get("learned"))] for _ in range(2))
+    assert first == second, "the same check twice says the same"
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_an_encoder_for_one_kind_of_model_is_checked_for_that_kind() -> None:
+    def one_sided(geometry: pe_zoo.Geometry) -> pe_zoo.Encoder:
+        return pe_zoo.build("alibi", geometry, form="one_sided")
+
+    verdicts = list(_contract.check(one_sided))
+    assert {verdict.outcome for verdict in verdicts} == {_contract.HOLDS, _contract.NOT_ASKED}
+    assert any("Unsupported: alibi form=one_sided" in verdict.reason for verdict in verdicts)
+
+
+def test_an_encoder_that_refuses_every_model_fails() -> None:
+    class Refuses(pe_zoo.Encoder):
+        def embed(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            raise pe_zoo.Unsupported("not today")
+
+    verdicts = list(_contract.check(Refuses))
+    assert verdicts[-1].outcome == _contract.FAILS
+    assert "not today" in verdicts[-1].reason

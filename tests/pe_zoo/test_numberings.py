@@ -1,0 +1,382 @@
+"""Numberings: which numbers positions get, drawn once per sample, from the generator and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from conftest import Command
+from torch import Generator, Tensor
+
+import pe_zoo
+from experiments.model.transformer import Transformer
+from experiments.plan.plan import check_range
+from experiments.tasks import tasks
+from pe_zoo import Geometry, Numbering, Unsupported, numberings
+
+GEOMETRY = Geometry(model_dim=12, num_heads=2, num_layers=1, train_length=8)
+DRAWN = {
+    "abacus": "train",
+    "cape": "train",
+    "chunked": "train",
+    "coupled": "train",
+    "offset": "train",
+    "random_float": "train",
+    "randomized": "both",
+}
+"""Numberings that draw, and where."""
+
+
+def built(name: str, **knobs: object) -> Numbering:
+    """A numbering, with numbers at hand for those that take them from a task."""
+    return numberings.build(name, **knobs).bound(lambda kind, places: torch.arange(places))
+
+
+def generator(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def draws(numbering: Numbering, seed: int = 0, batch_size: int = 5, length: int = 7) -> dict[str, Tensor]:
+    return {
+        "train": numbering.train(batch_size, length, generator(seed)),
+        "evaluate": numbering.evaluate(batch_size, length, generator(seed)),
+    }
+
+
+@pytest.mark.parametrize("name", numberings.names())
+def test_shape_dtype_and_order(name: str) -> None:
+    for length in (1, 2, 40):
+        for positions in draws(built(name), length=length).values():
+            assert positions.shape in {(length,), (5, length)}
+            assert positions.dtype == torch.float32
+            assert positions.isfinite().all()
+            assert (positions.diff(dim=-1) > 0).all(), "positions increase along a sequence"
+
+
+TURNED: list[tuple[str, dict[str, object]]] = [
+    *((name, {}) for name in numberings.names()),
+    ("cape", {"centred": False}),
+    ("cape", {"max_shift": 0.0, "max_jitter": 0.0, "max_stretch": 0.0}),
+    ("cape", {"max_stretch": 1.0}),
+    ("chunked", {"limit": 40}),
+    ("offset", {"num_offsets": 1, "evaluate_at": 7}),
+    ("random_float", {"limit": 3.0, "evaluation": "sampled"}),
+    ("randomized", {"limit": 40}),
+    ("scaled", {"factor": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "knobs"), TURNED, ids=str)
+def test_no_position_lies_outside_the_bounds_and_some_come_near(name: str, knobs: dict[str, object]) -> None:
+    numbering = built(name, **knobs)
+    for length in (1, 2, 3, 40):
+        lowest, highest = numbering.lowest(length), numbering.highest(length)
+        drawn = draws(numbering, batch_size=3000, length=length).values()
+        slack = 1e-5 * max(1.0, highest)  # float32
+        assert all((positions >= lowest - slack).all() and (positions <= highest + slack).all() for positions in drawn)
+        reached = max(positions.max().item() for positions in drawn), min(positions.min().item() for positions in drawn)
+        if length == 40:
+            room = 0.1 * (highest - lowest)
+            assert reached[0] > highest - room
+            assert reached[1] < lowest + room
+
+
+@pytest.mark.parametrize("name", numberings.names())
+def test_all_randomness_comes_from_the_generator(name: str) -> None:
+    numbering, before = built(name), torch.random.get_rng_state()
+    first, again, other = draws(numbering), draws(numbering), draws(numbering, seed=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for which in ("train", "evaluate"):
+        drawn = DRAWN.get(name) in (which, "both")
+        assert torch.equal(first[which], again[which])
+        assert torch.equal(first[which], other[which]) != drawn
+        assert (first[which].ndim == 2) == drawn, "one draw for each sample, or one numbering for all"
+        if drawn:
+            assert len(first[which].unique(dim=0)) == len(first[which])
+
+
+@pytest.mark.parametrize("name", numberings.names())
+def test_a_generator_goes_on_and_does_not_repeat_itself(name: str) -> None:
+    source, numbering = generator(), built(name)
+    assert torch.equal(numbering.train(5, 7, source), numbering.train(5, 7, source)) == (name not in DRAWN)
+
+
+def test_sequential_counts_up() -> None:
+    for positions in draws(built("sequential"), length=4).values():
+        assert positions.tolist() == [0, 1, 2, 3]
+
+
+def test_offset_counts_up_from_anywhere_and_evaluates_from_one_place() -> None:
+    found = draws(built("offset", num_offsets=10, evaluate_at=3), batch_size=2000, length=4)
+    starts = found["train"][:, 0]
+    assert torch.equal(found["train"], starts[:, None] + torch.arange(4.0))
+    counts = torch.bincount(starts.long(), minlength=10)
+    assert len(counts) == 10, "num_offsets itself is no start"
+    assert (counts - 200).abs().max() < 5 * 200**0.5
+    assert found["evaluate"].tolist() == [3, 4, 5, 6]
+    assert draws(built("offset", num_offsets=1))["train"].unique(dim=0).tolist() == [[0, 1, 2, 3, 4, 5, 6]]
+    assert draws(built("offset"))["evaluate"].tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_randomized_draws_without_replacement_and_every_number_alike() -> None:
+    limit, length, samples = 20, 6, 4000
+    found = draws(built("randomized", limit=limit), batch_size=samples, length=length)
+    for positions in found.values():
+        assert positions.shape == (samples, length)
+        assert torch.equal(positions, positions.floor())
+        counts = torch.bincount(positions.long().flatten(), minlength=limit)
+        assert len(counts) == limit, "limit itself is not drawn"
+        expected = samples * length / limit
+        assert (counts - expected).abs().max() < 5 * (expected * (1 - length / limit)) ** 0.5
+        # Which numbers come together is uniform too: the least of 6 out of 0 … 19 is 2 on average.
+        assert positions[:, 0].mean().item() == pytest.approx((limit - length) / (length + 1), abs=0.15)
+
+
+def test_randomized_takes_its_whole_range_and_no_more() -> None:
+    numbering = built("randomized", limit=8)
+    assert draws(numbering, length=8)["train"].unique(dim=0).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    for ask in (numbering.train, numbering.evaluate):
+        with pytest.raises(Unsupported, match=r"9 different positions out of limit=8.*positions\.limit") as refusal:
+            ask(1, 9, generator())
+        assert "\n" not in str(refusal.value)
+
+
+def test_random_floats_are_uniform_and_sorted_and_evaluation_spreads_over_the_same_range() -> None:
+    samples, length, limit = 4000, 5, 30.0
+    found = draws(built("random_float", limit=limit), batch_size=samples, length=length)
+    drawn = found["train"]
+    assert not torch.equal(drawn, drawn.floor())
+    counts = torch.histc(drawn, bins=10, min=0, max=limit)
+    expected = samples * length / 10
+    assert (counts - expected).abs().max() < 5 * (expected * 0.9) ** 0.5
+    # The i-th of n sorted uniform numbers is i/(n + 1) of the range on average.
+    for place in range(length):
+        assert drawn[:, place].mean().item() == pytest.approx(limit * (place + 1) / (length + 1), abs=0.3)
+    assert found["evaluate"].tolist() == [0, 6, 12, 18, 24]
+    assert draws(built("random_float", limit=limit), length=3)["evaluate"].tolist() == [0, 10, 20]
+    sampled = built("random_float", limit=limit, evaluation="sampled")
+    assert torch.equal(*draws(sampled).values())
+
+
+def test_scaled_counts_in_steps_of_a_fraction_but_only_in_evaluation() -> None:
+    found = draws(built("scaled", factor=2.5), length=6)
+    assert found["train"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found["evaluate"].tolist() == pytest.approx([0, 0.4, 0.8, 1.2, 1.6, 2.0])
+    assert built("scaled").evaluate(1, 32 * 4, generator()).max() < 32, "four times the length fits"
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_cape_by_a_loop(centred: bool) -> None:
+    """λ · (p − mean + Δ + ε) written out, its three draws recovered one by one from what the others leave."""
+    shift, jitter, stretch, length, samples = 3.0, 0.25, 0.5, 4, 3000
+    start = -1.5 if centred else 0.0
+    plain = {"max_shift": 0.0, "max_jitter": 0.0, "max_stretch": 0.0, "centred": centred}
+
+    def drawn(**knobs: float) -> Tensor:
+        numbering = built("cape", **{**plain, **knobs})
+        return draws(numbering, batch_size=samples, length=length)["train"].double()
+
+    for positions in drawn().tolist():
+        assert positions == [start + p for p in range(length)]
+    for only, bound, value in [
+        ({"max_shift": shift}, shift, lambda x, p: x - (start + p)),
+        ({"max_jitter": jitter}, jitter, lambda x, p: x - (start + p)),
+        ({"max_stretch": stretch, "centred": False}, math.log(1.5), lambda x, p: math.log(x / p) if p else 0.0),
+    ]:
+        found = [[value(x, p) for p, x in enumerate(row)] for row in drawn(**only).tolist()]  # type: ignore[arg-type]
+        shared = "max_jitter" not in only
+        for row in found:
+            assert all(abs(v) <= bound + 1e-5 for v in row)
+            if shared:
+                assert max(row[1:]) - min(row[1:]) < 1e-5, "one draw for a sample"
+            else:
+                assert max(row) - min(row) > 1e-4, "one draw for each position"
+        values = torch.tensor([row[1] for row in found])
+        assert values.mean().item() == pytest.approx(0, abs=0.1 * bound)
+        assert values.std().item() == pytest.approx(bound / 3**0.5, rel=0.05), "uniform"
+    both = drawn(max_shift=shift, max_stretch=stretch)
+    steps = both.diff(dim=-1)
+    # The stretch multiplies the shift too: p + Δ is what is left when it is taken out, by the steps between positions.
+    left = both / steps.mean(-1, keepdim=True) - torch.arange(length) - start
+    assert left.abs().max() <= shift + 1e-4
+    assert left[:, 0].std().item() == pytest.approx(shift / 3**0.5, rel=0.05)
+    assert draws(built("cape", centred=centred), length=4)["evaluate"].tolist() == [start + p for p in range(4)]
+
+
+def test_chunked_is_two_pieces_with_a_gap() -> None:
+    length, limit, samples = 7, 20, 6000
+    found = draws(built("chunked", limit=limit), batch_size=samples, length=length)
+    assert found["evaluate"].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    cuts, gaps = [], []
+    for row in found["train"].tolist():
+        steps = [after - before for before, after in itertools.pairwise(row)]
+        assert row[0] == 0
+        assert sum(step != 1 for step in steps) <= 1
+        gaps.append(row[-1] - (length - 1))
+        if gaps[-1]:
+            cuts.append(steps.index(gaps[-1] + 1) + 1)
+    assert {*cuts} == {1, 2, 3, 4}, "half of the sequence at most"
+    assert {*gaps} == set(range(limit - length + 1))
+    for counted, kinds in ((cuts, 4), (gaps, limit - length + 1)):
+        expected = len(counted) / kinds
+        assert max(abs(counted.count(kind) - expected) for kind in {*counted}) < 5 * expected**0.5
+    # The official procedure in plain Python has the same distribution of the last position.
+    plain = random.Random(0)
+    last = [length - 1 + plain.randint(0, limit - length) for _ in range(samples)]
+    assert sum(last) / samples == pytest.approx(found["train"][:, -1].mean().item(), abs=0.3)
+
+
+def test_chunked_takes_its_whole_range_and_no_more() -> None:
+    numbering = built("chunked", limit=8)
+    assert draws(numbering, length=8)["train"].unique(dim=0).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    with pytest.raises(Unsupported, match=r"9 positions into limit=8.*positions\.limit") as refusal:
+        numbering.train(1, 9, generator())
+    assert "\n" not in str(refusal.value)
+    assert numbering.evaluate(1, 9, generator()).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("encoder", pe_zoo.names())
+@pytest.mark.parametrize("name", numberings.names())
+def test_a_numbering_multiplies_with_every_encoder_that_takes_its_range(name: str, encoder: str) -> None:
+    model = Transformer(5, GEOMETRY, pe_zoo.build(encoder, GEOMETRY))
+    tokens = torch.zeros(3, 7, dtype=torch.long)
+    try:
+        check_range(model.encoder, built(name), 7)
+    except ValueError:
+        assert model.encoder.max_length is not None
+        assert name == "cape", "with default knobs a table holds all others"
+        with pytest.raises(Unsupported):
+            model(tokens, built(name).train(3, 7, generator()))
+        return
+    for positions in draws(built(name), batch_size=3).values():
+        logits = model(tokens, positions)
+        assert logits.shape == (3, 7, 5)
+        assert logits.isfinite().all()
+        q, x = torch.randn(3, 2, 7, 6), torch.randn(3, 7, 12)
+        assert pe_zoo.scores(model.encoder, q, q, positions, x=x).isnan().logical_not().all()
+
+
+def test_a_numbering_beyond_a_table_is_unsupported() -> None:
+    encoder = pe_zoo.build("learned", GEOMETRY, num_rows=16)
+    model = Transformer(5, GEOMETRY, encoder)
+    with pytest.raises(Unsupported, match="15"):
+        model(torch.zeros(3, 7, dtype=torch.long), built("randomized").train(3, 7, generator()))
+
+
+REFUSED = {
+    "positions=cape": "takes positions from 0 on, but positions=cape reaches -22.145; ",
+    "positions=cape positions.centred=false": "takes positions from 0 on, but positions=cape reaches -5.665; ",
+    "positions=random_float positions.limit=2047.5": "up to 2047, but positions=random_float reaches 2047.5 in",
+    "positions=randomized positions.limit=2049": "takes positions up to 2047, but positions=randomized reaches 2048 ",
+    "positions=chunked positions.limit=2049": "takes positions up to 2047, but positions=chunked reaches 2048 ",
+    "positions=offset positions.evaluate_at=2016": "takes positions up to 2047, but positions=offset reaches 2048 ",
+    "positions=chunked positions.limit=5": "chunked fits 33 positions into limit=5; set positions.limit higher",
+}
+
+
+@pytest.mark.parametrize("asked", REFUSED)
+def test_positions_that_a_table_does_not_hold_are_refused_before_anything_is_written(
+    command: Command, tmp_path: object, asked: str
+) -> None:
+    done = command("model=tiny", "train.steps=10", "encoder=learned", *asked.split())
+    assert done.code == 2
+    assert REFUSED[asked] in done.err
+    assert done.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs"),
+    [
+        ("random_float", {"limit": 15.0}),
+        ("chunked", {"limit": 16}),
+        ("randomized", {"limit": 16}),
+        ("offset", {"num_offsets": 10}),
+        ("scaled", {}),
+        ("cape", {"max_shift": 0.0, "max_jitter": 0.0, "centred": False}),
+    ],
+)
+def test_the_last_row_of_a_table_is_allowed(name: str, knobs: dict[str, object]) -> None:
+    encoder = pe_zoo.build("learned", GEOMETRY, num_rows=16)
+    numbering = built(name, **knobs)
+    check_range(encoder, numbering, 7)
+    for positions in draws(numbering, batch_size=200).values():
+        assert encoder.embed(torch.zeros(200, 7, 12), positions).isfinite().all()
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match=r"no numbering named 'randomised'\. Did you mean 'randomized'\?"):
+        built("randomised")
+    with pytest.raises(ValueError, match=r"randomized has no knob 'limits'\. Did you mean 'limit'\?"):
+        built("randomized", limits=3)
+
+
+# ------------------------------------------------------------------------------------- numbers that a task supplies
+
+
+def of_task(kind: str, task: str, length: int, causal: bool) -> list[int]:
+    chosen = tasks.build(task)
+    return chosen.numbers(kind, chosen.sequence_length(length), causal=causal).tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "causal", "numbers"),
+    [
+        #                             ^  3  1  2  |  then the answer, shown one place late in a causal model
+        ("coupled", "copy", True, [0, 1, 2, 3, 0, 1, 2]),
+        ("coupled", "copy", False, [0, 1, 2, 3, 1, 2, 3]),
+        ("coupled", "reverse", True, [0, 1, 2, 3, 4, 3, 2]),
+        ("coupled", "reverse", False, [0, 1, 2, 3, 3, 2, 1]),
+        ("abacus", "reverse", True, [0, 1, 2, 3, 0, 1, 2]),
+        ("abacus", "sort", False, [0, 1, 2, 3, 1, 2, 3]),
+    ],
+)
+def test_what_tasks_supply(kind: str, task: str, causal: bool, numbers: list[int]) -> None:
+    assert of_task(kind, task, 3, causal) == numbers
+
+
+@pytest.mark.parametrize("task", ["copy", "reverse"])
+def test_coupled_symbols_are_the_ones_that_are_repeated(task: str) -> None:
+    chosen = tasks.build(task, num_symbols=50)
+    batch = chosen.sample(4, 9, generator(), split="test", causal=False)
+    numbers = of_task("coupled", task, 9, causal=False)
+    for place in range(10, 19):
+        (source,) = (i for i in range(1, 10) if numbers[i] == numbers[place])
+        assert torch.equal(batch.targets[:, place], batch.tokens[:, source])
+
+
+def test_a_random_start_moves_words_as_a_whole_and_abacus_leaves_marks_at_0() -> None:
+    numbers = torch.tensor([0, 1, 2, 0, 1, 2])
+    for name, marks_move in (("coupled", True), ("abacus", False)):
+        numbering = numberings.build(name, num_offsets=30).bound(lambda kind, places: numbers)
+        drawn = numbering.train(400, 6, generator())
+        starts = drawn[:, 1] - 1
+        assert starts.min() == 0
+        assert starts.max() == 29
+        moved = starts[:, None] * torch.ones(6) if marks_move else starts[:, None] * (numbers > 0)
+        assert torch.equal(drawn, numbers + moved)
+        assert torch.equal(numbering.evaluate(2, 6, generator()), numbers.float())
+        assert numbering.highest(6) == 31
+
+
+def test_without_a_task_s_numbers_there_are_none(command: Command) -> None:
+    for name in ("coupled", "abacus"):
+        with pytest.raises(Unsupported, match=f"{name} takes its numbers from a task"):
+            numberings.build(name).train(1, 3, generator())
+    done = command("task=sort", "positions=coupled", "model=tiny")
+    assert (done.code, done.err) == (
+        2,
+        "error: task=sort offers no coupled positions; take another task or numbering\n",
+    )
+    assert "task=text offers no abacus" in command("task=text", "positions=abacus", "model=tiny").err
+
+
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_a_run_with_a_task_s_numbers(command: Command, causal: str) -> None:
+    quick = ["model=tiny", "train.steps=2", "length_extrapolation.samples=2", "permutation_sensitivity.samples=2"]
+    for task, kind in (("reverse", "coupled"), ("sort", "abacus")):
+        done = command(*quick, f"task={task}", f"positions={kind}", "encoder=learned", f"model.causal={causal}")
+        assert done.code == 0, done.err

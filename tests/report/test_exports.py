@@ -1,0 +1,305 @@
+"""What a paper takes along: looks that stay, tables, figures of column width, and a document that compiles."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+from test_report import write_run, write_sweep
+from test_untrusted import HOSTILE
+
+import pe_zoo
+import report
+from experiments.figures import style
+from experiments.report.paper import bibliography, exports, methods
+from experiments.report.paper import latex as _latex
+from experiments.rows import results as _results
+from experiments.rows.row import Row
+
+
+def looks_of(*encoders: str) -> dict[str, style.Look]:
+    return style.looks(pd.DataFrame({"encoder": encoders, "label": encoders}))
+
+
+def test_every_encoder_has_a_colour_and_marker_of_its_own_in_every_table() -> None:
+    everything = looks_of(*pe_zoo.names())
+    assert len({(look.colour, look.marker) for look in everything.values()}) == len(pe_zoo.names())
+    chance = random.Random(0)
+    for _ in range(20):
+        some = chance.sample(pe_zoo.names(), 7)
+        for name, look in looks_of(*some, "a plug-in").items():
+            if name in everything:
+                assert (look.colour, look.marker, look.dash) == (
+                    everything[name].colour,
+                    everything[name].marker,
+                    everything[name].dash,
+                )
+
+
+def test_looks_are_told_apart_as_long_as_there_are_any() -> None:
+    many = looks_of(*(f"encoder{number}" for number in range(110)))
+    assert len({(look.colour, look.marker) for look in many.values()}) == 110
+    assert len(looks_of(*(f"encoder{number}" for number in range(130)))) == 130
+
+
+# ---- tables -----------------------------------------------------------------------------------------
+
+
+NAMES = {
+    **HOSTILE,
+    "accents": "naïve Łódź Čapek Ångström ø œ",
+    "chinese": "强大的外推能力",
+    "signs": 'a ± b − c × d · e … † § “quoted” ‘so’ – — "x" `y` <z> α Ω ϵ ≤ ∞',
+    "numbers": "-0.25 to +0.75",
+    "blank": "",
+}
+
+
+def a_table(*names: str) -> pd.DataFrame:
+    return pd.DataFrame({"label": names, "value": ["-0.250 ± 0.010"] * len(names), names[0]: range(len(names))})
+
+
+def test_a_table_is_booktabs_with_numbers_to_the_right() -> None:
+    lines = _latex.tabular(a_table("rope", "alibi_2")).splitlines()
+    assert lines[:2] == [r"\begin{tabular}{lrr}", r"\toprule"]
+    assert lines[2] == r"{}label & value & rope \\"
+    assert lines[4:6] == [r"{}rope & $-$0.250 $\pm$ 0.010 & 0 \\", r"{}alibi\_2 & $-$0.250 $\pm$ 0.010 & 1 \\"]
+    assert lines[6:] == [r"\bottomrule", r"\end{tabular}"]
+    assert "p{" in _latex.tabular(a_table("a statement that is far longer than what a cell should hold"))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_whatever_a_name_is_latex_gets_plain_ascii_and_no_command(kind: str) -> None:
+    written = _latex.tabular(a_table(NAMES[kind][:500]))
+    assert written.isascii()
+    assert written.count(r"\begin{tabular}") == written.count(r"\end{tabular}") == 1
+    bare = written
+    for known in re.findall(r"\\[A-Za-z]+", _latex.tabular(a_table("".join(_latex._SIGNS)))):
+        bare = bare.replace(known, "")
+    commands = set(re.findall(r"\\([A-Za-z]+)", bare)) - {"c", "v", "r", "H", "fbox", "tiny", "alpha", "Omega"}
+    assert not commands
+    assert written.count("{") - written.count(r"\{") == written.count("}") - written.count(r"\}")
+    assert all(line.count("&") - line.count(r"\&") == 2 for line in written.splitlines() if line.endswith(r"\\"))
+
+
+def test_a_sign_that_cannot_be_set_is_not_lost_in_silence() -> None:
+    assert _latex.escape("强") == r"\fbox{\tiny 5F3A}"
+    assert _latex.escape("β = 0.98") == r"$\beta$ = 0.98"
+    assert _latex.escape("Č") == r"\v{C}"
+
+
+# ---- figures ----------------------------------------------------------------------------------------
+
+
+def a_figure() -> Figure:
+    rows = pd.DataFrame({"encoder": ["rope"] * 4, "label": "rope", "x": [1, 2, 3, 4], "mean": [0.1, 0.5, 0.2, 0.9]})
+    summary = rows.assign(seeds=2, low=rows["mean"] - 0.05, high=rows["mean"] + 0.05)
+    with style.theme():
+        figure = Figure(figsize=(style.WIDTH, 3.0))
+        for axes in figure.subplots(1, 2):
+            style.curves(axes, summary, "x", style.looks(rows))
+            axes.set_xlabel("a long name of what is on the axis, with its unit behind it, and so on")
+            axes.annotate("small", (1, 0.2), fontsize=4)
+        style.legend(figure, style.looks(rows))
+    return figure
+
+
+@pytest.mark.parametrize("width", [3.3, 6.9])
+def test_figures_have_the_width_of_a_column_in_every_format(tmp_path: Path, width: float) -> None:
+    files = exports.sized(a_figure(), width)
+    assert set(files) == {"svg", "pdf", "png"}
+    size = re.search(rb'width="([\d.]+)pt"', files["svg"])
+    assert size
+    assert float(size[1]) == pytest.approx(72 * width, abs=0.01)
+    with Image.open(io.BytesIO(files["png"])) as image:
+        assert image.size[0] / image.info["dpi"][0] == pytest.approx(width, rel=0.005)
+    boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ", files["pdf"])
+    assert float(boxes[-1]) == pytest.approx(72 * width, abs=0.01)
+    assert b"/Type3" not in files["pdf"]
+    if shutil.which("pdfinfo"):
+        (tmp_path / "figure.pdf").write_bytes(files["pdf"])
+        said = subprocess.run(["pdfinfo", tmp_path / "figure.pdf"], capture_output=True, text=True, check=True)
+        assert not said.stderr
+        assert re.search(rf"Page size: +{72 * width:.1f}", said.stdout)
+
+
+def test_the_update_of_a_pdf_points_where_it_says() -> None:
+    content = exports.sized(a_figure(), 3.3)["pdf"]
+    start = int(re.findall(rb"startxref\n(\d+)", content)[-1])
+    assert content[start:].startswith(b"xref\n")
+    entries = re.findall(rb"(\d+) 1\n(\d{10}) 00000 n \n", content[start:])
+    assert len(entries) == 2
+    for number, offset in entries:
+        assert content[int(offset) :].startswith(number + b" 0 obj\n")
+    previous = re.search(rb"/Prev (\d+)", content[start:])
+    assert previous
+    assert content[int(previous[1]) :].startswith(b"xref\n")
+
+
+def test_the_same_figure_gives_the_same_bytes() -> None:
+    assert exports.sized(a_figure(), 3.3) == exports.sized(a_figure(), 3.3)
+
+
+def test_type_is_readable_once_it_is_placed() -> None:
+    figure = a_figure()
+    scale = 3.3 / figure.get_figwidth()
+    exports.sized(figure, 3.3)
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
+    assert min(text.get_fontsize() * scale for text in texts) >= exports.SMALLEST - 0.01
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes.xaxis.label.get_window_extent().width < 1.3 * axes.get_window_extent().width
+
+
+def test_a_single_column_is_laid_out_for_itself() -> None:
+    with exports.laid_out_for_single():
+        narrow = a_figure()
+    assert narrow.get_figwidth() == pytest.approx(3.3 / exports.SHRINK)
+    assert a_figure().get_figwidth() == 7.2
+
+
+# ---- the whole --------------------------------------------------------------------------------------
+
+
+def of_lengths(rows: list[Row]) -> list[Row]:
+    """As few figures as will do: most of the time goes there."""
+    return [row for row in rows if row.experiment == "length_extrapolation" and row.metric != "exact_match"]
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with everything for a paper, of a folder with a name that means something to LaTeX."""
+    folder = tmp_path_factory.mktemp("results") / "50%_of_{it}"
+    write_sweep(folder, ("none", "mine$_1"), seeds=2, task="count & sort", rows=of_lengths)
+    assert report.main([str(folder), "--paper"]) == 0
+    return folder / "report"
+
+
+def test_every_table_and_figure_is_there_in_every_form(paper: Path) -> None:
+    tables = {path.stem for path in (paper / "tables").glob("*.tex")}
+    assert len(tables) > 5
+    for stem in tables:
+        assert {path.suffix for path in (paper / "tables").glob(f"{stem}.*")} == {".csv", ".md", ".tex"}
+    figures = {path.stem for path in (paper / "figures").glob("*.svg")}
+    for width in ("single", "double"):
+        files = {path.name for path in (paper / "figures" / width).iterdir()}
+        assert files == {f"{stem}.{suffix}" for stem in figures for suffix in ("svg", "pdf", "png")}
+    document = (paper / "report.tex").read_text(encoding="utf-8")
+    assert set(re.findall(r"tables/(.*)\.tex", document)) == tables
+    assert set(re.findall(r"figures/double/(.*)\.pdf", document)) == figures
+
+
+def test_the_document_compiles(paper: Path) -> None:
+    if not shutil.which("pdflatex"):
+        pytest.skip("no pdflatex here (Debian: texlive-latex-base and texlive-latex-recommended)")
+    latex = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "report"]
+    for command in (latex, ["bibtex", "report"], latex, latex):
+        done = subprocess.run(command, cwd=paper, capture_output=True, text=True, errors="replace", check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+    log = (paper / "report.log").read_text(encoding="utf-8", errors="replace")
+    assert "undefined" not in log
+    assert "LaTeX Error" not in log
+
+
+def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
+    shutil.copytree(paper.parent, tmp_path / "again")
+    assert report.main([str(tmp_path / "again")]) == 0
+    written = {path.name for path in (tmp_path / "again" / "report").iterdir()}
+    assert {"methods.txt", "methods.tex", "references.bib", "report.md"} <= written
+    assert "report.tex" not in written
+    assert {path.suffix for path in (tmp_path / "again" / "report" / "figures").iterdir()} == {".svg", ".png"}
+
+
+def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
+    report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
+    mine = report_folder / "figures" / "single" / "mine.png"
+    mine.write_bytes(b"a diagram for the paper")
+    for _ in range(2):  # the second finds no document that would say which figures are its own
+        assert report.main([str(tmp_path / "again")]) == 0
+        assert {path.name for path in (report_folder / "figures").rglob("*") if path.parent.name == "single"} == {
+            "mine.png"
+        }
+    assert not (report_folder / "figures" / "double").exists()
+
+
+# ---- the methods ------------------------------------------------------------------------------------
+
+
+def test_the_encoders_parameters_come_on_top_of_the_trunks(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "learned"), seeds=1)
+    said = " ".join(methods.paragraph(_results.load(tmp_path), [])[0])
+    assert "with 412,345 parameters, to which the encoder adds 0 to 2,048." in said
+
+
+def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), seeds=2)
+    for place in (tmp_path / "runs").iterdir():
+        (place / "config.yaml").write_text((place / "config.yaml").read_text() + "learning: 1\n")
+    said = " ".join(methods.paragraph(_results.load(tmp_path), ["Compared by Holm's method."])[0])
+    for part in ("2 positional encoders (none and rope) on 1 task (copy), with 2 seeds each: 4 runs", "2 layers"):
+        assert part in said
+    assert "64 dimensions" in said
+    assert "2000 steps" in said
+    assert "lengths up to 16 were trained on" in said
+    assert "Compared by Holm's method." in said
+    assert "PyTorch 2.13.0" in said
+    assert "412,345 parameters" in said
+    assert "differ" not in said
+
+
+def test_what_differs_is_said_and_of_which(tmp_path: Path) -> None:
+    for encoder, steps in (("none", 100), ("rope", 200)):
+        write_run(tmp_path, encoder, config={"train": {"steps": steps}, "model": {"num_layers": 2, "odd": steps}})
+    write_run(tmp_path, "none", task="sort", run_id="s", config={"train": {"steps": 100}, "model": {"num_layers": 3}})
+    said = " ".join(methods.paragraph(_results.load(tmp_path), [])[0])
+    assert "2 (copy) and 3 (sort) layers" in said
+    assert "over 100 (none) and 200 (rope) steps" in said
+    assert "The runs differ besides in model.odd: 100 (none) and 200 (rope)." in said
+
+
+def test_of_many_tasks_a_table_says_how_each_was_set(tmp_path: Path) -> None:
+    tasks = [f"task{number}" for number in range(methods.TABULATED)]
+    for number, task in enumerate(tasks):
+        trunk = {"model": {"num_layers": 2, "causal": number > 0}, "train": {"steps": 100 * (number + 1)}}
+        write_run(tmp_path, "none", task=task, run_id=task, config=trunk)
+    sentences, table = methods.paragraph(_results.load(tmp_path), [])
+    said = " ".join(sentences)
+    assert table is not None
+    assert f"on {len(tasks)} tasks (see the table of tasks)" in said
+    assert "(bidirectional and causal (by task), 2 layers" in said
+    assert f"over 100 to {100 * len(tasks)} (by task) steps" in said
+    assert "were trained on" not in said
+    cells = table.cells.set_index("task")
+    assert list(cells.index) == tasks
+    assert list(cells["model"]) == ["bidirectional"] + ["causal"] * (len(tasks) - 1)
+    assert cells.loc["task3", "steps"] == "400"
+    assert set(cells["trained on up to"]) == {"16"}
+    assert set(cells["measured at"]) == {"8, 16, 20, 24, 32, 48, 64, 96, 128"}
+    data = table.data.set_index("task")
+    assert set(data["measured"]) == {"8 16 20 24 32 48 64 96 128"}
+    (tmp_path / "runs" / tasks[0] / "rows.csv").unlink()
+    few, none = methods.paragraph(_results.load(tmp_path), [])
+    assert none is None
+    assert "lengths up to 16 were trained on" in " ".join(few)
+
+
+def test_it_cites_what_it_names(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), seeds=1)
+    results = _results.load(tmp_path)
+    sentences, _ = methods.paragraph(results, ["Compared by Holm's method."])
+    cited = bibliography.cited(results, " ".join(sentences))
+    written = methods.latex(sentences, cited)
+    assert r"rope~\cite{su2021roformer}" in written
+    assert r"Holm's method~\cite{holm1979simple}." in written
+    assert {key for keys in re.findall(r"\\cite\{(.*?)\}", written) for key in keys.split(",")} <= set(cited.entries)

@@ -1,0 +1,118 @@
+"""Several tasks side by side: every number is a mean over the rows, and what is lacking is said."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from experiments.report.page import Table
+from experiments.report.sections import tasks
+from experiments.rows.row import Row, frame
+
+
+def rows_of(task: str, label: str, values: dict[int, float], *, seed: int = 0, **more: Any) -> pd.DataFrame:
+    """One run: token accuracy by length, and free-running so much less as ``free`` says."""
+    free: dict[int, float] = more.pop("free", {})
+    shared = {"run_id": f"{label}-{task}-{seed}", "encoder": label, "positions": "sequential", "task": task}
+    shared |= {"seed": seed, "experiment": "length_extrapolation", "train_length": 8, "chance": 0.5}
+    metric = more.pop("metric", "token_accuracy")
+    rows = [Row(**shared, metric=metric, eval_length=length, value=value) for length, value in values.items()]
+    rows += [
+        Row(**shared, metric="free_running_gap", eval_length=length, value=value) for length, value in free.items()
+    ]
+    return frame(rows).assign(label=label, converged=more.pop("converged", True))
+
+
+def cells(table: Any) -> dict[tuple[str, str], str]:
+    assert isinstance(table, Table)
+    return {
+        (str(line["task"]), str(column)): str(line[column])
+        for line in table.cells.to_dict("records")
+        for column in table.cells.columns
+    }
+
+
+def test_means_over_seeds_at_both_lengths() -> None:
+    rows = pd.concat(
+        [
+            rows_of("copy", "none", {8: 1.0, 16: 0.25, 32: 0.1}, seed=0),
+            rows_of("copy", "none", {8: 0.75, 16: 0.75, 32: 0.1}, seed=1, converged=False),
+            rows_of("copy", "rope", {8: 1.0, 16: 0.5}, seed=0),
+            rows_of("sort", "none", {8: 0.5, 16: math.nan}, seed=0).assign(
+                status=lambda table: ["unsupported" if value != value else "ok" for value in table["value"]]
+            ),
+        ]
+    )
+    found = tasks.section(rows, ["none", "rope"])
+    assert found is not None
+    within, beyond = map(cells, found.parts)
+    assert within["copy", "length"] == "8"
+    assert within["copy", "none"].startswith("0.88 ± ")
+    assert within["copy", "none"].endswith(" †")
+    assert beyond["copy", "length"] == "16"
+    assert beyond["copy", "none"].startswith("0.50 ± ")
+    assert beyond["copy", "rope"] == "0.50"
+    assert beyond["copy", "guess"] == "0.5"
+    assert beyond["sort", "none"] == "unsupported"
+    assert within["sort", "rope"] == "not measured"
+
+
+def test_free_running_is_compared_within_a_run() -> None:
+    rows = pd.concat(
+        [
+            rows_of("copy", "none", {8: 1.0, 16: 0.75}, free={8: 0.0, 16: -0.5}),
+            rows_of("copy", "none", {8: 1.0, 16: 0.5}, free={16: -0.25}, seed=1),
+            rows_of("copy", "none", {8: 1.0, 16: 0.0}, seed=2),
+            rows_of("mode", "none", {8: 1.0, 16: 0.75}),
+        ]
+    )
+    found = tasks.section(rows, ["none"])
+    assert found is not None
+    last = found.parts[-1]
+    assert isinstance(last, Table)
+    assert last.data["mean"].tolist() == [-0.375]  # −0.5 and −0.25; the third run was not asked
+    assert cells(last)["copy", "none"].startswith("-0.38 ± ")
+    assert "mode" not in set(last.cells["task"])
+    assert "± +" not in cells(last)["copy", "none"]
+
+
+def test_a_task_is_judged_by_its_own_metric() -> None:
+    rows = pd.concat(
+        [
+            rows_of("copy", "none", {8: 1.0, 16: 0.75}),
+            rows_of("text", "none", {8: 3.0, 16: 2.5}, metric="bits_per_byte"),
+        ]
+    )
+    found = tasks.section(rows, ["none"])
+    assert found is not None
+    assert cells(found.parts[0])["text (bits per byte)", "none"] == "3.00"
+
+
+def test_one_task_is_not_put_beside_itself() -> None:
+    assert tasks.section(rows_of("copy", "none", {8: 1.0, 16: 0.75}), ["none"]) is None
+    other = rows_of("copy", "none", {8: 1.0}).assign(experiment="structure")
+    assert tasks.section(other, ["none"]) is None
+
+
+def test_what_is_said_of_many_tasks_counts_those_that_were_learned() -> None:
+    rows = pd.concat(
+        [
+            rows_of("copy", "rope", {8: 1.0, 16: 0.95}),
+            rows_of("sort", "rope", {8: 1.0, 16: 0.5}),
+            rows_of("mode", "rope", {8: 0.5, 16: 0.5}, converged=False),
+            rows_of("copy", "none", {8: 1.0, 16: 0.92}),
+            rows_of("copy", "alibi", {8: 1.0, 16: 0.91}),
+            rows_of("sort", "alibi", {8: 0.4, 16: 0.4}, converged=False),
+            rows_of("copy", "t5", {8: 0.5, 16: 0.5}, converged=False),
+        ]
+    )
+    (words,) = tasks.said(rows, ["none", "rope", "alibi", "t5"])
+    assert "3 tasks were measured, with 4 labels" in words
+    assert "at least 90% of its quality up to there in 1 of 1 (none and alibi); 1 of 2 (rope); t5 learned none" in words
+
+
+def test_a_task_not_measured_at_twice_its_length_is_not_counted() -> None:
+    rows = pd.concat([rows_of("copy", "rope", {8: 1.0, 12: 1.0}), rows_of("sort", "rope", {8: 1.0, 32: 1.0})])
+    assert "up to there in 1 of 1 (rope). " in tasks.said(rows, ["rope"])[0]

@@ -1,0 +1,211 @@
+"""Rows written and read back: whole, exact, and never two incomparable runs under one label."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from experiments.rows.results import Results, load
+from experiments.rows.row import COLUMNS, Row, main_metric, metric_of, write_json, write_rows
+
+
+def row(run_id: str = "a", **changed: Any) -> Row:
+    cells: dict[str, Any] = {"run_id": run_id, "encoder": "none", "positions": "sequential", "task": "copy", "seed": 0}
+    cells |= {"experiment": "length_extrapolation", "metric": "token_accuracy", "train_length": 16, "eval_length": 32}
+    return Row(**(cells | {"value": 0.5} | changed))
+
+
+def write_run(folder: Path, run_id: str = "a", rows: list[Row] | None = None, **changed: Any) -> Path:
+    place = folder / "runs" / run_id
+    place.mkdir(parents=True)
+    config: dict[str, Any] = {"seed": 0, "name": folder.name, "train": {"steps": 100}, "model": {"causal": True}}
+    config |= {"encoder": {"name": "none"}, "positions": {"name": "sequential"}, "task": {"name": "copy"}}
+    (place / "config.yaml").write_text(yaml.safe_dump(config | changed.get("config", {})))
+    write_rows(place / "rows.csv", [row(run_id)] if rows is None else rows)
+    record = {"status": "ok", "encoder": "none", "positions": "sequential", "task": "copy", "seed": 0, "layout": "all"}
+    write_json(place / "run.json", record | changed.get("record", {}))
+    return place
+
+
+def run_of(results: Results, run_id: str) -> dict[Any, Any]:
+    return results.runs[results.runs["run_id"] == run_id].to_dict("records")[0]
+
+
+def labels_of(results: Results) -> dict[str, str]:
+    return dict(zip(results.runs["run_id"], results.runs["label"], strict=True))
+
+
+def test_numbers_come_back_exactly(tmp_path: Path) -> None:
+    value = 0.1 + 0.2
+    rows = [row(value=value, chance=1e-300, n=7, seed=3)]
+    rows.append(row(value=math.nan, status="unsupported", condition='a,"b"'))
+    write_run(tmp_path, rows=rows)
+    found = load(tmp_path).rows
+    assert list(found.columns[: len(COLUMNS)]) == COLUMNS
+    assert found["value"][0] == value
+    assert found["chance"][0] == 1e-300
+    assert (found["n"][0], found["seed"][0]) == (7, 3)
+    assert math.isnan(found["value"][1])
+    assert found["condition"].tolist() == ["", 'a,"b"']
+
+
+@pytest.mark.parametrize("name", ["none", "nan", "NA", "null", "None", "1", "a,b", 'quote"d', "naïve · ü"])
+def test_a_name_stays_a_name(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path, rows=[row(encoder=name)])
+    found = load(tmp_path)
+    assert found.rows["encoder"].tolist() == [name]
+    assert found.rows["label"].tolist() == [name]
+
+
+def test_a_value_that_is_no_number_counts_as_diverged(tmp_path: Path) -> None:
+    write_run(tmp_path, rows=[row(value=math.inf), row(value=math.nan), row(value=0.5)])
+    assert load(tmp_path).rows["status"].tolist() == ["diverged", "diverged", "ok"]
+    assert load(tmp_path).rows["value"].isna().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "status", "said"),
+    [
+        ("run.json", None, "unfinished", "run.json is missing"),
+        ("rows.csv", None, "unfinished", "rows.csv is missing"),
+        ("config.yaml", None, "unfinished", "config.yaml is missing"),
+        ("run.json", "{", "unreadable", "run.json cannot be read"),
+        ("run.json", "[1]", "unreadable", "it holds no mapping"),
+        ("config.yaml", "a: [", "unreadable", "config.yaml cannot be read"),
+        ("rows.csv", "", "unreadable", "rows.csv cannot be read"),
+        ("rows.csv", "\0\0 garbage", "unreadable", "rows.csv cannot be read"),
+        ("rows.csv", "run_id,encoder\na,none\n", "unreadable", "it lacks the columns positions"),
+        ("rows.csv", ",".join(COLUMNS) + "\n", "unreadable", "cut short"),
+    ],
+)
+def test_a_broken_run_is_listed_and_stops_nothing(
+    tmp_path: Path, file: str, content: str | None, status: str, said: str
+) -> None:
+    write_run(tmp_path, "sound")
+    broken = write_run(tmp_path, "broken") / file
+    broken.unlink() if content is None else broken.write_text(content)
+    found = load(tmp_path)
+    assert set(found.rows["run_id"]) == {"sound"}
+    line = run_of(found, "broken")
+    assert line["status"] == status
+    assert said in line["message"]
+    assert "\n" not in line["message"]
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
+def test_a_truncated_table_is_never_read_in_part(tmp_path: Path, keep: float) -> None:
+    path = write_run(tmp_path, rows=[row(eval_length=length) for length in (8, 16, 32)]) / "rows.csv"
+    text = path.read_text()
+    path.write_text(text[: int(len(text) * keep)])
+    found = load(tmp_path)
+    assert found.rows.empty
+    assert run_of(found, "a")["status"] == "unreadable"
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (write_run(tmp_path) / "rows.csv").write_bytes(b"\xff\xfe\x00")
+    assert run_of(load(tmp_path), "a")["status"] == "unreadable"
+
+
+@pytest.mark.parametrize("status", ["failed", "running"])
+def test_rows_of_a_run_that_did_not_end_are_not_used(tmp_path: Path, status: str) -> None:
+    write_run(tmp_path, record={"status": status})
+    found = load(tmp_path)
+    assert found.rows.empty
+    assert run_of(found, "a")["status"] == status
+
+
+def test_a_copied_run_folder_is_not_a_second_seed(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "copy-of-a", rows=[row("a")])
+    found = load(tmp_path)
+    assert len(found.rows) == 1
+    assert "belongs to another run, 'a'" in run_of(found, "copy-of-a")["message"]
+
+
+def test_missing_folder_and_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no folder .*nothing"):
+        load(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="no runs in"):
+        load(tmp_path)
+
+
+def test_seed_and_name_do_not_make_a_label(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b", rows=[row("b", seed=1)], config={"seed": 1, "name": "other"})
+    assert labels_of(load(tmp_path)) == {"a": "none", "b": "none"}
+
+
+def test_what_varies_is_in_the_label(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b", config={"train": {"steps": 200}})
+    write_run(tmp_path, "c", rows=[row("c", positions="offset")], config={"positions": {"name": "offset"}})
+    write_run(tmp_path, "d", record={"layout": "skip_every=2"})
+    assert labels_of(load(tmp_path)) == {
+        "a": "none · sequential · all · train.steps=100",
+        "b": "none · sequential · all · train.steps=200",
+        "c": "none · offset · all · train.steps=100",
+        "d": "none · sequential · skip_every=2 · train.steps=100",
+    }
+
+
+@pytest.mark.parametrize(
+    ("component", "key", "values"),
+    [("task", "train_length", (16, 32)), ("encoder", "knob", (1, 2)), ("layout", "window", (None, 8))],
+)
+def test_what_a_name_does_not_say_is_in_the_label(
+    tmp_path: Path, component: str, key: str, values: tuple[Any, Any]
+) -> None:
+    for run_id, value in zip("ab", values, strict=True):
+        write_run(tmp_path, run_id, config={component: {"name": "none", key: value}})
+    first, second = labels_of(load(tmp_path)).values()
+    assert first != second
+    assert f"{component}.{key}=" in f"{first}, {second}"
+
+
+def test_what_a_name_says_is_not_said_again(tmp_path: Path) -> None:
+    for run_id, base in (("a", 100), ("b", 200)):
+        encoder = f"rope(base={base})"
+        config = {"encoder": {"name": "rope", "base": base}}
+        write_run(tmp_path, run_id, rows=[row(run_id, encoder=encoder)], config=config)
+    assert labels_of(load(tmp_path)) == {"a": "rope(base=100)", "b": "rope(base=200)"}
+
+
+def test_a_key_that_some_runs_lack_varies(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    write_run(tmp_path, "b", config={"model": {"causal": True, "new": None}})
+    assert labels_of(load(tmp_path)) == {"a": "none · model.new=unset", "b": "none"}
+
+
+def test_what_varies_between_tasks_only_stays_out_of_the_label(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    changed = {"config": {"train": {"steps": 900}, "task": {"name": "sort"}}, "record": {"task": "sort"}}
+    write_run(tmp_path, "b", rows=[row("b", task="sort")], **changed)
+    found = load(tmp_path)
+    assert labels_of(found) == {"a": "none", "b": "none"}
+    assert found.settings["copy"]["train.steps"] == "100"
+    assert found.settings["sort"]["train.steps"] == "900"
+
+
+def test_the_choice_of_experiments_is_in_the_label_only_if_nothing_else_tells_runs_apart(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", config={"experiment": ["x"]})
+    write_run(tmp_path, "b", rows=[row("b", encoder="rope")], config={"experiment": ["x", "y"]})
+    assert labels_of(load(tmp_path)) == {"a": "none", "b": "rope"}
+    write_run(tmp_path, "c", config={"experiment": ["y"]})
+    assert labels_of(load(tmp_path))["c"] == "none", "what a measured not, c may add"
+    write_run(tmp_path, "d", config={"experiment": ["y", "z"]})
+    assert labels_of(load(tmp_path))["c"] == 'none · experiment=["y"]'
+
+
+def test_metrics_have_readers_words() -> None:
+    assert main_metric(["exact_match", "token_accuracy"]) == "token_accuracy"
+    assert main_metric(["token_accuracy", "bits_per_byte"]) == "bits_per_byte"
+    assert main_metric(["loss"]) is None
+    assert main_metric(["generated_token_accuracy", "generated_exact_match"]) is None, "free-running is no main metric"
+    assert main_metric(["generated_token_accuracy", "token_accuracy"]) == "token_accuracy"
+    assert metric_of("bits_per_byte").higher_is_better is False
+    assert metric_of("outside_metric").label == "outside metric"

@@ -1,0 +1,244 @@
+"""A sweep in workers is the sweep: every run once, the same rows, one tally; what is lost is named and made up for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Command, last_of_each, record_of
+from test_resume import TINY
+
+from experiments.runs import config, launch, lease
+
+joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="joblib is an extra")
+
+SLOW = '''
+import time
+from pathlib import Path
+import pe_zoo
+
+@pe_zoo.register("slow_to_go")
+class Slow(pe_zoo.Encoder):
+    """Takes its time until told to go on."""
+    def embed(self, x, positions):
+        for _ in range(200):
+            if Path("go").exists():
+                break
+            time.sleep(0.02)
+        return x
+
+@pe_zoo.register("breaks")
+class Broken(pe_zoo.Encoder):
+    """Cannot."""
+    def embed(self, x, positions):
+        if len(x) > 1:  # not where a run is only rehearsed
+            raise RuntimeError("planted")
+        return x
+'''
+SHORT = last_of_each([*TINY, "train.steps=50", "checkpoint_seconds=0.3"])
+LONG = [*SHORT, "plugin=slow.py", "encoder=slow_to_go"]
+"""A run that takes minutes, unless there is a file named go."""
+SWEEP = """# @package _global_
+name: parted
+times: [seed=0, seed=1]
+parts: [encoder=none, "encoder=slow_to_go,breaks"]
+"""
+RUN = "import pathlib, run, sys; run.CONFIGS = pathlib.Path('configs').resolve(); sys.exit(run.main())"
+
+
+@contextmanager
+def start(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """``python run.py -m …`` as a user would, ended at the end; with a folder's own ``configs`` if it has some."""
+    script = ["-c", RUN] if (folder / "configs").exists() else [str(ROOT / "run.py")]
+    (folder / "slow.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, *script, "-m", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def done(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The same, when it has ended."""
+    with start(folder, *words, env=env) as process:
+        return ended(process)
+
+
+def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    out, err = process.communicate(timeout=900)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def until(said: Callable[[], object], what: str, seconds: float = 900) -> None:
+    """Wait for something."""
+    last = time.monotonic() + seconds
+    while not said():
+        assert time.monotonic() < last, f"waited for {what}"
+        time.sleep(0.1)
+
+
+def runs_of(folder: Path, name: str) -> list[Path]:
+    return sorted((folder / "results" / name / "runs").glob("*"))
+
+
+def at_work(folder: Path, name: str) -> dict[Path, int]:
+    """Slow runs with a checkpoint to go on from, and the processes that are at them."""
+    slow = (
+        run for run in runs_of(folder, name) if run.name.startswith("slow_to_go-") and any(run.glob("checkpoint-*"))
+    )
+    found = {run: lease.holder(run) for run in slow}
+    return {run: worker.pid for run, worker in found.items() if worker is not None}
+
+
+def two_at_work(folder: Path, name: str, process: subprocess.Popen[str]) -> dict[Path, int]:
+    """The same, when there are two."""
+    until(lambda: len(at_work(folder, name)) == 2 or process.poll() is not None, "two runs at once")
+    assert process.poll() is None, process.communicate()
+    return at_work(folder, name)
+
+
+def tally(said: str) -> dict[str, int]:
+    """How many runs ended how, as a command's last paragraph tells it."""
+    (counts,) = re.findall(r"^\d+ runs: (.+)$", said, re.MULTILINE)
+    return {status: int(count) for count, status in (part.split(" ", 1) for part in counts.split(", "))}
+
+
+def assert_alike(folder: Path, name: str, other: str) -> None:
+    """The runs of another sweep are here too, and the same."""
+    theirs = runs_of(folder, other)
+    assert theirs
+    for same in theirs:
+        run = folder / "results" / name / "runs" / same.name
+        for file in ("rows.csv", "model.safetensors", "config.yaml"):
+            assert (run / file).read_bytes() == (same / file).read_bytes(), f"{run.name}: {file}"
+        assert not [path for path in run.iterdir() if path.name.startswith((".", "checkpoint"))], "left behind"
+
+
+JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    """A sweep in parts, beside ours."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "configs" / "sweep" / "parted.yaml").write_text(SWEEP)
+    return tmp_path / "configs"
+
+
+@pytest.mark.timeout(1800)
+def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its story: a worker is killed, then all are told to stop, then it is done, and is as one run after another."""
+    sweep = [*SHORT, "plugin=slow.py", "+sweep=parted", "hydra/launcher=joblib"]
+    with start(tmp_path, *sweep, "hydra.launcher.n_jobs=2") as process:
+        killed = two_at_work(tmp_path, "parted", process)
+        os.kill(min(killed.values()), signal.SIGKILL)
+        stopped = ended(process)
+    assert stopped.returncode == 1, stopped.stderr
+    assert "6 jobs to workers" in stopped.stdout
+    assert tally(stopped.stdout) == {"done": 2, "failed": 1, "interrupted": 2, "not begun": 1}
+    assert all(run.name in stopped.stdout for run in killed)
+    assert "RuntimeError: planted" in stopped.stdout
+    assert "a worker was lost" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    until(lambda: not at_work(tmp_path, "parted"), "the other worker to end")
+
+    with start(tmp_path, *sweep, "hydra.launcher.n_jobs=2") as process:
+        two_at_work(tmp_path, "parted", process)
+        process.send_signal(signal.SIGTERM)
+        stopped = ended(process)
+    assert stopped.returncode == 143, stopped.stderr
+    assert tally(stopped.stdout) == {"finished before": 2, "failed before": 1, "interrupted": 2, "not begun": 1}
+    assert "the same command goes on" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    until(lambda: not at_work(tmp_path, "parted"), "the workers to end")
+
+    (tmp_path / "go").touch()
+    there = set(tmp_path.iterdir())
+    found = done(tmp_path, *sweep, "hydra.launcher.n_jobs=1")  # here, which saves a test two workers' start
+    assert found.returncode == 1, found.stderr
+    assert tally(found.stdout) == {"finished before": 2, "failed before": 1, "done": 2, "failed": 1}
+    assert found.stdout.count("\nfiles: ") == 2, "each is shown when it has ended"
+    assert set(tmp_path.iterdir()) == there, "something was left"
+    records = [record_of(run) for run in runs_of(tmp_path, "parted")]
+    assert len(records) == 6
+    assert {record["threads"] for record in records} == {1}
+    assert all(record_of(run)["resumed"] for run in killed)
+    notes = [json.loads(note.read_text()) for note in (tmp_path / "results" / "parted" / "sweeps").glob("*.json")]
+    last = [note for note in notes if note["command"].endswith("n_jobs=1")]
+    assert sorted(note["part"] for note in last) == [1, 2, 3, 4]
+    assert sorted(run for note in last for run in note["runs"]) == [run.name for run in runs_of(tmp_path, "parted")]
+
+    monkeypatch.setattr("run.CONFIGS", configs)
+    assert command("-m", *SHORT, "plugin=slow.py", "encoder=none,slow_to_go", "seed=0,1", "name=alone").code == 0
+    assert_alike(tmp_path, "parted", "alone")
+
+
+def test_what_is_refused_does_not_stop_the_rest(command: Command) -> None:
+    words = [*TINY, "encoder=none", "task.train_length=4,100000000", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]
+    found = command("-m", *words)
+    assert found.code == 2, found.err
+    assert tally(found.out) == {"done": 1, "refused": 1}
+    assert found.err.count("error: ") == 1
+    assert "not enough memory" in found.err
+
+
+def test_a_run_that_was_about_to_go_on_is_not_called_unbegun(tmp_path: Path) -> None:
+    assert launch._found(tmp_path, None).status == "not begun"
+    (tmp_path / "checkpoint-000001-0.safetensors").touch()
+    assert launch._found(tmp_path, None).status == "interrupted"
+
+
+def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pickle
+
+    from experiments.runs.job import Job
+    from experiments.training.parallel import Team
+
+    monkeypatch.chdir(tmp_path)
+    job = Job(["-m"], Team())
+    job.place = str(tmp_path / "elsewhere")
+    monkeypatch.setattr(sys, "argv", [])
+    (refused,) = pickle.loads(pickle.dumps(job))({}).outcomes
+    assert refused.status == "refused"
+    assert "workers need the file system that the sweep was started on" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*JOBLIB], "hydra/launcher=joblib is for the runs of a sweep: add -m"),
+        (["-m", "hydra/launcher=jolib"], "no hydra/launcher named 'jolib'. Did you mean 'joblib'?"),
+        (["-m", "hydra/launcher=nowhere"], "hydra/launcher=nowhere is not installed here: pip install 'pe-zoo[none]'"),
+        (["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=two"], "hydra.launcher.n_jobs: Value 'two'"),
+        (["-m", *JOBLIB, "encoder=ropee"], "no encoder named 'ropee'"),
+        (["-m", *JOBLIB, "name=../elsewhere"], "name='../elsewhere' must be a plain folder name"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_bad_request_is_one_line(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.setitem(config.LAUNCHERS, "nowhere", "none")
+    found = command(*words)
+    assert found.code == 2
+    assert found.err.startswith(f"error: {said}")
+    assert found.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,286 @@
+"""A request that cannot be run gets one line that says what to do, exit code 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Command
+
+import pe_zoo
+from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.model.layout import Layout
+from experiments.plan.plan import RESULTS, BadRequest, ModelConfig, RunConfig, prepare
+from experiments.runs import config as _config
+from experiments.runs import job, summary
+from experiments.runs.record import Outcome
+from experiments.training.loop import TrainConfig
+
+QUICK = ["model=tiny", "train.steps=10"]
+
+BAD = {
+    "encoder=ropee": "no encoder named 'ropee'. Did you mean 'rope'?",
+    "task=copyy": "no task named 'copyy'. Did you mean 'copy'?",
+    "positions=offsett": "no numbering named 'offsett'. Did you mean 'offset'?",
+    "train=fulll": "no train named 'fulll'. Did you mean 'full'?",
+    "experiment=lenght_extrapolation": "Did you mean 'length_extrapolation'?",
+    "experiment=[permutation_sensitivity,foo]": "no experiment named 'foo'",
+    "experiment=[]": "experiment=[] measures nothing",
+    "experiment=null": "no experiment named None",
+    "encdoer=rope": "no option 'encdoer'. Did you mean 'encoder'?",
+    "encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
+    "+encoder.thta=3": "sinusoidal has no knob 'thta'",
+    "+model.widht=3": "no option model.widht",
+    "+zzz=1": "no option 'zzz'",
+    "train.stepps=3": "Did you mean 'train.steps'?",
+    "length_extrapolation.sample=3": "Did you mean 'length_extrapolation.samples'?",
+    "encoder.base=abc": "encoder.base: Value 'abc'",
+    "encoder.base=-1": "base must be a finite number above 0; got -1.0",
+    "encoder.base=nan": "base must be a finite number above 0; got nan",
+    "encoder.channels=mixed": "channels must be one of interleaved, concatenated; got 'mixed'",
+    "encoder=learned encoder.num_rows=10": "too few for the 33 positions of the training length",
+    "encoder=learned positions=offset positions.num_offsets=5000": "takes positions up to 2047",
+    "encoder=t5 encoder.num_buckets=3": "num_buckets must be a whole number of at least 4",
+    "encoder=null": "encoder=null is no name",
+    "model.model_dim=31 model.num_heads=1": "needs an even model_dim; got 31, use 30 or 32",
+    "model.num_heads=3": "num_heads=3 does not divide model_dim=32",
+    "model.num_layers=0": "model.num_layers must be a whole number of at least 1",
+    "layout=nope_every_4th": "changes nothing in a model of 2 layers",
+    "positions=randomized positions.limit=5": "draws 33 different positions out of limit=5",
+    "task.train_length=0": "task.train_length must be a whole number of at least 1; got 0",
+    "task.train_length=-4": "task.train_length must be a whole number of at least 1; got -4",
+    "task.min_length=17": "exceeds task.train_length=16",
+    "task.num_symbols=1": "task.num_symbols must be a whole number of at least 2",
+    "task=text task.path=/no/such/file": "does not exist",
+    "task=text model.causal=false": "needs a causal model",
+    "train.steps=-1": "train.steps must be a whole number of at least 0",
+    "train.steps=0 train.drop_encoder_after=0.5": "changes nothing without training",
+    "train.learning_rate=nan": "train.learning_rate must be a finite number above 0",
+    "length_extrapolation.multiples=[0]": "multiples must be a finite number above 0",
+    "length_extrapolation.multiples=[a]": "could not be converted to Float",
+    "permutation_sensitivity.swap_shares=[2]": "swap_shares must be a finite number above 0 and at most 1",
+    "seed=-1": "seed must be a whole number of at least 0; got -1",
+    "seed=a": "seed: Value 'a'",
+    "seed=1.5": "seed: Value '1.5'",
+    "seeds=0": "seeds must be a whole number of at least 1",
+    "name=../elsewhere": "must be a plain folder name",
+    "name=a/b": "must be a plain folder name",
+    "name=''": "must be a plain folder name",
+    "device=abacus": "is not on this machine",
+    "plugin=/no/such/file.py": "encoder file '/no/such/file.py' does not exist",
+    "encoder=rope,alibi": "a list of values needs -m",
+    "+sweep=classic": "add -m to run them all",
+    "-m +sweep=clasic": "no sweep named 'clasic'. Did you mean 'classic'?",
+    "-m encoder=rope,ropee": "no encoder named 'ropee'",
+    "-m encoder=rope,alibi encoder.base=3": "no option 'encoder.base'",
+    "-m name=../elsewhere seed=1,2": "must be a plain folder name",
+    "encoder=[": "no viable alternative",
+    "foo": "'foo' is no option; write option=value",
+    "rope": "'rope' is no option; write encoder=rope",
+    "reverse": "'reverse' is no option; write task=reverse",
+    "encoder=RoPE": "Did you mean 'rope'?",
+    f"seed={2**53}": f"seed must be a whole number of at most {2**53 - 1}",
+    f"seed={2**53 - 1} seeds=2": f"the last of seeds must be a whole number of at most {2**53 - 1}",
+    "force=7": "force must be true or false; got 7",
+    "figures=3": "figures must be true or false; got 3",
+    "model.causal=3": "model.causal must be true or false; got 3",
+    "model={causal:3}": "model.causal must be true or false; got 3",
+    "-m model={causal:3} seed=1,2": "model.causal must be true or false; got 3",
+    "-m force=7 seed=1,2": "force must be true or false; got 7",
+    "encoder.name=rope": "encoder.name is no option of its own: write encoder=rope",
+    "task.name=copy": "task.name is no option of its own: write task=copy",
+    "structure.reach=4": "structure.reach changes nothing without experiment=structure (or all)",
+    "structure.reach=-4": "reach",
+    "-m structure.reach=-4 seed=1,2": "reach",
+    "experiment=structure permutation_sensitivity.samples=-5": "samples must be a whole number of at least",
+    "-m hydra.sweeper.max_batch_size=0 seed=1,2": "max_batch_size must be a whole number of at least 1",
+    "-m hydra.sweeper.params={seed:'0,1'}": "hydra.sweeper.params is Hydra's own and fixed here",
+    "-m +sweep=classic.v2": "no sweep named 'classic.v2'",
+    "-m plugin=a.py,b.py": "plugin=a.py,b.py is more than one file",
+    "--foo": "unrecognized arguments: --foo",
+}
+
+
+@pytest.mark.parametrize("request_line", BAD)
+def test_a_bad_request_is_one_line_and_exit_code_2(command: Command, tmp_path: Path, request_line: str) -> None:
+    given = request_line.split()
+    keys = {word.partition("=")[0] for word in given}
+    done = command(*(word for word in QUICK if word.partition("=")[0] not in keys), *given)
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1, done.err
+    assert BAD[request_line] in done.err
+    assert not list(tmp_path.iterdir()), "something was written"
+    assert not list(tmp_path.parent.glob("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["encoder=none", "encoder=rope"], "encoder is given twice (none, rope): give one, or -m encoder=none,rope"),
+        (["seed=1", "train.steps=5", "seed=2"], "seed is given twice (1, 2): give one, or -m seed=1,2"),
+        (["-m", "+sweep=classic", "+sweep=tasks"], "sweep is given twice (classic, tasks): give one"),
+        (["plugin=a.py", "plugin=b.py"], "plugin is given twice (a.py, b.py): give one"),
+    ],
+)
+def test_an_option_given_twice_is_refused(typed: list[str], said: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        _config.check_flags(typed)
+    assert str(refused.value) == said
+
+
+def test_what_is_typed_still_replaces_what_a_sweep_file_says() -> None:
+    typed = _config.check_flags(["-m", "+sweep=zoo_untrained", "seed=7", "structure.reach=4"])
+    for line in _config.expand(typed, ROOT / "configs"):
+        assert [word for word in line if word.startswith("seed=")] == ["seed=7"]
+
+
+def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: list[RunConfig]) -> None:
+    assert command("-m", "experiment=structure,cost", "structure.reach=4", "model=tiny").code == 0
+    assert [run.experiments["structure"]["reach"] for run in asked if "structure" in run.experiments] == [4]
+    assert len(asked) == 2
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
+    """Runs that a command line asks for; none of them is done."""
+    found: list[RunConfig] = []
+
+    def note(config: RunConfig, **_: object) -> Outcome:
+        found.append(config)
+        return Outcome("ok", config.run_id, RESULTS / config.name / "runs" / config.run_id)
+
+    monkeypatch.setattr(job, "run", note)
+    monkeypatch.setattr(summary, "show", lambda _: None)
+    return found
+
+
+ENCODER = """
+import pe_zoo
+
+@pe_zoo.register("mine")
+class Mine(pe_zoo.Encoder):
+    def __init__(self, geometry, *, strength: float = 1.0):
+        super().__init__(geometry)
+        {build}
+
+    def embed(self, x, positions):
+        {embed}
+"""
+BROKEN = {
+    "embed must return (1, 33, 32), as it was given; got (1, 33, 3)": ("", "return x[..., :3]"),
+    "embed must return (1, 33, 32), as it was given; got NoneType": ("", "pass"),
+    "encoder=mine cannot be tried: TypeError: unsupported operand type(s) for +: 'Tensor' and 'str' (mine.py:11)": (
+        "",
+        "return x + 'a'",
+    ),
+    "encoder=mine cannot be tried: KeyError: 'no' (mine.py:8)": ("{}['no']", "return x"),
+    "encoder=mine cannot be tried: strength is too much (mine.py:8)": (
+        "raise ValueError('strength is too much')",
+        "return x",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", BROKEN)
+def test_a_mistake_in_an_encoder_of_ones_own_is_one_line_and_stops_no_sweep(
+    command: Command, tmp_path: Path, said: str
+) -> None:
+    build, embed = BROKEN[said]
+    (tmp_path / "mine.py").write_text(ENCODER.format(build=build or "pass", embed=embed))
+    done = command("-m", "model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine,none", "experiment=structure")
+    assert done.code == 2
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert errors
+    assert said in errors[0]
+    assert "Traceback" not in done.err
+    assert [run.name.split("-")[0] for run in (tmp_path / "results" / "scratch" / "runs").iterdir()] == ["none"]
+
+
+def test_a_plugin_in_a_folder_with_brackets(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "a (1)=b"
+    folder.mkdir()
+    (folder / "mine.py").write_text(ENCODER.format(build="pass", embed="return x"))
+    done = command("--cfg", "job", "plugin='a (1)=b/mine.py'", "encoder=mine")
+    assert (done.code, "name: mine" in done.out) == (0, True), done.err
+
+
+def config_of(**changed: Any) -> RunConfig:
+    given: dict[str, Any] = {
+        "encoder": {"name": "rope"},
+        "task": {"name": "copy"},
+        "positions": {"name": "sequential"},
+        "layout": Layout(),
+        "model": ModelConfig(model_dim=32, num_heads=2, num_layers=2),
+        "train": TrainConfig(steps=1),
+        "experiments": {"length_extrapolation": {}},
+        "seed": 0,
+        "name": "x",
+        "device": "cpu",
+    }
+    return RunConfig(**given | changed)
+
+
+def test_a_configuration_of_an_earlier_release_gets_the_knobs_it_did_not_have() -> None:
+    knobs = prepare(config_of()).config.experiments["length_extrapolation"]
+    assert (
+        knobs
+        == prepare(config_of(experiments={"length_extrapolation": knobs})).config.experiments["length_extrapolation"]
+    )
+    assert set(knobs) == set(pe_zoo.knobs(length_extrapolation.measure))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"experiments": {"length_extrapolation": {"multiples": None}}},
+        {"experiments": {"cost": {"memory_lengths": 3}}},
+        {"encoder": {"name": None}},
+        {"encoder": {}},
+        {"task": {"name": ["copy"]}},
+    ],
+    ids=str,
+)
+def test_a_malformed_configuration_is_one_line(changed: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match=r"none of this version's|no encoder named None") as refused:
+        prepare(config_of(**changed))
+    assert "\n" not in str(refused.value)
+
+
+def test_text_that_is_empty_or_too_short(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = command(*QUICK, "task=text", "task.path=empty")
+    assert (done.code, done.err) == (2, "error: task.path='empty' holds no text; give a file or folder with some\n")
+    (tmp_path / "short.txt").write_text("too short")
+    done = command(*QUICK, "task=text", "task.path=short.txt")
+    assert done.code == 2
+    assert "not enough for windows of task.train_length=128" in done.err
+
+
+def test_results_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file where a folder should be")
+    done = command(*QUICK)
+    assert done.code == 2
+    assert done.err.startswith("error: results cannot be written: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_plugin_that_fails_to_import_is_named(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import no_such_module\n")
+    done = command(*QUICK, "plugin=mine.py", "encoder=none")
+    assert done.code == 2
+    assert "encoder file 'mine.py' failed to import: ModuleNotFoundError" in done.err
+
+
+def test_help_names_everything_there_is(command: Command) -> None:
+    import pe_zoo
+    from experiments.plan.plan import experiment_names
+    from experiments.tasks import tasks
+
+    done = command("--help")
+    assert done.code == 0
+    lines = {line.split()[0] for line in done.out.splitlines() if line.startswith("  ")}
+    own = pe_zoo.names()
+    assert lines >= {*tasks.names(), *pe_zoo.numberings.names(), *experiment_names(), "classic", "tiny", "quick"}
+    assert lines >= {name for name in own if pe_zoo.get(name).__module__.startswith("pe_zoo.")}

@@ -1,0 +1,304 @@
+"""The main job from the command line: what a run writes, that it repeats bit for bit, and that nothing is lost."""
+
+from __future__ import annotations
+
+import csv
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import yaml
+from conftest import ROOT, Command, record_of
+
+from experiments.rows.row import COLUMNS
+
+TINY = [
+    "model=tiny",
+    "train.steps=8",
+    "train.curve_points=2",
+    "length_extrapolation.samples=4",
+    "length_extrapolation.multiples=[1,2]",
+    "permutation_sensitivity.samples=4",
+]
+
+
+def only_run(folder: Path, name: str = "scratch") -> Path:
+    (found,) = (folder / "results" / name / "runs").iterdir()
+    return found
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    with (run / "rows.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_writes_rows_record_config_model_log_and_figures(command: Command, tmp_path: Path) -> None:
+    done = command(*TINY, "encoder=rope", "encoder.base=500000", "seed=3")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path)
+    assert run.name.startswith("rope-copy-seed3-")
+    rows = rows_of(run)
+    assert list(rows[0]) == COLUMNS
+    assert {row["encoder"] for row in rows} == {"rope(base=500000)"}
+    assert {row["experiment"] for row in rows} == {"training", "length_extrapolation", "permutation_sensitivity"}
+    assert {(row["run_id"], row["seed"], row["task"]) for row in rows} == {(run.name, "3", "copy")}
+    assert all(row["status"] == "ok" and math.isfinite(float(row["value"])) for row in rows)
+    record = record_of(run)
+    assert record["status"] == "ok"
+    assert (record["encoder_parameters"], record["positions"], record["layout"]) == (0, "sequential", "uniform")
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["encoder"] == {
+        "name": "rope",
+        "base": 500000.0,
+        "pairing": "interleaved",
+        "fraction": 1.0,
+        "spectrum": "compressed",
+    }
+    assert (config["seed"], config["train"]["steps"], config["task"]["train_length"]) == (3, 8, 16)
+    state = safetensors.torch.load_file(run / "model.safetensors")
+    assert sum(tensor.numel() for tensor in state.values()) == record["model_parameters"]
+    stems = {path.stem for path in (run / "figures").glob("*.png")}
+    assert {stem.split("_copy")[0] for stem in stems} == {"training", "length_extrapolation", "permutation_sensitivity"}
+    assert "token accuracy" in done.out
+    assert "reversal" in done.out
+    assert str(run.relative_to(tmp_path)) in done.out
+    assert not [path for path in run.rglob(".*") if path.is_file()], "temporary files left behind"
+
+
+def test_the_same_command_twice_is_one_run_and_bit_identical(command: Command, tmp_path: Path) -> None:
+    command(*TINY, "positions=randomized", "encoder=t5")
+    run = only_run(tmp_path)
+    first = (run / "rows.csv").read_bytes()
+    weights = (run / "model.safetensors").read_bytes()
+    stamp = (run / "rows.csv").stat().st_mtime_ns
+    again = command(*TINY, "positions=randomized", "encoder=t5")
+    assert again.code == 0
+    assert "finished before; force=true runs it again" in again.out
+    assert (run / "rows.csv").stat().st_mtime_ns == stamp
+    forced = command(*TINY, "positions=randomized", "encoder=t5", "force=true")
+    assert forced.code == 0
+    assert only_run(tmp_path) == run
+    assert (run / "rows.csv").stat().st_mtime_ns != stamp
+    assert (run / "rows.csv").read_bytes() == first
+    assert (run / "model.safetensors").read_bytes() == weights
+
+
+def test_runs_of_a_sweep_get_figures_when_they_are_asked_for(command: Command, tmp_path: Path) -> None:
+    tiny = [word for word in TINY if not word.startswith("permutation_sensitivity.")]
+    short = [*tiny, "experiment=length_extrapolation", "encoder=none"]
+    assert command("-m", *short, "seed=0,1").code == 0
+    first, second = sorted((tmp_path / "results" / "scratch" / "runs").iterdir())
+    assert not list(first.rglob("*.png")) + list(second.rglob("*.png"))
+    rows = (first / "rows.csv").read_bytes()
+    assert "finished before" in command(*short).out
+    late = {path.name for path in (first / "figures").iterdir()}
+    assert late
+    assert (first / "rows.csv").read_bytes() == rows
+    assert command(*short, "seed=1", "figures=false").code == 0
+    assert not (second / "figures").exists()
+    assert command("-m", *short, "seed=1,2", "figures=true", "force=true").code == 0
+    assert {path.name for path in (second / "figures").iterdir()} == late
+    assert len(list((tmp_path / "results" / "scratch" / "runs").glob("*/figures"))) == 3
+
+
+def test_the_id_depends_on_what_results_depend_on_and_on_nothing_else(command: Command, tmp_path: Path) -> None:
+    command(*TINY, "encoder=none", "name=a")
+    command(*TINY, "encoder=none", "name=b", "device=cpu")
+    command(*TINY, "encoder=none", "name=c", "train.learning_rate=0.01")
+    same, also, other = (only_run(tmp_path, name).name for name in "abc")
+    assert same == also
+    assert other != same
+
+
+def test_a_seed_has_one_trunk_and_one_order_of_data_whatever_the_encoder(command: Command, tmp_path: Path) -> None:
+    command("-m", *TINY, "train.learning_rate=1e-30", "encoder=none,t5,learned")
+    states = {
+        run.name.split("-")[0]: safetensors.torch.load_file(run / "model.safetensors")
+        for run in (tmp_path / "results" / "scratch" / "runs").iterdir()
+    }
+    for name, tensor in states["none"].items():
+        torch.testing.assert_close(states["t5"][name], tensor, rtol=0, atol=1e-6)
+        torch.testing.assert_close(states["learned"][name], tensor, rtol=0, atol=1e-6)
+
+
+def test_a_sweep_runs_every_combination_and_goes_on_after_a_failure(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pe_zoo.alibi import ALiBi
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(ALiBi, "score", broken)
+    done = command("-m", *TINY, "encoder=none,alibi,rope", "seed=0,1")
+    assert done.code == 1
+    records = {run.name: record_of(run) for run in (tmp_path / "results" / "scratch" / "runs").iterdir()}
+    assert len(records) == 6
+    failed = {name for name, record in records.items() if record["status"] == "failed"}
+    assert {name.split("-")[0] for name in failed} == {"alibi"}
+    assert len(failed) == 2
+    assert all("planted" in records[name]["message"] for name in failed)
+    log = (tmp_path / "results" / "scratch" / "runs" / min(failed) / "run.log").read_text()
+    assert "Traceback" in log
+    assert "Traceback" not in done.err
+    assert "6 runs: 4 done, 2 failed" in done.out
+
+
+def test_seeds_is_the_same_as_so_many_runs(command: Command, tmp_path: Path) -> None:
+    command(*TINY, "encoder=none", "seed=5", "name=alone")
+    command(*TINY, "encoder=none", "seed=4", "seeds=2", "name=together")
+    alone = only_run(tmp_path, "alone")
+    together = tmp_path / "results" / "together" / "runs"
+    assert len(list(together.iterdir())) == 2
+    assert (together / alone.name / "rows.csv").read_bytes() == (alone / "rows.csv").read_bytes()
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(command: Command, tmp_path: Path) -> None:
+    done = command(*TINY, "train.learning_rate=1e30", "train.gradient_clip=1e30")
+    assert done.code == 1
+    run = only_run(tmp_path)
+    record = record_of(run)
+    assert record["status"] == "diverged"
+    assert record["converged"] is False
+    measured = [row for row in rows_of(run) if row["experiment"] != "training"]
+    assert {row["status"] for row in measured} == {"diverged"}
+    assert {row["value"] for row in measured} == {""}
+    lengths = {(row["metric"], row["eval_length"]) for row in measured if row["experiment"] == "length_extrapolation"}
+    assert lengths == {(metric, length) for metric in ("token_accuracy", "exact_match") for length in ("16", "32")}
+    assert "finished before" in command(*TINY, "train.learning_rate=1e30", "train.gradient_clip=1e30").out
+
+
+def test_what_an_encoder_cannot_do_is_a_row(command: Command, tmp_path: Path) -> None:
+    assert command(*TINY, "encoder=learned", "encoder.num_rows=40").code == 0
+    rows = [row for row in rows_of(only_run(tmp_path)) if row["experiment"] == "length_extrapolation"]
+    beyond = [row for row in rows if row["eval_length"] == "32"]
+    assert {(row["status"], row["value"]) for row in beyond} == {("unsupported", "")}
+    assert {row["metric"] for row in beyond} == {"token_accuracy", "exact_match"}
+    assert {row["status"] for row in rows if row["eval_length"] == "16"} == {"ok"}
+
+
+@pytest.mark.parametrize("encoder", ["none", "sinusoidal", "learned", "rope", "alibi", "t5"])
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_every_encoder_in_both_kinds_of_model(command: Command, tmp_path: Path, encoder: str, causal: str) -> None:
+    assert command(*TINY, f"encoder={encoder}", f"model.causal={causal}").code == 0
+    errors = {
+        row["metric"]: float(row["value"])
+        for row in rows_of(only_run(tmp_path))
+        if row["metric"] in ("equivariance_error", "initial_equivariance_error")
+    }
+    if encoder == "none" and causal == "false":
+        assert all(error < 1e-5 for error in errors.values())
+    else:
+        assert all(error > 1e-3 for error in errors.values())
+
+
+def test_text_records_its_corpus_and_measures_bits_per_byte(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for i in range(12):
+        (folder / f"{i}.txt").write_text(f"{i} some words that are not quite the same in every file {i * i}\n" * 20)
+    done = command(*TINY, "task=text", "task.train_length=16", "task.path=corpus")
+    assert done.code == 0, done.err
+    record = record_of(only_run(tmp_path))
+    assert record["corpus"]["files"] == 12
+    assert record["corpus"]["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    assert len(record["corpus"]["sha256"]) == 64
+    rows = [row for row in rows_of(only_run(tmp_path)) if row["metric"] == "bits_per_byte"]
+    assert {row["eval_length"] for row in rows} == {"16", "32"}
+    assert all(0 < float(row["chance"]) < 8 for row in rows)
+
+
+def test_an_encoder_from_a_file_runs_and_its_source_is_part_of_the_id(command: Command, tmp_path: Path) -> None:
+    source = '''
+import pe_zoo
+@pe_zoo.register("{name}")
+class Shift(pe_zoo.Encoder):
+    """Adds the position itself."""
+    def embed(self, x, positions):
+        return x + {factor} * positions.unsqueeze(-1).to(x.dtype)
+'''
+    (tmp_path / "mine.py").write_text(source.format(name="mine_a", factor=0.01))
+    assert command(*TINY, "plugin=mine.py", "encoder=mine_a", "name=first").code == 0
+    assert only_run(tmp_path, "first").name.startswith("mine_a-copy-")
+    config = yaml.safe_load((only_run(tmp_path, "first") / "config.yaml").read_text())
+    assert len(config["plugin"]) == 64
+
+
+def test_rows_survive_an_interruption_of_another_run(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import experiments.plan.trained as trained
+
+    command(*TINY, "encoder=none")
+    kept = (only_run(tmp_path) / "rows.csv").read_bytes()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trained, "train", interrupted)
+        done = command(*TINY, "encoder=rope")
+    assert done.code == 130
+    assert "interrupted" in done.err
+    runs = {run.name.split("-")[0]: run for run in (tmp_path / "results" / "scratch" / "runs").iterdir()}
+    assert (runs["none"] / "rows.csv").read_bytes() == kept
+    assert record_of(runs["rope"])["status"] == "interrupted"
+    assert not (runs["rope"] / "rows.csv").exists()
+    assert command(*TINY, "encoder=rope").code == 0
+    assert record_of(runs["rope"])["status"] == "ok"
+
+
+def test_from_a_shell_with_a_report(tmp_path: Path) -> None:
+    for script, *arguments in (
+        ("run.py", "-m", *TINY, "encoder=none,rope", "seed=0,1", "name=shell"),
+        ("report.py", "results/shell"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / script), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        assert "Warning" not in done.stderr
+    assert {path.name for path in (tmp_path / "results" / "shell" / "report").iterdir()} >= {"index.html", "report.md"}
+
+
+def test_what_needs_no_training_is_not_trained_and_its_main_numbers_are_shown(command: Command, tmp_path: Path) -> None:
+    done = command("model=tiny", "encoder=alibi", "experiment=structure")
+    assert done.code == 0, done.err
+    assert "not trained" in done.out
+    assert "only distance counts" in done.out
+    run = only_run(tmp_path)
+    record = record_of(run)
+    assert (record["trained"], record["converged"], record["train_seconds"]) == (False, None, 0.0)
+    assert not (run / "model.safetensors").exists()
+    assert yaml.safe_load((run / "config.yaml").read_text())["train"] is None
+    assert (run / "run.log").read_text().count("adds no vectors to the embeddings") == 1, "a reason is said once"
+    again = command("model=tiny", "encoder=alibi", "experiment=structure", "train.steps=7")
+    assert "finished before" in again.out, "how it would be trained changes nothing"
+
+
+def test_zero_steps_measure_the_untrained_model(command: Command, tmp_path: Path) -> None:
+    tiny = [word for word in TINY if not word.startswith(("train.steps", "length_extrapolation."))]
+    done = command(*tiny, "train.steps=0", "encoder=rope", "experiment=[permutation_sensitivity,structure]")
+    assert done.code == 0, done.err
+    rows = rows_of(only_run(tmp_path))
+    value = {(row["metric"], row["condition"]): row["value"] for row in rows}
+    assert value["output_change", "shuffle"] == value["initial_output_change", "shuffle"] != ""
+    assert {row["experiment"] for row in rows} == {"permutation_sensitivity", "structure"}
+
+
+def test_options_of_encoders_that_are_swept_over_are_theirs(command: Command, tmp_path: Path) -> None:
+    """And not those of the default encoder, with which Hydra composes before it sweeps."""
+    sweep = ["-m", "encoder=learned,tupe", "encoder.num_rows=64", "model=tiny", "train.steps=0", "experiment=structure"]
+    done = command(*sweep)
+    assert done.code == 0, done.err
+    assert "2 runs: 2 done" in done.out
+    configs = [yaml.safe_load(path.read_text()) for path in (tmp_path / "results").rglob("config.yaml")]
+    assert [config["encoder"]["num_rows"] for config in configs] == [64, 64]
+    refused = command("-m", "encoder=learned,rope", "encoder.num_rows=64")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "no option 'encoder.num_rows'" in refused.err

@@ -1,0 +1,253 @@
+"""`seeds=` on a device where a stack is faster: every run is what it is alone, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from conftest import Command, record_of
+from omegaconf import OmegaConf
+
+from experiments.model.layout import Layout
+from experiments.plan.plan import ModelConfig, RunConfig
+from experiments.runs import config as _config
+from experiments.runs import job, seeds
+from experiments.runs.job import Job
+from experiments.runs.lease import PREFIX, Holder
+from experiments.training.interruption import Interrupted
+from experiments.training.loop import TrainConfig
+from experiments.training.parallel import Team
+from experiments.training.stacked import StackedStep
+
+TINY = [
+    *("model=tiny", "task.train_length=4", "train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
+    *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
+    *("seed=3", "seeds=3", "figures=false"),
+]
+KINDS = {
+    "plain": ["encoder=rope"],
+    "randomized": ["positions=randomized", "encoder=t5"],
+    "dropped": ["encoder=learned", "train.drop_encoder_after=0.5"],
+    "stops": [
+        *("encoder=alibi", "task.train_length=1", "task.num_symbols=2", "train.stop_at_convergence=true"),
+        *("train.steps=60", "train.curve_points=20", "train.learning_rate=0.01"),
+    ],
+}
+OPTIONS = {
+    kind: [*(word for word in TINY if word.partition("=")[0] not in {own.partition("=")[0] for own in words}), *words]
+    for kind, words in KINDS.items()
+}
+MESSAGE = "ignore:There is a performance drop"
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As on a GPU; what is returned gains the number of seeds of every stacked step."""
+    taken: list[int] = []
+    step = StackedStep.__call__
+
+    def counted(self: StackedStep, *given: Any) -> torch.Tensor:
+        taken.append(len(self.steps))
+        return step(self, *given)
+
+    monkeypatch.setattr(StackedStep, "__call__", counted)
+    monkeypatch.setattr(seeds, "pays", lambda configs: len(configs) > 1)
+    return taken
+
+
+def stop_at_fifth_step(patch: pytest.MonkeyPatch, taken: list[int]) -> None:
+    """Ctrl-C when so many stacked steps have been ``taken``."""
+    step = StackedStep.__call__
+
+    def stopping(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *given)
+
+    patch.setattr(StackedStep, "__call__", stopping)
+
+
+def runs_in(folder: Path, name: str = "scratch") -> list[Path]:
+    return sorted((folder / "results" / name / "runs").iterdir())
+
+
+def assert_alike(run: Path, other: Path) -> None:
+    """The same rows but for rounding, and the same record but for times."""
+    assert run.name == other.name
+    rows, others = (pd.read_csv(folder / "rows.csv") for folder in (run, other))
+    pd.testing.assert_frame_equal(rows, others, rtol=1e-3, atol=1e-5)
+    for key in ("status", "steps", "stopped", "in_range", "converged", "resumed", "config"):
+        assert record_of(run).get(key) == record_of(other).get(key), key
+    assert not list(run.glob("checkpoint*"))
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_seed_is_what_it_is_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    assert command(*OPTIONS[kind], "name=alone").code == 0
+    with monkeypatch.context() as patch:
+        taken = pretend(patch)
+        assert command(*OPTIONS[kind], "name=together").code == 0
+    assert set(taken) == {3}
+    for run, other in zip(runs_in(tmp_path, "together"), runs_in(tmp_path, "alone"), strict=True):
+        assert_alike(run, other)
+        assert (record_of(run)["seeds_together"], record_of(other)["seeds_together"]) == (3, 1)
+    if kind == "stops":
+        stops = {(record_of(run)["stopped"], record_of(run)["steps"]) for run in runs_in(tmp_path, "together")}
+        assert len(stops) > 1
+        assert "converged" in {stopped for stopped, _ in stops}
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_stopped_it_goes_on_together_and_what_has_ended_is_left_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command(*TINY, "encoder=rope", "name=alone").code == 0
+    taken = pretend(monkeypatch)
+    with monkeypatch.context() as patch:
+        stop_at_fifth_step(patch, taken)
+        stopped = command(*TINY, "encoder=rope")
+    assert (stopped.code, len(taken)) == (130, 6)
+    assert "goes on from where this one stopped" in stopped.err
+    assert all(list(run.glob("checkpoint*")) for run in runs_in(tmp_path))
+    assert command(*TINY, "encoder=rope").code == 0
+    assert len(taken) == 12
+    for run, other in zip(runs_in(tmp_path), runs_in(tmp_path, "alone"), strict=True):
+        assert record_of(run)["resumed"] == 1
+        pd.testing.assert_frame_equal(
+            pd.read_csv(run / "rows.csv"), pd.read_csv(other / "rows.csv"), rtol=1e-3, atol=1e-5
+        )
+    assert command(*TINY, "encoder=rope").code == 0
+    assert len(taken) == 12
+    assert command(*TINY, "encoder=rope", "force=true").code == 0
+    assert len(taken) == 24
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_forced_and_stopped_they_go_on_together(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = pretend(monkeypatch)
+    assert command(*TINY, "encoder=rope").code == 0
+    ended = [(run / "rows.csv").read_bytes() for run in runs_in(tmp_path)]
+    taken.clear()
+    with monkeypatch.context() as patch:
+        stop_at_fifth_step(patch, taken)
+        assert command(*TINY, "encoder=rope", "force=true").code == 130
+    assert command(*TINY, "encoder=rope", "force=true").code == 0
+    assert len(taken) == 12, "no step was taken twice"
+    assert [record_of(run)["resumed"] for run in runs_in(tmp_path)] == [1, 1, 1]
+    assert [(run / "rows.csv").read_bytes() for run in runs_in(tmp_path)] == ended
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_of_seeds_together_what_is_anothers_or_not_as_it_was_is_left_alone(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is not what was written, the last is taken over meanwhile."""
+    assert command(*TINY).code == 0
+    first, *others = runs_in(tmp_path)
+    (first / "rows.csv").write_text("mine")
+    for run in others:
+        shutil.rmtree(run)
+    taken = pretend(monkeypatch)
+    step = StackedStep.__call__
+
+    def overtaking(self: StackedStep, *given: Any) -> torch.Tensor:
+        if len(taken) == 5:
+            lock = runs_in(tmp_path)[-1] / f"{PREFIX}000007"
+            lock.write_text(json.dumps(asdict(Holder("far", 1, "another", None, "theirs"))))
+        return step(self, *given)
+
+    monkeypatch.setattr(StackedStep, "__call__", overtaking)
+    done = command(*TINY)
+    assert done.code == 2
+    assert set(taken) == {2}
+    assert "3 runs: 1 refused, 1 done, 1 running elsewhere" in done.out
+    assert (first / "rows.csv").read_text() == "mine"
+    assert f"{first.name}: rows.csv is no longer what the run wrote" in done.err
+    assert record_of(others[0])["seeds_together"] == 2
+    assert not (others[1] / "run.json").exists()
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_one_that_diverges_is_its_own_affair(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    step = StackedStep.__call__
+
+    def poisoned(self: StackedStep, *given: Any) -> torch.Tensor:
+        losses = step(self, *given)
+        return losses + torch.tensor([0.0, torch.nan, 0.0])
+
+    monkeypatch.setattr(StackedStep, "__call__", poisoned)
+    assert command(*TINY, "encoder=rope").code == 1
+    assert [record_of(run)["status"] for run in runs_in(tmp_path)] == ["ok", "diverged", "ok"]
+
+
+@pytest.mark.filterwarnings(MESSAGE)
+def test_what_cannot_be_stacked_is_run_one_after_another(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretend(monkeypatch)
+
+    def refuse(self: StackedStep, *_: Any) -> None:
+        raise RuntimeError("vmap: that does not work")
+
+    monkeypatch.setattr(StackedStep, "__init__", refuse)
+    assert command(*TINY, "encoder=rope").code == 0
+    assert "3 seeds cannot be trained at once, and are one after another: vmap: that does not work" in caplog.text
+    assert [record_of(run)["seeds_together"] for run in runs_in(tmp_path)] == [1, 1, 1]
+
+
+def config(**changed: Any) -> RunConfig:
+    given: dict[str, Any] = {
+        "encoder": {"name": "rope"},
+        "task": {"name": "copy"},
+        "positions": {"name": "sequential"},
+        "layout": Layout(),
+        "model": ModelConfig(),
+        "train": TrainConfig(),
+        "experiments": {"length_extrapolation": {}},
+        "seed": 0,
+        "name": "scratch",
+    }
+    return RunConfig(**(given | changed))
+
+
+def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert seeds.pays([config(), config(seed=1)]) is there
+    assert seeds.pays([config(device="cuda:1"), config(device="cuda:1", seed=1)])
+    assert not seeds.pays([config(device="cuda")])
+    assert not seeds.pays([config(device="cuda", tune=True)] * 2)
+    assert not seeds.pays([config(device="cuda", train=TrainConfig(steps=0))] * 2)
+    assert not seeds.pays([config(device="cpu")] * 2)
+
+
+def test_a_worker_whose_seeds_are_stopped_together_hands_the_signal_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's warning before the time limit, after which the job is to be requeued."""
+    handed: list[int] = []
+
+    def stopped(*_: object, **__: object) -> bool:
+        raise Interrupted(signal.SIGUSR2)
+
+    worker = pickle.loads(pickle.dumps(Job([], Team())))
+    monkeypatch.setattr(seeds, "pays", lambda _: True)
+    monkeypatch.setattr(seeds, "train_together", stopped)
+    monkeypatch.setattr(_config, "requested", lambda _: [config(), config(seed=1)])
+    monkeypatch.setattr(_config, "handling", lambda _: dict.fromkeys(("force", "retry", "checkpoint_seconds")))
+    monkeypatch.setattr(_config, "cpus_per_task", lambda: None)
+    monkeypatch.setattr(job, "_hand_on", handed.append)
+    assert worker(OmegaConf.create({})).error == ""
+    assert handed == [signal.SIGUSR2]

@@ -1,0 +1,380 @@
+"""Statements put to the test: rules, intervals, which rows decide, and that verdicts can come out either way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, Command
+from test_report import write_run, write_sweep
+
+import pe_zoo
+import report
+from experiments.rows import results
+from experiments.rows.row import METRICS, Row
+from experiments.runs import config as _config
+from experiments.statistics import claims as _claims
+from experiments.statistics.claims import Finding, Rule
+from experiments.tasks import tasks
+
+QUALITY = {"experiment": "length_extrapolation", "metric": "token_accuracy", "condition": ""}
+
+
+def made(metric: str, *values: float, encoder: str = "rope", **more: Any) -> Any:
+    """A change of a run's rows: those of one measurement in place of all."""
+
+    def change(rows: list[Row]) -> list[Row]:
+        first = replace(rows[0], experiment="structure", metric=metric, condition="", eval_length=16)
+        return [replace(first, value=value, **more) for value in values]
+
+    return change
+
+
+def findings(folder: Path, **case: Any) -> Finding:
+    """What one case comes to."""
+    (folder / "claims").mkdir(exist_ok=True)
+    entry = {"statement": "It is so", "source": "somebody", "cases": [{"when": "always", **case}]}
+    (folder / "claims" / "one.yaml").write_text(yaml.safe_dump([entry], allow_unicode=True))
+    ((_, _, (finding,)),) = _claims.decide(_claims.load(folder / "claims"), results.load(folder))
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "verdict"),
+    [
+        ("below 0.5", 0.1, 0.4, "holds"),
+        ("below 0.5", 0.6, 0.7, "fails"),
+        ("below 0.5", 0.4, 0.6, "undecided"),
+        ("above 1e-6", 1e-5, 1e-5, "holds"),
+        ("above -1", -3, -2, "fails"),
+        ("within 6.28 to 6.29", 6.283, 6.284, "holds"),
+        ("within 6.28 to 6.29", 6.2, 6.285, "undecided"),
+        ("within 6.28 to 6.29", 7, 8, "fails"),
+    ],
+)
+def test_a_rule_holds_or_fails_if_the_whole_interval_does(rule: str, low: float, high: float, verdict: str) -> None:
+    assert Rule.of(rule).verdict(low, high) == verdict
+
+
+@pytest.mark.parametrize("rule", ["about 3", "below", "below three", "within 1", "below 1 or so"])
+def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match="none of 'below X'"):
+        Rule.of(rule)
+
+
+@pytest.mark.parametrize("rule", ["within 1.1 to 0.9", "within 1 to 1"])
+def test_a_rule_that_nothing_meets_is_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match=rf"'{rule}' holds for nothing: the first bound must be below the second"):
+        Rule.of(rule)
+
+
+def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
+    for seed, value in enumerate((0.50, 0.52, 0.54)):
+        write_run(tmp_path, "rope", seed, rows=made("output_change", value))
+    rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
+    # mean .52, deviation .02, t(.975, 2) = 4.3027: half-width .0497
+    found = findings(tmp_path, rows=rows, holds="below 0.6")
+    assert (found.outcome, found.seeds) == ("holds", 3)
+    assert found.measured == pytest.approx(0.52)
+    assert (found.low, found.high) == (pytest.approx(0.52 - 0.04968, abs=1e-4), pytest.approx(0.52 + 0.04968, abs=1e-4))
+    assert findings(tmp_path, rows=rows, holds="below 0.4").outcome == "fails"
+    found = findings(tmp_path, rows=rows, holds="below 0.55")
+    assert (found.outcome, found.reason) == ("undecided", "the interval reaches across the threshold")
+
+
+def test_one_seed_decides_what_needed_no_training_and_nothing_else(tmp_path: Path) -> None:
+    rows = {"experiment": "structure", "metric": "output_change"}
+    write_run(tmp_path / "a", rows=made("output_change", 0.5))
+    assert findings(tmp_path / "a", rows=rows, holds="below 0.6").reason.startswith("one seed decides nothing")
+    write_run(tmp_path / "b", rows=made("output_change", 0.5), config={"train": None})
+    assert findings(tmp_path / "b", rows=rows, holds="below 0.6").outcome == "holds"
+
+
+def test_runs_that_did_not_learn_decide_nothing_unless_that_is_the_point(tmp_path: Path) -> None:
+    write_run(tmp_path, "rope", 0, rows=made("output_change", 0.5), record={"converged": False})
+    write_run(tmp_path, "rope", 1, rows=made("output_change", 0.5))
+    rows = {"experiment": "structure", "metric": "output_change"}
+    found = findings(tmp_path, rows=rows, holds="below 0.6")
+    assert (found.outcome, found.reason) == ("undecided", "1 of 2 runs did not learn the task")
+    assert findings(tmp_path, rows=rows, holds="below 0.6", even_if_not_learned=True).outcome == "holds"
+
+
+def test_two_selections_are_paired_by_seed(tmp_path: Path) -> None:
+    for seed, (ours, theirs) in enumerate(((0.9, 0.5), (0.5, 0.1), (0.7, 0.3))):
+        write_run(tmp_path, "none", seed, rows=made("output_change", ours))
+        write_run(tmp_path, "rope", seed, rows=made("output_change", theirs))
+    rows = {"experiment": "structure", "metric": "output_change", "encoder": "none"}
+    found = findings(tmp_path, rows=rows, against={"encoder": "rope"}, holds="above 0.3")
+    assert found.outcome == "holds"
+    assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
+    found = findings(tmp_path, rows=rows, against={"encoder": "rope"}, **{"as": "ratio"}, holds="above 1")
+    assert found.measured == pytest.approx((0.9 / 0.5 + 5 + 0.7 / 0.3) / 3)
+
+
+@pytest.mark.parametrize(("take", "value"), [("max", 3.0), ("min", 1.0), ("mean", 2.0), ("range", 2.0)])
+def test_what_is_taken_of_a_seeds_rows(tmp_path: Path, take: str, value: float) -> None:
+    write_run(tmp_path, rows=made("output_change", 1.0, 2.0, 3.0), config={"train": None})
+    rows = {"experiment": "structure", "metric": "output_change"}
+    assert findings(tmp_path, rows=rows, take=take, holds="below 9").measured == value
+    found = findings(tmp_path, rows=rows, holds="below 9")
+    assert (found.outcome, found.reason) == ("undecided", "several rows a seed and no take: blank at 16")
+
+
+def test_a_mean_is_over_everything_or_there_is_none(tmp_path: Path) -> None:
+    def hard_one_refused(rows: list[Row]) -> list[Row]:
+        easy, hard = made("output_change", 0.9, math.nan)(rows)
+        return [easy, replace(hard, status="unsupported")]
+
+    write_run(tmp_path, rows=hard_one_refused, config={"train": None})
+    rows = {"experiment": "structure", "metric": "output_change"}
+    found = findings(tmp_path, rows=rows, take="mean", holds="above 0.8")
+    assert (found.outcome, found.reason) == ("undecided", "no value: unsupported")
+    assert findings(tmp_path, rows=rows, take="max", holds="above 0.8").outcome == "holds"
+
+
+def test_a_statement_about_an_encoder_is_not_about_it_with_another_numbering(tmp_path: Path) -> None:
+    for seed in range(2):
+        write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9))
+        randomized = made("output_change", 0.1, positions="randomized")
+        config, record = {"positions": {"name": "randomized"}}, {"positions": "randomized"}
+        write_run(tmp_path, "rope", seed, rows=randomized, run_id=f"r{seed}", config=config, record=record)
+    rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
+    assert findings(tmp_path, rows=rows, take="mean", holds="above 0.8").measured == 0.9
+    named = rows | {"positions.name": "randomized"}
+    assert findings(tmp_path, rows=named, take="mean", holds="above 0.8").measured == 0.1
+
+
+def test_several_settings_make_no_number(tmp_path: Path) -> None:
+    for seed, width in product(range(2), (64, 128)):
+        config = {"model": {"model_dim": width}}
+        write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9), config=config, run_id=f"{width}-{seed}")
+    found = findings(tmp_path, rows={"metric": "output_change"}, take="mean", holds="above 0.8")
+    assert (found.outcome, found.seeds, "several settings" in found.reason) == ("undecided", 0, True)
+
+
+def test_unsupported_is_a_measurement(tmp_path: Path) -> None:
+    write_run(tmp_path, rows=made("output_change", math.nan, status="unsupported"), config={"train": None})
+    rows = {"experiment": "structure", "metric": "output_change"}
+    assert findings(tmp_path, rows=rows, take="unsupported", holds="above 0.99").outcome == "holds"
+    found = findings(tmp_path, rows=rows, take="max", holds="above 0.99")
+    assert (found.outcome, found.reason) == ("undecided", "no value: unsupported")
+
+
+def test_a_table_is_compared_cell_by_cell(tmp_path: Path) -> None:
+    def codes(rows: list[Row]) -> list[Row]:
+        first = replace(rows[0], experiment="structure", metric="loss", eval_length=16)
+        cells = {(0, 0): 0.0, (0, 1): 1.0, (1, 0): 0.8414, (1, 1): 0.5404}
+        return [replace(first, condition=f"position={p}, dimension={d}", value=v) for (p, d), v in cells.items()]
+
+    write_run(tmp_path, rows=codes, config={"train": None})
+    rows = {"experiment": "structure", "metric": "loss"}
+    found = findings(tmp_path, rows=rows, table={0: [0.0, 1.0], 1: [0.8415, 0.5403]}, holds="below 2e-4")
+    assert (found.outcome, found.measured) == ("holds", pytest.approx(1e-4))
+    assert findings(tmp_path, rows=rows, table={1: [0.5403, 0.8415]}, holds="below 2e-4").outcome == "fails"
+    assert findings(tmp_path, rows=rows, table={2: [0.9]}, holds="below 2e-4").outcome == "undecided"
+
+
+def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -> None:
+    def two(rows: list[Row]) -> list[Row]:
+        first = replace(rows[0], experiment="structure", metric="output_change")
+        sliced = [
+            replace(first, condition=c, value=v) for c, v in (("", 1.0), ("shuffle, layer=2", 2.0), ("layer=2", 3.0))
+        ]
+        return [*sliced, replace(first, condition="shuffle", eval_length=64, value=4.0)]
+
+    for causal in (True, False):
+        config = {"train": None, "model": {"causal": causal}}
+        write_run(tmp_path, rows=two, config=config, run_id=f"r{causal}")
+    rows = {"experiment": "structure", "metric": "output_change", "model.causal": False}
+    for chosen, value in (
+        ({"done": None, "layer": None}, 1.0),
+        ({"done": "shuffle", "layer": 2}, 2.0),
+        ({"done": None, "layer": [2, 3]}, 3.0),
+        ({"done": "shuffle", "multiple": 4}, 4.0),
+    ):
+        assert findings(tmp_path, rows=rows | chosen, holds="below 9").measured == value
+    assert findings(tmp_path, rows=rows | {"layer": 7}, holds="below 9").outcome == "not measured"
+    assert findings(tmp_path, rows=rows | {"head": 0}, holds="below 9").outcome == "not measured"
+    del rows["model.causal"]
+    found = findings(tmp_path, rows=rows, take="max", holds="below 9")
+    assert (found.outcome, "several settings" in found.reason) == ("undecided", True)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "overall"),
+    [
+        (("holds", "holds"), "holds"),
+        (("fails", "fails"), "fails"),
+        (("holds", "fails"), "holds only if: case 0"),
+        (("fails", "holds", "not measured", "holds"), "holds only if: case 1; case 3"),
+        (("fails", "holds", "undecided", "holds"), "holds if: case 1; case 3 (undecided if: case 2)"),
+        (("fails", "undecided"), "undecided"),
+        (("holds", "undecided"), "undecided"),
+        (("holds", "not measured"), "holds"),
+        (("not measured", "not measured"), "not measured"),
+    ],
+)
+def test_the_verdict_of_a_statement(verdicts: tuple[str, ...], overall: str) -> None:
+    cases = [Finding(f"case {i}", 0, 0, 0, 1, "", "", verdict) for i, verdict in enumerate(verdicts)]
+    assert _claims.verdict(cases) == overall
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"claim": "x"}, "no key 'claim'"),
+        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "hold": "below 1"}]}, "no key 'hold' in a case"),
+        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below"}]}, "none of 'below X'"),
+        ({"cases": [{"when": "x", "rows": {"metric": "los"}, "holds": "below 1"}]}, "metric 'los' is not known"),
+        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below 1", "take": "most"}]}, "take: 'most'"),
+        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below 1", "as": "sum"}]}, "as: 'sum'"),
+    ],
+)
+def test_a_claim_that_means_nothing_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], complaint: str) -> None:
+    entry = {"statement": "It is so", "source": "somebody", "cases": []} | changed
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump([entry]))
+    with pytest.raises(ValueError, match=complaint) as refused:
+        _claims.load(tmp_path)
+    assert "one.yaml, 'It is so'" in str(refused.value)
+
+
+def test_the_claims_of_the_house_can_be_read_and_each_has_a_source() -> None:
+    claims = _claims.load()
+    assert len(claims) > 25
+    assert len({claim.statement for claim in claims}) == len(claims)
+    for claim in claims:
+        assert claim.source
+        assert claim.cases
+        for case in claim.cases:
+            assert case["rows"]["metric"] in METRICS
+
+
+def test_the_page_has_a_line_a_case_and_counts_the_verdicts(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
+    assert report.main([str(tmp_path)]) == 0
+    markdown = (tmp_path / "report" / "report.md").read_text()
+    assert "## Claims" in markdown
+    assert "put to the test here" in markdown
+    lines = [line for line in markdown.splitlines() if "NoPE beats RoPE" in line or "copy, against" in line]
+    assert "copy, against rope" in lines[0]
+    assert not [line for line in lines if "against learned" in line], "not measured here"
+    assert "not measured here: python run.py -m +sweep=claims" in markdown
+    assert (tmp_path / "report" / "tables" / "claims.csv").is_file()
+
+
+def test_a_folder_that_decides_no_claim_says_nothing_of_claims(tmp_path: Path) -> None:
+    write_run(tmp_path, "shaw", rows=lambda rows: [row for row in rows if row.experiment == "training"])
+    assert report.main([str(tmp_path)]) == 0
+    assert "Claims" not in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_a_claim_that_cannot_be_read_is_one_line_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, "rope")
+    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump([{"statement": "It is so", "source": "me", "case": []}]))
+    load = _claims.load
+    monkeypatch.setattr(_claims, "load", lambda: load(tmp_path))
+    assert report.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "error: wrong.yaml, 'It is so': no key 'case'; known: cases, source, statement\n"
+
+
+SWEEPS = sorted(path for path in (ROOT / "configs" / "sweep").glob("*.yaml") if "parts:" in path.read_text())
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_part_of_a_sweep_composes(command: Command, path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("# @package _global_\n# ")
+    for line in _config.expand(["-m", f"+sweep={path.stem}"], ROOT / "configs"):
+        first = [argument if "[" in argument else argument.partition(",")[0] for argument in line[1:]]
+        done = command("--cfg", "job", *first)
+        assert done.code == 0, done.err
+        assert yaml.safe_load(done.out)["name"] == path.stem
+
+
+def test_a_sweep_of_parts_is_run_part_by_part(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [
+        "encoder=none,rope seed=1 model=tiny train.steps=0 experiment=permutation_sensitivity",
+        "encoder=alibi encoder.max_bias=4 model=tiny train.steps=0 experiment=permutation_sensitivity",
+    ]
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "two.yaml").write_text(yaml.safe_dump({"name": "two", "parts": parts}))
+    expand = partial(_config.expand, configs=tmp_path)
+    monkeypatch.setattr(_config, "expand", lambda arguments, _: expand(arguments))
+    assert command("-m", "+sweep=two").code == 0
+    done = command("-m", "+sweep=two", "seed=7", "name=mine")
+    assert done.code == 0, done.err
+    found = {
+        name: sorted(run.name for run in (tmp_path / "results" / name / "runs").iterdir()) for name in ("two", "mine")
+    }
+    assert [run.rpartition("-")[0] for run in found["two"]] == [
+        "alibi-copy-seed0",
+        "none-copy-seed1",
+        "rope-copy-seed1",
+    ]
+    assert [run.rpartition("-")[0] for run in found["mine"]] == [
+        "alibi-copy-seed7",
+        "none-copy-seed7",
+        "rope-copy-seed7",
+    ]
+    done = command("-m", "+sweep=two", "encoder=rope", "name=wrong")
+    assert done.code == 2, "the second part has an option that rope has not"
+    assert "encoder.max_bias" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_what_is_given_replaces_what_a_part_says() -> None:
+    lines = _config.expand(["-m", "+sweep=claims_untrained", "seed=7", "name=mine"], ROOT / "configs")
+    assert len(lines) == len(yaml.safe_load((ROOT / "configs/sweep/claims_untrained.yaml").read_text())["parts"])
+    for line in lines:
+        assert line[:3] == ["-m", "seed=7", "name=mine"]
+        assert len({argument.partition("=")[0] for argument in line}) == len(line)
+    assert _config.expand(["-m", "+sweep=classic"], ROOT / "configs") == [["-m", "+sweep=classic"]]
+    assert _config.expand(["encoder=rope"], ROOT / "configs") == [["encoder=rope"]]
+
+
+def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
+    content = {"name": "all", "parts": ["task=copy", "task=sort seed=1"], "times": ["encoder=none", "encoder=rope"]}
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "all.yaml").write_text(yaml.safe_dump(content))
+    lines = _config.expand(["-m", "+sweep=all", "encoder=t5"], tmp_path)
+    assert lines == [
+        ["-m", "encoder=t5", "name=all", "task=copy"],
+        ["-m", "encoder=t5", "name=all", "task=copy"],
+        ["-m", "encoder=t5", "name=all", "task=sort", "seed=1"],
+        ["-m", "encoder=t5", "name=all", "task=sort", "seed=1"],
+    ]
+    whole = _config.expand(["-m", "+sweep=all"], tmp_path)
+    assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
+
+
+def test_every_task_and_encoder_is_in_the_reference_sweep() -> None:
+    lines = _config.expand(["-m", "+sweep=reference"], ROOT / "configs")
+    asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
+    assert {one["name"] for one in asked} == {"reference"}
+    trained = [one for one in asked if "task" in one]
+    assert {one["task"] for one in trained} == set(tasks.names())
+    assert {one["task"] for one in trained if one["encoder"] == ",".join(pe_zoo.names())} == {
+        *("copy", "reverse", "associative_recall", "text")
+    }
+
+
+def test_all_encoders_are_a_list_of_runs(command: Command) -> None:
+    lines = _config.expand(["-m", "encoder=all", "seed=0,1"], ROOT / "configs")
+    assert lines == [["-m", f"encoder={','.join(pe_zoo.names())}", "seed=0,1"]]
+    done = command("encoder=all")
+    assert (done.code, done.err) == (2, "error: encoder=all is a list of runs: add -m to run them all\n")
+
+
+def test_a_sweep_of_parts_wants_m(command: Command) -> None:
+    done = command("+sweep=claims")
+    assert (done.code, done.err) == (2, "error: +sweep=claims is a list of runs: add -m to run them all\n")

@@ -1,0 +1,307 @@
+"""Published findings put to the test: rules both ways, what decides nothing, malformed files, and those there are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, Command
+from test_report import write_run
+
+import report
+from experiments.plan import plan as _plan
+from experiments.report import build
+from experiments.rows import results, sweeps
+from experiments.rows.row import Row
+from experiments.runs import config as _config
+from experiments.runs import job
+from experiments.runs import record as _pipeline
+from experiments.statistics import reproductions
+from experiments.statistics.reproductions import Decided
+
+FOLDER = ROOT / "configs" / "reproduce"
+QUALITY = "length_extrapolation"
+ROWS = {"experiment": "structure", "metric": "output_change"}
+WORDS = dict.fromkeys(("statement", "source", "checked", "there", "here", "expected"), "said")
+
+
+def measured(folder: Path, values: Mapping[str, Any], metric: str = "output_change", **changed: Any) -> None:
+    """A run of each encoder for each of its values, a seed each: the one row that counts."""
+    for encoder, of_seeds in values.items():
+        for seed, value in enumerate(of_seeds):
+
+            def rows(rows: list[Row], value: float = value) -> list[Row]:
+                return [replace(rows[0], experiment="structure", metric=metric, condition="", value=value)]
+
+            write_run(folder, encoder, seed, rows=rows, **changed)
+
+
+def decided(folder: Path, *tests: dict[str, Any]) -> Decided:
+    """What a finding with these tests comes to in a folder."""
+    tests = tuple({"of": f"test {number}", "rows": ROWS, "unit": "share"} | test for number, test in enumerate(tests))
+    content = {"name": folder.name, "parts": ["encoder=rope"], "finding": WORDS | {"tests": list(tests)}}
+    place = folder / "reproduce"
+    place.mkdir(exist_ok=True)
+    (place / f"{folder.name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (found,) = reproductions.decide(reproductions.load(place), results.load(folder))
+    return found
+
+
+def of(*encoders: str) -> dict[str, Any]:
+    return {encoder: {"encoder": encoder} for encoder in encoders}
+
+
+HIGH, MIDDLE, LOW = (0.90, 0.92, 0.91), (0.50, 0.90, 0.95), (0.10, 0.13, 0.12)
+
+
+@pytest.mark.parametrize(
+    ("rule", "none", "rope", "verdict"),
+    [
+        ({"higher": [["none"], ["rope"]]}, HIGH, LOW, "PASS"),
+        ({"higher": [["none"], ["rope"]]}, LOW, HIGH, "DIFFERENT"),
+        ({"higher": [["none"], ["rope"]]}, HIGH, MIDDLE, "UNDECIDED"),
+        ({"lower": [["none"], ["rope"]]}, LOW, HIGH, "PASS"),
+        ({"lower": [["none"], ["rope"]]}, HIGH, LOW, "DIFFERENT"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, LOW, "PASS"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, HIGH, "DIFFERENT"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.7"}}, HIGH, MIDDLE, "UNDECIDED"),
+        ({"higher": [["none"], ["rope"]]}, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), "UNDECIDED"),
+    ],
+)
+def test_a_rule_comes_out_both_ways(
+    tmp_path: Path, rule: dict[str, Any], none: tuple[float, ...], rope: tuple[float, ...], verdict: str
+) -> None:
+    measured(tmp_path, {"none": none, "rope": rope})
+    found = decided(tmp_path, {"contestants": of("none", "rope"), "rule": rule, "published": {"none": 0.75}})
+    assert found.verdict == verdict
+    entry = found.outcomes[0].entries[0]
+    assert (entry.published, entry.measured, entry.seeds) == (0.75, pytest.approx(sum(none) / 3), 3)
+
+
+def test_every_pair_of_two_groups_counts_and_those_within_a_group_do_not(tmp_path: Path) -> None:
+    measured(tmp_path, {"none": HIGH, "t5": (0.60, 0.62, 0.61), "rope": LOW, "alibi": (0.73, 0.75, 0.74)})
+    contestants = {"contestants": of("none", "t5", "rope", "alibi")}
+    assert decided(tmp_path, contestants | {"rule": {"higher": [["t5", "none", "alibi"], ["rope"]]}}).verdict == "PASS"
+    found = decided(tmp_path, contestants | {"rule": {"higher": [["none", "t5"], ["alibi", "rope"]]}})
+    assert (found.verdict, found.outcomes[0].reason) == ("DIFFERENT", "the opposite of t5 higher than alibi")
+
+
+def test_the_opposite_is_said_at_a_level_that_allows_for_all_comparisons(tmp_path: Path) -> None:
+    # differences -.04, -.05, -.06: mean -.05, half-width 4.303 · .01 / √3 = .025; at 5 % / 10, 14.09 · .01 / √3 = .081
+    measured(tmp_path, {"none": (0.50, 0.50, 0.50), "rope": (0.54, 0.55, 0.56)})
+    test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
+    assert decided(tmp_path, test).verdict == "DIFFERENT"
+    found = decided(tmp_path, *[test] * 10)
+    assert (found.verdict, {outcome.verdict for outcome in found.outcomes}) == ("UNDECIDED", {"UNDECIDED"})
+
+
+def test_a_finding_passes_if_all_of_its_tests_do(tmp_path: Path) -> None:
+    measured(tmp_path, {"none": HIGH, "rope": LOW})
+    right = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
+    wrong, absent = right | {"rule": {"lower": [["none"], ["rope"]]}}, right | {"rows": ROWS | {"metric": "loss"}}
+    assert decided(tmp_path, right, right).verdict == "PASS"
+    assert decided(tmp_path, right, wrong).verdict == "DIFFERENT"
+    found = decided(tmp_path, right, absent)
+    assert (found.verdict, found.outcomes[1].verdict) == ("UNDECIDED", "not measured")
+    assert found.outcomes[1].reason == "no rows of none, rope"
+
+
+def test_mean_reciprocal_ranks_are_taken_within_each_seed_and_task(tmp_path: Path) -> None:
+    for task, values in {"copy": {"none": (0.9, 0.8), "rope": (0.1, 0.8)}, "sort": {"none": HIGH, "rope": LOW}}.items():
+        measured(tmp_path, values, metric="token_accuracy", task=task)
+    test = {
+        "rows": {"experiment": "structure", "metric": "token_accuracy"},
+        "ranked_over": [{"task": "copy"}, {"task": "sort"}],
+        "contestants": of("none", "rope"),
+        "rule": {"higher": [["none"], ["rope"]]},
+    }
+    none, rope = decided(tmp_path, test).outcomes[0].entries
+    # seed 0: ranks 1, 1; seed 1: a tie in copy, 1.5, and 1. Seed 2 has no copy.
+    assert (none.seeds, none.measured) == (2, pytest.approx((1 + (1 / 1.5 + 1) / 2) / 2))
+    assert rope.measured == pytest.approx((0.5 + (1 / 1.5 + 0.5) / 2) / 2)
+
+
+def test_runs_that_did_not_learn_and_single_seeds_decide_nothing(tmp_path: Path) -> None:
+    test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
+    measured(tmp_path / "a", {"none": HIGH, "rope": LOW}, record={"converged": False})
+    found = decided(tmp_path / "a", test)
+    assert found.verdict == "UNDECIDED"
+    assert "3 of 3 runs did not learn the task" in found.outcomes[0].reason
+    assert decided(tmp_path / "a", test | {"even_if_not_learned": True}).verdict == "PASS"
+    measured(tmp_path / "b", {"none": HIGH[:1], "rope": LOW[:1]})
+    assert "one seed decides nothing" in decided(tmp_path / "b", test).outcomes[0].reason
+
+
+def test_a_finding_is_told_of_in_folders_made_for_it(tmp_path: Path) -> None:
+    """Elsewhere, models are of another size and trained otherwise than it says."""
+    test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
+    measured(tmp_path / "one", {"none": HIGH})
+    found = decided(tmp_path / "one", test)
+    assert (found.verdict, found.outcomes[0].reason) == ("UNDECIDED", "no rows of rope")
+    findings = reproductions.load(tmp_path / "one" / "reproduce")
+    for name, told in (("other", False), ("one_gpu", True), ("once", False)):
+        measured(tmp_path / name, {"none": HIGH, "rope": LOW})
+        found = reproductions.decide(findings, results.load(tmp_path / name))
+        assert [each.verdict for each in found] == ["PASS"] * told
+    sweeps.write(tmp_path / "other", sweeps.Sweep("python run.py -m +reproduce=one name=other", 1, 1, ("a",)))
+    assert len(reproductions.decide(findings, results.load(tmp_path / "other"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"name": "two"}, "one.yaml: name: 'two' is not that of its file, 'one'"),
+        ({"parts": []}, "one.yaml: a reproduction has name, parts and finding"),
+        ({"findings": {}}, "one.yaml: no key 'findings' of a reproduction; known: name, parts, finding, times"),
+        ({"finding": {"statement": "x"}}, "one.yaml: the key 'source' of a finding is missing"),
+        ({"finding": WORDS | {"tests": []}}, "one.yaml: tests: there is none"),
+        ({"test": {"rules": 1}}, "test 'it': no key 'rules' of a test"),
+        ({"test": {"rule": {"about": []}}}, "rule: {'about': []} is not one of higher, lower, holds"),
+        ({"test": {"rule": {"higher": [["none", "rope"]]}}}, "rule: higher takes two groups at least"),
+        ({"test": {"rule": {"higher": [["none"], ["none"]]}}}, "rule: higher names a contestant twice"),
+        ({"test": {"rule": {"higher": [["none"], ["t5"]]}}}, "do not agree on rope, t5"),
+        ({"test": {"rule": {"holds": {"none": "about 3", "rope": "below 1"}}}}, "none of 'below X'"),
+        ({"test": {"published": {"t5": 1}}}, "published: 't5' is none of the contestants none, rope"),
+        ({"test": {"published": {"none": "much"}}}, "published: none: 'much' is no number"),
+        ({"test": {"rows": {"metric": "los"}}}, "metric 'los' is not known"),
+        ({"test": {"take": "most"}}, "take: 'most' is none of"),
+    ],
+)
+def test_a_malformed_file_is_one_line_of_the_report(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changed: dict[str, Any],
+    complaint: str,
+) -> None:
+    test = {"of": "it", "rows": ROWS, "unit": "x", "contestants": of("none", "rope")}
+    test |= {"rule": {"higher": [["none"], ["rope"]]}} | changed.pop("test", {})
+    content = {"name": "one", "parts": ["encoder=rope"], "finding": WORDS | {"tests": [test]}} | changed
+    (tmp_path / "one.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        reproductions.load(tmp_path)
+    load = reproductions.load
+    monkeypatch.setattr(build._reproductions, "load", lambda: load(tmp_path))
+    write_run(tmp_path / "folder", "rope")
+    assert report.main([str(tmp_path / "folder")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: one.yaml: ")
+    assert complaint in error
+    assert error.count("\n") == 1
+
+
+def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(tmp_path, {"none": HIGH, "rope": LOW})
+    decided(
+        tmp_path,
+        {"published": {"none": 0.75, "rope": 0.01}, "rule": {"higher": [["none"], ["rope"]]}},
+        {"published": {"none": 0.75}, "rule": {"holds": {"none": "below 0.5"}}},
+    )
+    write_run(tmp_path, "t5", record={"status": "failed"})
+    monkeypatch.setattr(build._reproductions, "load", partial(reproductions.load, tmp_path / "reproduce"))
+    assert report.main([str(tmp_path)]) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert f"Published findings put to the test here: {tmp_path.name} DIFFERENT." in text
+    assert "## Published findings" in text
+    assert f"### {tmp_path.name}" in text
+    half = 4.3027 * 0.01 / math.sqrt(3)
+    shown = rf"| 0.75 (share)  *\| 0.910 \[{0.91 - half:.3f}, {0.91 + half:.3f}\], 3 seeds"
+    assert re.search(shown.replace("\\[", r"\\\[").replace("\\]", r"\\\]"), text)
+    assert "test 1: DIFFERENT, the opposite of none below 0.5" in text
+    assert "1 run of this folder failed or did not finish" in text
+    numbers = (tmp_path / "report" / "tables" / f"reproduction_{tmp_path.name}.csv").read_text()
+    assert f"{tmp_path.name},test 0,share,PASS,,none,0.75," in numbers
+
+
+def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
+    write_run(tmp_path, "rope")
+    assert report.main([str(tmp_path)]) == 0
+    assert "Published findings" not in (tmp_path / "report" / "report.md").read_text()
+
+
+# ---- the files of the house ---------------------------------------------------------------------------
+
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+
+def test_each_finding_has_its_source_and_says_how_its_numbers_were_checked() -> None:
+    found = reproductions.load()
+    assert len(found) >= 12
+    for each in found:
+        assert re.search(r"arXiv:\d{4}\.\d{5}", each.source)
+        assert min(map(len, (each.statement, each.checked, each.there, each.here, each.expected))) > 20
+
+
+def _lines(path: Path) -> list[list[str]]:
+    return [line[1:] for line in _config.expand(["-m", f"+reproduce={path.stem}"], ROOT / "configs")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    prepared = []
+
+    def only_prepared(config: _plan.RunConfig, **_: Any) -> _pipeline.Outcome:
+        plan = _plan.prepare(config)
+        prepared.append(config.run_id)
+        return _pipeline.Outcome("ok", config.run_id, plan.folder)
+
+    monkeypatch.setattr(job, "run", only_prepared)
+    monkeypatch.setattr(job._summary, "show", lambda outcome: None)
+    assert path.read_text().startswith("# @package _global_\n# ")
+    done = command("-m", f"+reproduce={path.stem}", "seed=0")
+    assert done.code == 0, done.err
+    assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(path))
+
+
+@pytest.mark.parametrize("each", reproductions.load(), ids=lambda each: each.name)
+def test_the_larger_scale_goes_with_every_part(command: Command, each: reproductions.Reproduction) -> None:
+    gpu = each.gpu.split()
+    # What belongs to one encoder, numbering or layout is no option of a part with another.
+    assert {re.split("[.=]", word)[0] for word in gpu} <= {"model", "train", "task", "seed", "seeds", "device", QUALITY}
+    if gpu:
+        given = {word.partition("=")[0] for word in gpu}
+        line = [word for word in _lines(FOLDER / f"{each.name}.yaml")[0] if word.partition("=")[0] not in given]
+        first = [word if "[" in word else word.partition(",")[0] for word in line]
+        done = command("--cfg", "job", *first, *gpu)
+        assert done.code == 0, done.err
+
+
+def test_half_of_the_heads_are_masked_at_either_scale(command: Command) -> None:
+    (each,) = [each for each in reproductions.load() if each.name == "jelassi_copy"]
+    for options in ([], each.gpu.split()):
+        done = command("--cfg", "job", "encoder=none", "layout=hard_alibi", *options)
+        assert done.code == 0, done.err
+        config = yaml.safe_load(done.out)
+        assert 2 * config["layout"]["masked_heads"] == config["model"]["num_heads"]
+
+
+def _runs(path: Path) -> Iterator[dict[str, str]]:
+    """Every run of a sweep, as the options of its command line."""
+    for line in _lines(path):
+        options = [word.partition("=")[::2] for word in line]
+        for values in itertools.product(*(re.split(r",(?![^\[]*\])", value) for _, value in options)):
+            yield dict(zip((key for key, _ in options), values, strict=True))
+
+
+SMALL = [
+    *("seed=0", "train.steps=4", "train.curve_points=1", "model.model_dim=16", "length_extrapolation.samples=2"),
+    *("length_extrapolation.generated=1", "context_use.samples=1", "context_extension.samples=1"),
+    *("shift_sensitivity.samples=1", "position_probe.samples=16"),
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_test_of_a_finding_finds_rows_of_all_its_contestants(command: Command, tmp_path: Path, path: Path) -> None:
+    done = command("-m", f"+reproduce={path.stem}", *SMALL)
+    assert done.code == 0, done.err
+    (finding,) = [each for each in reproductions.load() if each.name == path.stem]
+    (found,) = reproductions.decide([finding], results.load(tmp_path / "results" / path.stem))
+    assert [outcome.reason for outcome in found.outcomes if outcome.verdict == reproductions.NOT_MEASURED] == []
