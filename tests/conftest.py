@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from support import ROOT, Command, Done, last_of_each
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import run  # noqa: E402  the command line lies beside the packages, not in one
-from pe_zoo import _registry  # noqa: E402
+import run
+from experiments.figures import style
+from pe_zoo import _registry
 
 torch.set_num_threads(1)
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left: exit code, standard output, standard error."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Done]
-
-
-def last_of_each(words: Iterable[str]) -> list[str]:
-    """A command line whose later words replace earlier ones of the same option, which `run.py` refuses to guess."""
-    return list({word.partition("=")[0].lstrip("+"): word for word in words}.values())
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +43,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-def record_of(run: Path) -> dict[str, Any]:
-    """What a run says of itself."""
-    record = json.loads((run / "run.json").read_text())
-    assert isinstance(record, dict)
-    return record
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make figures without rendering them, where a test is about words and tables: most of the time goes there."""
+    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")

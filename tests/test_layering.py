@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 import pe_zoo
 
-ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = sorted((ROOT / "pe_zoo").rglob("*.py"))
 HARNESS = sorted((ROOT / "experiments").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 COMMANDS = [path for path in (ROOT / "run.py", ROOT / "report.py") if path.exists()]
 
 LAYERS = [
@@ -209,6 +210,12 @@ def test_no_exception_is_left_over() -> None:
             assert name in names_in((ROOT / place).read_text(encoding="utf-8"), {name}), (
                 f"{place} no longer says {name!r}"
             )
+
+
+def test_tests_share_by_support_and_fixtures_alone() -> None:
+    modules = {path.stem for path in TESTS} - {"support"}
+    found = {relative(path): roots(path.read_text(encoding="utf-8")) & modules for path in TESTS}
+    assert not {path: names for path, names in found.items() if names}
 
 
 @pytest.mark.parametrize("name", ["utils.py", "helpers.py", "base.py", "constants.py", "common.py", "misc.py"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from support import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "experiments" / "example.ipynb"
 TUTORIAL = ROOT / "experiments" / "tutorial.ipynb"
 AGAIN = "another output than the one kept: jupyter execute --inplace experiments/tutorial.ipynb, and look at it"

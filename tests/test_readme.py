@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, Command
+from support import ROOT, Command
 
 import pe_zoo
 from experiments.figures.ranks import short_group

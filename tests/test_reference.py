@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from support import ROOT
 
 import report
 from experiments.rows.results import ARCHIVE, kept_cells, read_run

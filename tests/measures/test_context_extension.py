@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
+from support import Command
 
 import pe_zoo
 from experiments import Transformer

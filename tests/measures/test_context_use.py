@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
+from support import Command
 from torch import Tensor
 from torch.nn import functional
 

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from conftest import ROOT, Command
-from test_probe import many, subject_of
+from support import ROOT, Command, many, subject_of
 
 import pe_zoo
 from experiments.measures.cost import measure as cost

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
 from matplotlib.text import Text
 from scipy import stats as scipy_stats
+from support import Command
 from torch import Generator, Tensor
 
 import pe_zoo

@@ -12,53 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
+from support import Command, many, subject_of
 
 import pe_zoo
 from experiments.figures.panels import spread
 from experiments.measures.position_probe import measure as position_probe
 from experiments.measures.position_probe import regression
-from experiments.model.streams import initialising
-from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, condition_of, frame
-from experiments.tasks import Task, tasks
-from experiments.training.evaluate import Subject
-from pe_zoo import Geometry, Unsupported
-
-
-def subject_of(
-    encoder: str,
-    *,
-    causal: bool = True,
-    task: Task | None = None,
-    numbering: pe_zoo.Numbering | None = None,
-    layers: int = 2,
-    seed: int = 0,
-    **knobs: Any,
-) -> Subject:
-    """An untrained tiny model of a seed, as a run would hand it to an experiment."""
-    asked = task or tasks.build("copy", train_length=6)
-    geometry = Geometry(
-        model_dim=32, num_heads=2, num_layers=layers, train_length=asked.sequence_length(asked.train_length)
-    )
-
-    def initial() -> Transformer:
-        with initialising(seed, "encoder"):
-            built = pe_zoo.build(encoder, geometry, **knobs)
-        with initialising(seed, "trunk"):
-            return Transformer(asked.vocab_size, geometry, built, causal=causal)
-
-    labels: dict[str, str | int] = {"run_id": f"{encoder}-{seed}", "encoder": encoder, "positions": "sequential"}
-    labels |= {"task": asked.name, "seed": seed, "train_length": asked.train_length}
-    return Subject(
-        model=initial(),
-        initial=initial,
-        trained=False,
-        task=asked,
-        numbering=numbering or pe_zoo.numberings.build("sequential"),
-        seed=seed,
-        labels=labels,
-    )
+from experiments.tasks import tasks
+from pe_zoo import Unsupported
 
 
 def values(rows: list[Row], metric: str = "probe_error") -> dict[str, float]:
@@ -236,17 +198,6 @@ def test_layers_of_a_table_are_spread() -> None:
     assert spread([3, 1, 2, 0], 5) == [0, 1, 2, 3]
     assert spread(range(13), 5) == [0, 3, 6, 9, 12]
     assert spread(range(13), 1) == [0]
-
-
-def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
-    """The rows again for many encoders and seeds, each a little different."""
-    noise = np.random.default_rng(0)
-    return frame(
-        replace(row, encoder=f"encoder_{label}", seed=seed, run_id=f"{label}-{seed}", value=row.value + noise.random())
-        for label in range(labels)
-        for seed in range(seeds)
-        for row in rows
-    )
 
 
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
-from test_probe import many, subject_of
+from support import Command, many, subject_of
 
 import pe_zoo
 from experiments.measures.shift_sensitivity import measure as shift_sensitivity

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Command
 from scipy.stats import spearmanr
+from support import Command
 from torch import Tensor
 
 import pe_zoo

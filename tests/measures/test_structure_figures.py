@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Command
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from support import Command
 from torch import Tensor
 
 import pe_zoo

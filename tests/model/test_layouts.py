@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from conftest import ROOT, Command
+from support import ROOT, Command
 from torch import Tensor
 from torch.nn import functional
 

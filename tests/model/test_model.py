@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Command
+from support import Command
 from torch import Tensor
 from torch.nn import functional
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from conftest import ROOT
+from support import ROOT
 from torch import Tensor
 
 import pe_zoo

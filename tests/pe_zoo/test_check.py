@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, Command
+from support import ROOT, Command
 
 import pe_zoo
 from pe_zoo.__main__ import main

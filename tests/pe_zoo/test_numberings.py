@@ -8,7 +8,7 @@ import random
 
 import pytest
 import torch
-from conftest import Command
+from support import Command
 from torch import Generator, Tensor
 
 import pe_zoo

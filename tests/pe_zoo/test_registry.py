@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import ROOT
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, PluginError, Registry
 
-ROOT = Path(__file__).resolve().parents[2]
 GEOMETRY = Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=4)
 
 PLUGIN = '''

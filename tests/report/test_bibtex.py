@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_report import write_run, write_sweep
+from support import ROOT, write_run, write_sweep
 
 import pe_zoo
 from experiments.report.paper import bibliography
@@ -14,7 +14,6 @@ from experiments.rows import results
 from pe_zoo._catalogue import Paper, papers_in
 from pe_zoo._numberings import numberings
 
-ROOT = Path(__file__).resolve().parents[2]
 BY_ARXIV = {entry.arxiv: entry for entry in bibliography.known().values() if entry.arxiv}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_report import read_page, write_run, write_sweep
+from support import read_page, write_run, write_sweep
 
 import report
 from experiments.figures import style
@@ -16,11 +16,6 @@ from experiments.report import overlay
 from experiments.rows import results
 from experiments.rows.row import COLUMNS, Row
 from experiments.statistics import changes
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
 
 
 def shifted(by: float, encoder: str) -> Any:

@@ -14,8 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
-from test_report import write_run, write_sweep
-from test_untrusted import HOSTILE
+from support import HOSTILE, write_run, write_sweep
 
 import pe_zoo
 import report

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scipy import stats as scipy_stats
-from test_report import read_page, values_of, write_run
+from support import read_page, values_of, write_run
 
 import report
 from experiments.figures import style

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from matplotlib.figure import Figure
-from test_report import write_sweep
+from support import ROOT, write_sweep
 
 import report
 from experiments.figures import forks, style

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_report import ENCODERS, LENGTHS, mean_and_half, values_of, write_run, write_sweep
+from support import ENCODERS, LENGTHS, mean_and_half, values_of, write_run, write_sweep
 
 import report
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import re
 import shutil
@@ -11,16 +9,28 @@ import statistics
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from matplotlib.text import Text
 from scipy import stats as scipy_stats
+from support import (
+    ENCODERS,
+    EXTRAPOLATE,
+    LENGTHS,
+    ORDERS,
+    ROOT,
+    made_up_rows,
+    mean_and_half,
+    read_page,
+    scripts_of,
+    values_of,
+    write_run,
+    write_sweep,
+)
 
 import report
 from experiments.figures import style
@@ -28,111 +38,8 @@ from experiments.figures import words as _words
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
 from experiments.report import build
-from experiments.report import page as _page
 from experiments.rows import results
-from experiments.rows.row import Row, frame, write_json, write_rows
-
-ROOT = Path(report.__file__).parent
-
-ENCODERS = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-EXTRAPOLATE = ("none", "alibi", "t5")
-LENGTHS = (8, 16, 20, 24, 32, 48, 64, 96, 128)
-ORDERS = {  # condition -> index displacement, neighbours lost
-    "shuffle": (0.33, 0.88),
-    "1-gram shuffle": (0.33, 0.88),
-    "2-gram shuffle": (0.32, 0.45),
-    "4-gram shuffle": (0.29, 0.2),
-    "8-gram shuffle": (0.25, 0.07),
-    "adjacent swaps 10%": (0.01, 0.15),
-    "adjacent swaps 25%": (0.03, 0.35),
-    "adjacent swaps 50%": (0.06, 0.65),
-    "rotation": (0.4, 0.07),
-    "reversal": (0.5, 0.0),
-}
-
-
-def write_run(folder: Path, encoder: str = "none", seed: int = 0, **changed: Any) -> Path:
-    """A run folder as run.py leaves it, with made-up but plausible numbers; ``changed`` goes into its parts.
-
-    Keys: ``rows`` (a function on the rows), ``record`` and ``config`` (updates), ``task``, ``experiments``.
-    """
-    task = changed.get("task", "copy")
-    positions = changed.get("positions", "sequential")
-    run_id = changed.get("run_id", f"{encoder}-{task}-seed{seed}-{len(encoder) * 7 + seed:07x}")
-    place: Path = folder / "runs" / run_id
-    place.mkdir(parents=True)
-    labels = {"run_id": run_id, "encoder": encoder, "positions": positions, "task": task}
-    labels |= {"seed": seed, "train_length": 16}
-    rows = _rows(labels, np.random.default_rng([seed, *map(ord, encoder)]))
-    write_rows(place / "rows.csv", changed.get("rows", list)(rows))
-    in_range = next((r.value for r in rows if r.experiment == "length_extrapolation" and r.eval_length == 16), math.nan)
-    record = {"run_id": run_id, "status": "ok", "message": None, "encoder": encoder, "choice": encoder}
-    record |= {"positions": positions, "layout": "all", "task": task, "seed": seed, "model_parameters": 412_345}
-    record |= {"encoder_parameters": 2048 if encoder in ("learned", "t5") else 0, "train_seconds": 12.5 + seed}
-    record |= {"measure_seconds": 3.25, "tokens_per_second": 51_234.5, "final_loss": 0.0123, "in_range": in_range}
-    record |= {"converged": True, "torch": "2.13.0", "python": "3.11.2", "device": "cpu", "precision": "float32"}
-    record |= {"threads": 1, "commit": "0123456", "command": f"python run.py encoder={encoder} seed={seed}"}
-    record |= {"corpus": None, "started": "2026-11-20T10:00:00", "finished": "2026-11-20T10:01:00"}
-    write_json(place / "run.json", record | changed.get("record", {}))
-    config = {"name": "sweep", "seed": seed, "encoder": {"name": encoder}, "positions": {"name": positions}}
-    config |= {"task": {"name": task, "train_length": 16}, "model": {"num_layers": 2, "model_dim": 64}}
-    config |= {"train": {"steps": 2000}, "experiment": ["length_extrapolation", "permutation_sensitivity"]}
-    (place / "config.yaml").write_text(yaml.safe_dump(config | changed.get("config", {})))
-    return place
-
-
-def _rows(labels: dict[str, Any], random: np.random.Generator) -> list[Row]:
-    encoder = labels["encoder"]
-    rows: list[Row] = []
-
-    def add(experiment: str, metric: str, value: float, eval_length: int = 16, **more: Any) -> None:
-        measured: dict[str, Any] = {"experiment": experiment, "metric": metric, "n": 512}
-        rows.append(Row(**labels, **(measured | {"eval_length": eval_length, "value": value} | more)))
-
-    for step in range(100, 2001, 100):
-        add("training", "loss", 2.3 * math.exp(-step / 400) + 0.01 * random.random(), condition=f"step={step}")
-        if step % 500 == 0:
-            add("training", "token_accuracy", 1 - 0.9 * math.exp(-step / 400), condition=f"step={step}")
-    for length in LENGTHS:
-        unsupported = {"status": "unsupported"} if encoder == "learned" and length > 16 else {}
-        beyond = max(0.0, math.log2(length / 16))
-        fall = 0.02 * beyond if encoder in EXTRAPOLATE else 0.8 * min(1.0, 1.5 * beyond)
-        accuracy = min(1.0, max(0.0, 0.995 - fall + random.normal(0, 0.004 + 0.02 * (beyond > 0))))
-        for metric, value, chance in (
-            ("token_accuracy", accuracy, 0.1),
-            ("exact_match", accuracy**length, 10.0**-length),
-        ):
-            value = math.nan if unsupported else value
-            add("length_extrapolation", metric, value, length, chance=chance, **unsupported)
-        for first, last in ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128)):
-            if first <= length:
-                place = f"position={first}" if first == last else f"position={first}-{min(last, length)}"
-                loss = 0.05 + (3.0 * (1 - accuracy)) * (1 + 0.2 * math.log2(first)) + 0.05 * random.random()
-                value = math.nan if unsupported else loss
-                add("length_extrapolation", "position_loss", value, length, condition=place, **unsupported)
-    measured = "permutation_sensitivity"
-    add(measured, "token_accuracy", 0.99, chance=0.1)
-    for condition, (displacement, lost) in ORDERS.items():
-        loss = (0.3 if encoder == "none" else 0.85) * min(1.0, 0.2 + lost) + random.normal(0, 0.02)
-        for metric, value in (
-            ("token_accuracy", 0.99 - loss),
-            ("quality_loss", loss),
-            ("output_change", 0.4 + lost + 0.1 * random.random()),
-            ("initial_output_change", 0.2 + 0.5 * lost + 0.1 * random.random()),
-            ("index_displacement", displacement),
-            ("neighbours_lost", lost),
-        ):
-            add(measured, metric, value, condition=condition)
-    for metric in ("equivariance_error", "initial_equivariance_error"):
-        add(measured, metric, 2e-7 if encoder == "none" else 0.5 + 0.1 * random.random(), condition="shuffle")
-    return rows
-
-
-def write_sweep(folder: Path, encoders: tuple[str, ...] = ENCODERS, seeds: int = 3, **changed: Any) -> Path:
-    for encoder in encoders:
-        for seed in range(seeds):
-            write_run(folder, encoder, seed, **changed)
-    return folder
+from experiments.rows.row import Row, frame
 
 
 @pytest.fixture(scope="module")
@@ -141,77 +48,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_sweep(tmp_path_factory.mktemp("results") / "sweep")
     assert report.main([str(folder)]) == 0
     return folder
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made but not rendered, where a test is about words and tables: most of the time goes there."""
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
-
-
-class _Reader(HTMLParser):
-    """Tables by caption, as lists of rows of cell texts; the text of everything; the links; the images."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: dict[str, list[list[str]]] = {}
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._rows: list[list[str]] = []
-        self._into: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "table":
-            self._rows = []
-        if tag == "tr":
-            self._rows.append([])
-        if tag in ("td", "th", "caption"):
-            self._into = []
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._rows[-1].append("".join(self._into))
-        if tag == "caption":
-            self.tables["".join(self._into)] = self._rows
-
-    def handle_data(self, data: str) -> None:
-        data = data.replace("\N{NO-BREAK SPACE}", " ")
-        self._into.append(data)
-        self.text += data
-
-
-def read_page(folder: Path) -> _Reader:
-    reader = _Reader()
-    reader.feed((folder / "report" / "index.html").read_text())
-    return reader
-
-
-def scripts_of(folder: Path) -> int:
-    """How many scripts the page holds, all of them its own: the last one is ours, the others are data."""
-    text = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    opened = re.findall(r"<script[^>]*>", text)
-    assert opened[-1] == "<script>"
-    assert set(opened[:-1]) <= {'<script type="application/json">'}
-    *held, ours = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
-    assert ours == (Path(_page.__file__).parent / "report.js").read_text(encoding="utf-8")
-    assert all(json.loads(data) for data in held)
-    return len(held)
-
-
-def values_of(folder: Path, **where: Any) -> dict[tuple[str, int], float]:
-    """(encoder, seed) -> mean value, straight from the CSV files and with nothing of the report's own."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for path in sorted(folder.glob("runs/*/rows.csv")):
-        for line in csv.DictReader(path.read_text().splitlines()):
-            if line["value"] and all(line[key] in value for key, value in where.items()):
-                found.setdefault((line["encoder"], int(line["seed"])), []).append(float(line["value"]))
-    return {key: statistics.fmean(values) for key, values in found.items()}
-
-
-def mean_and_half(values: list[float]) -> tuple[float, float]:
-    half = scipy_stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return statistics.fmean(values), float(half)
 
 
 @pytest.mark.parametrize("metric", ["token_accuracy", "exact_match"])
@@ -711,7 +547,7 @@ def test_leftovers_of_an_earlier_report_go(tmp_path: Path) -> None:
 def test_experiments_draw_one_run_from_rows_in_memory() -> None:
     labels: dict[str, Any] = {"run_id": "a", "encoder": "rope", "positions": "sequential", "task": "copy"}
     labels |= {"seed": 0, "train_length": 16}
-    rows = frame(_rows(labels, np.random.default_rng(0)))
+    rows = frame(made_up_rows(labels, np.random.default_rng(0)))
     for module in (length_extrapolation, permutation_sensitivity):
         figures = module.plot(rows[rows["experiment"] == module.__name__.rpartition(".")[2]])
         assert figures

@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import Command
 from matplotlib.figure import Figure
 from pandas.api import types
-from test_report import write_run, write_sweep
+from support import ROOT, Command, write_run, write_sweep
 
 import experiments
 from experiments.figures import style
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
 from experiments.plan.plan import experiment_names
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_numbers_are_numbers_and_times_are_times(tmp_path: Path) -> None:

@@ -14,37 +14,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from test_report import read_page, scripts_of, write_run
+from support import HOSTILE, read_page, scripts_of, write_run
 
 import report
-from experiments.figures import style
 from experiments.report import page as _page
 from experiments.rows import results, untrusted
 from experiments.rows.row import COLUMNS, Row, write_json
 
 FILES = ("rows.csv", "run.json", "config.yaml")
-HOSTILE = {
-    "html": "<script>alert(1)</script><img src=x onerror=alert(1)>",
-    "latex": r"\input{/etc/passwd}\write18{id}%&$x$_^~#",
-    "mathtext": r"$\frac{$ $\undefined{x}$",
-    "formula": "=cmd|' /C calc'!A0",
-    "plus": "+1+1",
-    "minus": "-2+3",
-    "at": "@SUM(1)",
-    "terminal": "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nerror: no",
-    "bidirectional": "\u202eevil\u2066",
-    "path": "../../../../tmp/evil",
-    "bracket": "[2cm] *x",
-    "markdown": "[a](javascript:alert(1)) ![b](c) ``` | ~~~",
-    "jinja": "{{ 7777*7 }}{% raw %}",
-    "long": "x" * 5000,
-    "formatted": "%s{0}{label}",
-}
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
 
 
 def hostile_run(folder: Path, text: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, Command
+from support import ROOT, Command
 
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command
+from support import Command
 
 from experiments.model.layout import Layout
 from experiments.plan.plan import BadRequest, ModelConfig, Plan, RunConfig, prepare

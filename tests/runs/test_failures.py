@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Command, record_of
-from test_resume import TINY, run_of
+from support import TINY, Command, record_of, run_of
 
 import report
 from pe_zoo.alibi import ALiBi

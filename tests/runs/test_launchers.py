@@ -4,121 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Command, last_of_each, record_of
-from test_resume import TINY
+from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
-from experiments.runs import config, launch, lease
+from experiments.runs import config, launch
 
 joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="joblib is an extra")
 
-SLOW = '''
-import time
-from pathlib import Path
-import pe_zoo
-
-@pe_zoo.register("slow_to_go")
-class Slow(pe_zoo.Encoder):
-    """Takes its time until told to go on."""
-    def embed(self, x, positions):
-        for _ in range(200):
-            if Path("go").exists():
-                break
-            time.sleep(0.02)
-        return x
-
-@pe_zoo.register("breaks")
-class Broken(pe_zoo.Encoder):
-    """Cannot."""
-    def embed(self, x, positions):
-        if len(x) > 1:  # not where a run is only rehearsed
-            raise RuntimeError("planted")
-        return x
-'''
-SHORT = last_of_each([*TINY, "train.steps=50", "checkpoint_seconds=0.3"])
-LONG = [*SHORT, "plugin=slow.py", "encoder=slow_to_go"]
-"""A run that takes minutes, unless there is a file named go."""
 SWEEP = """# @package _global_
 name: parted
 times: [seed=0, seed=1]
 parts: [encoder=none, "encoder=slow_to_go,breaks"]
 """
-RUN = "import pathlib, run, sys; run.CONFIGS = pathlib.Path('configs').resolve(); sys.exit(run.main())"
-
-
-@contextmanager
-def start(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """``python run.py -m …`` as a user would, ended at the end; with a folder's own ``configs`` if it has some."""
-    script = ["-c", RUN] if (folder / "configs").exists() else [str(ROOT / "run.py")]
-    (folder / "slow.py").write_text(SLOW)
-    process = subprocess.Popen(
-        [sys.executable, *script, "-m", *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def done(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """The same, when it has ended."""
     with start(folder, *words, env=env) as process:
         return ended(process)
-
-
-def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    out, err = process.communicate(timeout=900)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def until(said: Callable[[], object], what: str, seconds: float = 900) -> None:
-    """Wait for something."""
-    last = time.monotonic() + seconds
-    while not said():
-        assert time.monotonic() < last, f"waited for {what}"
-        time.sleep(0.1)
-
-
-def runs_of(folder: Path, name: str) -> list[Path]:
-    return sorted((folder / "results" / name / "runs").glob("*"))
-
-
-def at_work(folder: Path, name: str) -> dict[Path, int]:
-    """Slow runs with a checkpoint to go on from, and the processes that are at them."""
-    slow = (
-        run for run in runs_of(folder, name) if run.name.startswith("slow_to_go-") and any(run.glob("checkpoint-*"))
-    )
-    found = {run: lease.holder(run) for run in slow}
-    return {run: worker.pid for run, worker in found.items() if worker is not None}
-
-
-def two_at_work(folder: Path, name: str, process: subprocess.Popen[str]) -> dict[Path, int]:
-    """The same, when there are two."""
-    until(lambda: len(at_work(folder, name)) == 2 or process.poll() is not None, "two runs at once")
-    assert process.poll() is None, process.communicate()
-    return at_work(folder, name)
-
-
-def tally(said: str) -> dict[str, int]:
-    """How many runs ended how, as a command's last paragraph tells it."""
-    (counts,) = re.findall(r"^\d+ runs: (.+)$", said, re.MULTILINE)
-    return {status: int(count) for count, status in (part.split(" ", 1) for part in counts.split(", "))}
 
 
 def assert_alike(folder: Path, name: str, other: str) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Command, record_of
-from test_resume import TINY, run_of
+from support import ROOT, TINY, Command, record_of, run_of
 
 from experiments.runs import lease, record
 from experiments.runs.lease import Held, Holder, held, holder

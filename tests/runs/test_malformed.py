@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from conftest import ROOT, Command
 from omegaconf import OmegaConf
+from support import ROOT, Command
 
 import pe_zoo
 from experiments.plan.plan import experiment_names

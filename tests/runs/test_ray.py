@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Command, record_of
-from test_launchers import LONG, at_work, ended, runs_of, start, tally, two_at_work, until
+from support import LONG, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
 from experiments.runs import folder as _folder
 

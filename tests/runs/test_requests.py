@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Command
+from support import ROOT, Command
 
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from support import Command
 
 from experiments.rows.row import METRICS
 from experiments.runs import rerun

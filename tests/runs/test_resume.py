@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Command, record_of
+from support import ROOT, TINY, Command, record_of, run_of
 
 from experiments.plan import trained as _trained
 from experiments.runs import record as _pipeline
@@ -21,11 +21,6 @@ from experiments.training import checkpoint
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interrupted
 
-TINY = [
-    *("model=tiny", "task.train_length=4", "train.steps=9", "train.curve_points=3", "checkpoint_seconds=0"),
-    "figures=false",
-    *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
-]
 LONGER = [word.replace("train.steps=9", "train.steps=150") for word in TINY]
 KINDS = {
     "plain": [],
@@ -35,11 +30,6 @@ KINDS = {
 }
 STOPS = {"plain": [1, 3, 8], "randomized": [2, 5], "dropped": [4, 7], "tuned": [3, 8, 12, 16]}
 KILLS = int(os.environ.get("PE_ZOO_KILLS", "12"))
-
-
-def run_of(folder: Path, name: str = "scratch") -> Path:
-    (found,) = (folder / "results" / name / "runs").iterdir()
-    return found
 
 
 def assert_same(run: Path, other: Path) -> None:

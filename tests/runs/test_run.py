@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 import yaml
-from conftest import ROOT, Command, record_of
+from support import ROOT, Command, record_of
 
 from experiments.rows.row import COLUMNS
 

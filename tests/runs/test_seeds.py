@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from conftest import Command, record_of
 from omegaconf import OmegaConf
+from support import Command, record_of
 
 from experiments.model.layout import Layout
 from experiments.plan.plan import ModelConfig, RunConfig

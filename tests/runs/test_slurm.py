@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Command, record_of
-from test_launchers import LONG, ended, runs_of, start, tally, two_at_work, until
+from support import LONG, Command, ended, record_of, runs_of, start, tally, two_at_work, until
 
 pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="slurm is an extra")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue")

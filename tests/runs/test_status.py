@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Command
-from test_report import write_run
+from support import Command, write_run
 
 import report
 from experiments.rows import results, sweeps

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from accelerate import tracking
-from conftest import Command
+from support import Command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from experiments.runs import seeds

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, Command
-from test_report import write_run, write_sweep
+from support import ROOT, Command, write_run, write_sweep
 
 import pe_zoo
 import report

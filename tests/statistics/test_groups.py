@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
-from test_stats import rows_of
+from support import rows_of
 
 from experiments.statistics.groups import _pairs, letters, ranking
 from experiments.statistics.scores import scores

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scikit_posthocs import posthoc_nemenyi_friedman
 from scipy import stats as scipy_stats
-from test_stats import rows_of
+from support import rows_of
 
 from experiments.figures import ranks as _rank_figures
 from experiments.statistics import bootstrap

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from scipy import stats as scipy_stats
-from test_stats import only, rows_of, summary_of
+from support import only, rows_of, summary_of
 
 from experiments.figures.style import render
 from experiments.measures.length_extrapolation import measure as length_extrapolation

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, Command
-from test_report import write_run
+from support import ROOT, Command, write_run
 
 import report
 from experiments.plan import plan as _plan

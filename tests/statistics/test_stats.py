@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,8 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
+from support import only, rows_of, summary_of
 
-from experiments.rows.row import Row, frame
 from experiments.statistics.intervals import (
     NOT_SEPARABLE,
     compare,
@@ -21,48 +20,11 @@ from experiments.statistics.intervals import (
     find_baseline,
     holm,
     in_words,
-    labelled,
-    over_seeds,
     paired,
     paired_columns,
     verdict,
 )
 from experiments.statistics.power import hedges, power, seeds_wanted
-
-
-def rows_of(values: dict[str, dict[int, list[float | None]]], metric: str = "token_accuracy") -> pd.DataFrame:
-    """``{encoder: {eval_length: [value of seed 0, of seed 1, …]}}``; None is an unsupported measurement."""
-    rows = [
-        Row(
-            run_id=f"{encoder}-{seed}",
-            encoder=encoder,
-            positions="sequential",
-            task="copy",
-            seed=seed,
-            experiment="length_extrapolation",
-            metric=metric,
-            train_length=16,
-            eval_length=length,
-            value=math.nan if value is None else value,
-            chance=0.1,
-            status="unsupported" if value is None else "ok",
-        )
-        for encoder, of_length in values.items()
-        for length, of_seed in of_length.items()
-        for seed, value in enumerate(of_seed)
-    ]
-    return labelled(frame(rows))
-
-
-def summary_of(values: dict[str, dict[int, list[float | None]]], metric: str = "token_accuracy") -> pd.DataFrame:
-    return over_seeds(rows_of(values, metric), ["task", "metric", "label", "train_length", "eval_length"])
-
-
-def only(table: pd.DataFrame, **where: Any) -> dict[Any, Any]:
-    for column, value in where.items():
-        table = table[table[column] == value]
-    assert len(table) == 1
-    return table.to_dict("records")[0]
 
 
 def test_interval_worked_by_hand() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import Command
 from torch import Generator, Tensor
 
 from experiments.tasks import Batch, Task, tasks

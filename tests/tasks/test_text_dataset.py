@@ -12,7 +12,7 @@ import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Command
+from support import Command
 
 from experiments.tasks import tasks
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Command
+from support import Command
 from torch import Tensor
 
 import pe_zoo

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from conftest import ROOT, Command, last_of_each, record_of
+from support import ROOT, Command, last_of_each, record_of
 
 from experiments.training import processes
 from experiments.training.parallel import Team

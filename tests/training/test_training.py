@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Command, record_of
-from test_resume import run_of
+from support import Command, record_of, run_of
 from torch import Generator
 
 import pe_zoo

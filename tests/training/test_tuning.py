@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from conftest import Command
+from support import Command
 from torch import Generator, Tensor
 
 import pe_zoo
