@@ -218,6 +218,16 @@ def test_tests_share_by_support_and_fixtures_alone() -> None:
     assert not {path: names for path, names in found.items() if names}
 
 
+def test_names_of_tests_are_short() -> None:
+    functions = (
+        (relative(path), node.name)
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+    assert not [(path, name) for path, name in functions if len(name) > 60]
+
+
 @pytest.mark.parametrize("name", ["utils.py", "helpers.py", "base.py", "constants.py", "common.py", "misc.py"])
 def test_no_file_for_everything(name: str) -> None:
     for folder in ("pe_zoo", "experiments", "tests"):

@@ -334,9 +334,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("owner", "knob", "value"), REFUSALS, ids=lambda part: repr(part)[:20])
-def test_a_wrong_value_is_refused_in_one_line_that_names_the_knob(
-    owner: str, knob: str, value: Any, corpora: list[str]
-) -> None:
+def test_a_wrong_value_is_refused_and_the_knob_named(owner: str, knob: str, value: Any, corpora: list[str]) -> None:
     companions = {"path": corpora[0]} if "path" in knobs(CLASSES[owner]) and knob != "path" else {}
     with pytest.raises(ValueError, match=rf"\b{knob}\b") as refusal:
         build(owner, **companions, **{knob: value})
@@ -361,7 +359,7 @@ def test_a_knob_that_would_change_nothing_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_the_limits_themselves_are_allowed_where_they_are_said_to_be(corpora: list[str]) -> None:
+def test_closed_limits_are_allowed(corpora: list[str]) -> None:
     allowed: list[tuple[str, dict[str, Any]]] = [
         ("encoder rope", {"fraction": 1}),
         ("encoder rope", {"fraction": 0.25}),
