@@ -404,7 +404,7 @@ def at_work(folder: Path, name: str) -> dict[Path, int]:
         run for run in runs_of(folder, name) if run.name.startswith("slow_to_go-") and any(run.glob("checkpoint-*"))
     )
     found = {run: lease.holder(run) for run in slow}
-    return {run: worker.pid for run, worker in found.items() if worker is not None}
+    return {run: int(worker.split()[1]) for run, worker in found.items() if worker is not None}
 
 
 def two_at_work(folder: Path, name: str, process: subprocess.Popen[str]) -> dict[Path, int]:

@@ -23,7 +23,10 @@ logger = logging.getLogger("pe_zoo")
 LOG = "run.log"
 WRITTEN = ("run.json", "rows.csv", "config.yaml", "model.safetensors", LOG, "figures")
 """What a run leaves; while it is under way there are checkpoints, locks and temporary files too."""
-_TEMPORARY = re.compile(rf"\.(taking-|({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+-\w+\.\w+)\.)\w{{8}}")
+_TEMPORARY = re.compile(
+    rf"\.({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+-\w+\.\w+)\.\w{{8}}|\.lock-\d+|\.taking-\w+"
+)
+"""Also the locks of earlier releases."""
 
 
 def record_of(folder: Path) -> dict[str, Any] | None:
@@ -85,7 +88,7 @@ def digest(folder: Path) -> str:
 
 def has_leftovers(folder: Path) -> bool:
     """Whether a run that has ended was cut off before it could tidy up."""
-    return any(True for pattern in (checkpoint.PATTERN, f"{lease.PREFIX}*") for _ in folder.glob(pattern))
+    return any(True for pattern in (checkpoint.PATTERN, lease.PATTERN) for _ in folder.glob(pattern))
 
 
 def clear(folder: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 from experiments.plan.plan import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import config as _config
-from experiments.runs import lease, seeds, summary
+from experiments.runs import seeds, summary
 from experiments.runs.record import Outcome, Stopped, run
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
@@ -128,7 +128,7 @@ class Job:
             handling |= {"force": False, "retry": None}
         for config in configs:
             try:
-                outcome = self._run(config, handling)
+                outcome = run(config, **handling, team=self.team)
             except Stopped as stopped:
                 self.outcomes.append(stopped.outcome)
                 summary.show(stopped.outcome)
@@ -138,12 +138,6 @@ class Job:
                 continue
             self.outcomes.append(outcome)
             summary.show(outcome)
-
-    def _run(self, config: RunConfig, handling: dict[str, Any]) -> Outcome:
-        outcome = run(config, **handling, team=self.team)
-        if self.elsewhere and outcome.status == "running elsewhere" and not lease.shows_life(outcome.folder):
-            outcome = run(config, **handling, team=self.team)  # it was ours before its worker was lost
-        return outcome
 
     def refuse(self, error: Exception, config: RunConfig | None = None) -> None:
         """Note that something cannot be run; said once, however many runs of a sweep it stops."""

@@ -24,7 +24,7 @@ from experiments.plan.trained import how_it_diverged, trained, training_rows, tu
 from experiments.rows.results import kept_cells, read_run
 from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
 from experiments.runs.folder import clear, digest, ending, has_leftovers, log_file
-from experiments.runs.lease import Held, held
+from experiments.runs.lease import RunLocked, acquire
 from experiments.runs.provenance import provenance
 from experiments.runs.tracker import Trackers, named, tracking
 from experiments.training.checkpoint import Checkpoints
@@ -145,7 +145,7 @@ def _lead(
         return ended
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with interruption.listening(), held(folder) as lock:
+        with interruption.listening(), acquire(folder) as lock:
             outcome = None if force else ended_before(plan, retry)  # by whoever held it until now
             checkpoints = Checkpoints(
                 folder, origin(plan, team), interruption, every_seconds=checkpoint_seconds, check_held=lock.check
@@ -156,7 +156,7 @@ def _lead(
             clear(folder)
             with log_file(folder) as log, tracking(trackers, plan) as told:
                 outcome = _run(plan, checkpoints, log, team, told, figures)
-    except Held as reason:
+    except RunLocked as reason:
         outcome = Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
     except OSError as error:
         raise BadRequest(f"results cannot be written: {str(folder)!r}: {error.strerror or error}") from error
@@ -212,7 +212,7 @@ def _run(
     """Train, measure and write; whatever becomes of it is recorded.
 
     Raises:
-        Held: another worker has taken the run over; nothing more was written.
+        RunLocked: another worker has taken the run over; nothing more was written.
     """
     folder, rows = plan.folder, list[Row]()
     checkpoints.load()
@@ -238,7 +238,7 @@ def _run(
         outcome.status = "interrupted"
         if "trained" in checkpoints.parts:  # in training, that was done where it stopped
             checkpoints.write()
-    except Held:
+    except RunLocked:
         raise
     except Unwritten as error:
         logger.error("%s", error)
@@ -268,7 +268,7 @@ def _writing(checkpoints: Checkpoints) -> Iterator[None]:
     """What goes wrong within is the disk's fault and not the run's.
 
     Raises:
-        Held: the run is no longer this worker's to write.
+        RunLocked: the run is no longer this worker's to write.
         Unwritten: that went wrong.
     """
     checkpoints.check_held()

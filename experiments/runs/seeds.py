@@ -18,7 +18,7 @@ from experiments.plan.plan import BadRequest, Plan, RunConfig, prepare
 from experiments.plan.trained import keep_trained
 from experiments.rows.untrusted import message_of
 from experiments.runs.folder import clear
-from experiments.runs.lease import Held, held
+from experiments.runs.lease import RunLocked, acquire
 from experiments.runs.record import ended_before, origin, repeatable
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interruption
@@ -77,7 +77,7 @@ def train_together(
         try:
             for config in configs:
                 plan = prepare(config)
-                with suppress(Held, BadRequest):  # whoever runs it afterwards says who has it, or what is wrong
+                with suppress(RunLocked, BadRequest):  # whoever runs it afterwards says who has it, or what is wrong
                     seed = _taken(plan, locks, interruption, force, retry, checkpoint_seconds)
                     seeds += [seed] if seed else []
         except Exception:  # likewise
@@ -99,7 +99,7 @@ def _taken(
     if not force and ended_before(plan, retry):
         return None
     plan.folder.mkdir(parents=True, exist_ok=True)
-    lock = locks.enter_context(held(plan.folder))
+    lock = locks.enter_context(acquire(plan.folder))
     if not force and ended_before(plan, retry):  # by whoever held it until now
         return None
     checkpoints = Checkpoints(
@@ -158,5 +158,5 @@ def _pause(seed: _Seed, *, check_now: bool) -> None:
             checkpoints.write()
         else:
             checkpoints.save_if_due("training", run.state)
-    except Held:  # another worker's by now, as whoever runs it afterwards tells
+    except RunLocked:  # another worker's by now, as whoever runs it afterwards tells
         seed.ended = True

@@ -99,7 +99,7 @@ def _standing(place: Path, folder: Path, record: dict[str, Any], asked: dict[str
 def _worker(place: Path, folder: Path) -> str | None:
     """Who is at work on a run, None for nobody. Whoever wrote the folder may have written its locks too."""
     try:
-        for lock in place.glob(f"{lease.PREFIX}*"):
+        for lock in place.glob(lease.PATTERN):
             check_file(lock, folder)
         found = lease.holder(place)
     except (OSError, ValueError, TypeError, OverflowError, RecursionError):

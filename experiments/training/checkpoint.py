@@ -135,7 +135,7 @@ class Checkpoints:
         """All ``parts`` to disk. What cannot be written is said, and no reason to stop.
 
         Raises:
-            Held: the run is no longer this worker's.
+            RunLocked: the run is no longer this worker's.
         """
         self.check_held()
         started = time.perf_counter()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
 import signal
-from dataclasses import asdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,8 @@ from support import Command, record_of
 from experiments.model.layout import Layout
 from experiments.plan.plan import ModelConfig, RunConfig
 from experiments.runs import config as _config
-from experiments.runs import job, seeds
+from experiments.runs import job, lease, seeds
 from experiments.runs.job import Job
-from experiments.runs.lease import PREFIX, Holder
 from experiments.training.interruption import Interrupted
 from experiments.training.loop import TrainConfig
 from experiments.training.parallel import Team
@@ -161,16 +159,18 @@ def test_of_seeds_together_foreign_and_changed_runs_stay(
     for run in others:
         shutil.rmtree(run)
     taken = pretend(monkeypatch)
-    step = StackedStep.__call__
+    step, theirs = StackedStep.__call__, ExitStack()
 
     def overtaking(self: StackedStep, *given: Any) -> torch.Tensor:
         if len(taken) == 5:
-            lock = runs_in(tmp_path)[-1] / f"{PREFIX}000007"
-            lock.write_text(json.dumps(asdict(Holder("far", 1, "another", None, "theirs"))))
+            lock = runs_in(tmp_path)[-1] / lease.LOCK
+            lock.rename(tmp_path / "removed")
+            theirs.enter_context(lease.acquire(lock.parent))
         return step(self, *given)
 
     monkeypatch.setattr(StackedStep, "__call__", overtaking)
-    done = command(*TINY)
+    with theirs:
+        done = command(*TINY)
     assert done.code == 2
     assert set(taken) == {2}
     assert "3 runs: 1 refused, 1 done, 1 running elsewhere" in done.out
