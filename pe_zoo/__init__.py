@@ -33,41 +33,22 @@ In each layer, queries, keys and values ``(batch, heads, length, head_dim)`` bec
 Every encoder takes the same calls, whichever hooks it uses.
 """
 
-from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported, raw_scores, scores
-from pe_zoo._knobs import Knob, knobs
-from pe_zoo._numberings import Numbering, numberings
-from pe_zoo._registry import (
-    PluginError,
-    Registry,
-    build,
-    get,
-    load_catalogue,
-    load_file,
-    load_plugins,
-    names,
-    register,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Encoder",
-    "Geometry",
-    "Knob",
-    "Numbering",
-    "PluginError",
-    "Registry",
-    "Site",
-    "Unsupported",
-    "build",
-    "get",
-    "knobs",
-    "load_catalogue",
-    "load_file",
-    "load_plugins",
-    "names",
-    "numberings",
-    "raw_scores",
-    "register",
-    "scores",
-]
+if TYPE_CHECKING:
+    from pe_zoo._library import *  # noqa: F403
+else:
 
-load_catalogue(__name__, __path__)
+    def __getattr__(name: str) -> object:
+        # On first use only: a help text or a report reads `pe_zoo._catalogue` and must not wait for torch.
+        if not name.startswith("_"):
+            library = import_module("pe_zoo._library")
+            if name in library.__all__:
+                return getattr(library, name)
+            if name in globals():  # an encoder's module, imported just now
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*globals(), *import_module("pe_zoo._library").__all__]

@@ -1,57 +1,29 @@
-"""The catalogue: what each encoder is, read off its class, docstring and behaviour. Nothing is written twice."""
+"""The catalogue: what docstrings say of encoders, numberings, tasks and measures. The only reader of docstrings.
+
+It reads source files without importing them, so that a help text or a report does not wait for torch.
+"""
 
 from __future__ import annotations
 
-import copy
+import ast
 import inspect
 import re
-import textwrap
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
-import torch
-
-from pe_zoo import _registry
-from pe_zoo._contract.bench import Bench
-from pe_zoo._contract.claims import HOOKS, depends_on
-from pe_zoo._cost import extra_operations
-from pe_zoo._encoder import Encoder, Geometry, Unsupported
-from pe_zoo._knobs import knobs
-
-CLAIMS = {
-    "shift_invariant": "shift",
-    "direction_aware": "direction",
-    "causal_only": "causal only",
-    "static_bias": "static",
-}
-LEGEND = """\
-Extra work: operations that the hooks add to a forward pass over the training length, as a share of the whole model's \
-without an encoder, on the plain path: 2·m·n·k for a matrix product, one for each number that anything else makes. \
-Counted, not timed: the same on every machine, and no promise of seconds.
-Family: what a score gains from position. input: a vector added to the token embeddings. rotation: queries and keys \
-transformed. score bias: a term that positions alone decide. relative term: one that queries or keys decide too. \
-content: one where content takes part in saying how far away a key is.
-Claims: shift: adding one number to all positions changes nothing. direction: a bidirectional model can tell a \
-sequence from its reversal. causal only: means nothing without a causal mask. static: neither scores nor queries and \
-keys decide what is added to a score, so that fused attention can take it along unless the encoder mixes by itself. \
-< n: positions up to n − 1 only. The contract tests hold each claim both ways, but for causal only, which says what \
-is not asked."""
-
-COLLISIONS = (
-    "Two methods are called CoPE: Contextual Position Encoding (arXiv:2405.18719) and Clipped RoPE (arXiv:2602.05258).",
-    "Three are called HoPE: high-frequency rotary (arXiv:2410.21216), hyperbolic rotary (arXiv:2509.05218) and one for "
-    "vision-language models (arXiv:2505.20444).",
-    "Three things are called partial RoPE: the first dimensions turn, with all frequencies spread over fewer pairs "
-    "(GPT-J, GPT-NeoX: RoPE with `fraction` below 1); the same at a quarter of the head in a trunk that does not scale "
-    "its scores (Kazemnejad et al. 2023); only the fastest frequencies of the full head turn (p-RoPE, "
-    "arXiv:2410.06205).",
+LIBRARY = Path(__file__).parent
+CITATION = re.compile(
+    r"((?:[A-Z][\w'’-]+ et al\.|(?:[A-Z][\w'’-]+, )*[A-Z][\w'’-]+ and [A-Z][\w'’-]+|[A-Z][\w'’-]+))"
+    r" \((\d{4})\),? arXiv:(\d{4}\.\d{4,5})(?:, (§[\d.]*\d))?"
 )
-"""Names that more than one method took. Behind an arXiv id comes which encoder cites it."""
+"""Authors, year, arXiv id, section: ``Su et al. (2021), arXiv:2104.09864, §3.2``."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """One citation of a docstring."""
+    """A citation."""
 
     authors: str
     year: str
@@ -67,209 +39,140 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One encoder at one geometry."""
+class Knob:
+    """A knob as documented: its default as written, and what it does and may be."""
 
-    name: str
-    family: str
-    hooks: tuple[str, ...]
-    parameters: str
-    extra: str
-    claims: str
-    papers: tuple[Paper, ...]
-    remark: str = ""
-
-
-def entries(names: Iterable[str], geometry: Geometry) -> list[Entry]:
-    """An entry for each name."""
-    return [entry(name, geometry) for name in names]
-
-
-def entry(name: str, geometry: Geometry) -> Entry:
-    """What is known of an encoder; one that refuses the geometry is still listed, with the reason."""
-    cls = _registry.get(name)
-    hooks = tuple(hook for hook in HOOKS if cls.overrides(hook))
-    papers = tuple(papers_in(inspect.getdoc(cls) or ""))
-    try:
-        with torch.random.fork_rng(devices=[]):
-            encoder = cls(geometry)
-            extra = f"+{extra_operations(encoder):.1%}"
-            return Entry(name, family(encoder), hooks, f"{count(encoder):,}", extra, claims(encoder), papers)
-    except (ValueError, Unsupported) as refusal:
-        return Entry(name, "–", hooks, "–", "–", "–", papers, " ".join(str(refusal).split()))
-
-
-def count(encoder: Encoder) -> int:
-    """Learned parameters."""
-    return sum(parameter.numel() for parameter in encoder.parameters())
-
-
-def claims(encoder: Encoder) -> str:
-    """Claims in short words, see ``LEGEND``.
-
-    Claims may be set on the instance, where a knob decides.
-    """
-    words = [word for claim, word in CLAIMS.items() if getattr(encoder, claim)]
-    return ", ".join([*words, f"< {encoder.max_length}"] if encoder.max_length is not None else words)
-
-
-def family(encoder: Encoder) -> str:
-    """Where a method belongs: as the class says, or else by its hooks and by what their outcome depends on."""
-    declared = getattr(encoder, "family", None)
-    if isinstance(declared, str):
-        return declared
-    hooks = {hook for hook in HOOKS if encoder.overrides(hook)}
-    if hooks <= {"embed"}:
-        return "input" if hooks else "no position"
-    depends = _dependence(encoder)
-    if "positions" not in depends or "scores" in depends:
-        return "content"
-    if "own product" in depends or hooks <= {"embed", "rotate"}:
-        return "content" if "x" in depends else "rotation"
-    return "relative term" if depends & {"x", "queries"} or "mix" in hooks else "score bias"
-
-
-def _dependence(encoder: Encoder) -> frozenset[str]:
-    stirred = Bench(geometry=encoder.geometry).fresh(lambda _: copy.deepcopy(encoder))
-    try:
-        return depends_on(stirred, encoder.causal_only)
-    except Unsupported:
-        return depends_on(stirred, not encoder.causal_only)
-
-
-# ------------------------------------------------------------------------------------------------- docstrings
-
-
-CITATION = re.compile(
-    r"((?:[A-Z][\w'’-]+ et al\.|(?:[A-Z][\w'’-]+, )*[A-Z][\w'’-]+ and [A-Z][\w'’-]+|[A-Z][\w'’-]+))"
-    r" \((\d{4})\),? arXiv:(\d{4}\.\d{4,5})(?:, (§[\d.]*\d))?"
-)
-"""Authors, year, arXiv id, section: ``Su et al. (2021), arXiv:2104.09864, §3.2``."""
-
-
-def papers_in(docstring: str) -> list[Paper]:
-    """The citations of a docstring's first paragraph.
-
-    >>> print(*papers_in("Adds. Shaw et al. (2018), arXiv:1803.02155, §3; X, by Ann and Bo (2018), arXiv:1809.04281."))
-    Shaw et al. (2018), arXiv:1803.02155, §3 Ann and Bo (2018), arXiv:1809.04281
-    """
-    text = " ".join(docstring.split("\n\n")[0].split())
-    return [Paper(cited[1], cited[2], cited[3], cited[4] or "") for cited in CITATION.finditer(text)]
+    default: str
+    description: str = ""
 
 
 @dataclass(frozen=True)
-class Page:
-    """A docstring in its parts."""
+class Entry:
+    """A docstring in its parts.
 
-    summary: str
-    body: str
-    knobs: dict[str, str]
-    departures: str
+    Args:
+        name: the registered name; for a measure, its folder's.
+        summary: the first paragraph, on one line.
+        paragraphs: those that follow; an equation keeps its lines and its indentation.
+        knobs: by name, in the order of the signature.
+        departures: from the paper or its official code.
+    """
+
+    name: str
+    summary: str = ""
+    paragraphs: tuple[str, ...] = ()
+    knobs: Mapping[str, Knob] = field(default_factory=dict)
+    departures: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The first sentence of the summary, without its full stop."""
+        return self.summary.split(". ")[0].rstrip(".")
+
+    @property
+    def equation(self) -> str:
+        """The indented paragraphs."""
+        return "\n\n".join(inspect.cleandoc(block) for block in self.paragraphs if block.startswith(" "))
+
+    @property
+    def papers(self) -> tuple[Paper, ...]:
+        """What the summary cites."""
+        found = CITATION.finditer(self.summary)
+        return tuple(Paper(cited[1], cited[2], cited[3], cited[4] or "") for cited in found)
 
 
-def page(cls: type[Encoder]) -> Page:
-    """Take a docstring of the project's order apart: summary and papers, equation, ``Args``, ``Departures``."""
-    text = inspect.getdoc(cls) or ""
-    text, _, departures = text.partition("\nDepartures:")
+def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = None) -> Entry:
+    """Take a docstring of the project's order apart: summary, paragraphs, ``Args``, ``Departures``.
+
+    >>> entry = parse("rope", "Rotates. Su et al. (2021), arXiv:2104.09864, §3.2.")
+    >>> print(entry.sentence, *entry.papers, sep="; ")
+    Rotates; Su et al. (2021), arXiv:2104.09864, §3.2
+
+    Args:
+        name: the entry's name.
+        docstring: as written, indentation included.
+        knobs: with what is known of them; ``Args`` describes them.
+    """
+    text, _, departures = inspect.cleandoc(docstring or "").partition("\nDepartures:")
     text, _, arguments = text.partition("\nArgs:\n")
-    summary, _, body = text.partition("\n\n")
-    described = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?|\n)*)", textwrap.dedent(arguments), flags=re.MULTILINE)
-    if not described:  # dedent took the indentation of a section that has nothing else
-        described = re.findall(r"^(\w+): ((?:.*\n?)(?: {4}.*\n?|\n)*)", textwrap.dedent(arguments), flags=re.MULTILINE)
-    told = {name: " ".join(words.split()) for name, words in described}
-    return Page(" ".join(summary.split()), body.strip("\n"), told, " ".join(departures.split()))
+    summary, *blocks = re.split(r"\n(?: *\n)+", text.strip("\n"))
+    paragraphs = tuple(block if block.startswith(" ") else " ".join(block.split()) for block in blocks)
+    described = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?|\n)*)", arguments, flags=re.MULTILINE)
+    descriptions = {knob: " ".join(words.split()) for knob, words in described}
+    known = {
+        knob: replace(of, description=descriptions.get(knob, of.description)) for knob, of in (knobs or {}).items()
+    }
+    return Entry(name, summary.replace("\n", " "), paragraphs, known, " ".join(departures.split()))
 
 
-# --------------------------------------------------------------------------------------------------- as text
-
-COLUMNS = ("encoder", "family", "acts at", "parameters", "extra work", "claims", "paper")
-NUMBERS = ("parameters", "extra work")
+# ------------------------------------------------------------------------------------------------ from source files
 
 
-def table(listed: list[Entry], geometry: Geometry) -> str:
-    """The catalogue for a terminal."""
-    rows = [COLUMNS, *(_cells(entry, linked=False) for entry in listed)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if COLUMNS[column] in NUMBERS else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    remarks = [f"{entry.name}: {entry.remark}" for entry in listed if entry.remark]
-    notes = [_counted(geometry), *LEGEND.splitlines(), *remarks, *collisions(listed)]
-    return "\n".join([*lines, "", *(_filled(note, 118, then="  ") for note in notes)])
+@cache
+def encoders() -> tuple[Entry, ...]:
+    """Every encoder of this package, sorted by name."""
+    return registered(*LIBRARY.glob("[!_]*.py"))
 
 
-def markdown(listed: list[Entry], geometry: Geometry) -> str:
-    """The catalogue for a page."""
-    right = ["---:" if column in NUMBERS else "---" for column in COLUMNS]
-    rows = [COLUMNS, right, *(_cells(entry, linked=True) for entry in listed)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    notes = [_counted(geometry), *LEGEND.splitlines(), *collisions(listed)]
-    wrapped = [_filled(note, 120) for note in notes]
-    return "\n".join([*lines, "", "\n\n".join(wrapped)])
+@cache
+def numberings() -> tuple[Entry, ...]:
+    """Every numbering, sorted by name."""
+    return registered(LIBRARY / "_numberings.py")
 
 
-def _filled(text: str, width: int, first: str = "", then: str = "") -> str:
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
-    )
+def registered(*files: Path) -> tuple[Entry, ...]:
+    """Every class that a decorator ``@…register("name")`` enters, sorted by name.
+
+    Knobs of a class without a constructor are those of its parents, where these files have them.
+    """
+    modules = [_parsed(file) for file in files]
+    classes = {of.name: (of, module) for module in modules for of in module.body if isinstance(of, ast.ClassDef)}
+
+    def entry(name: str, node: ast.ClassDef, module: ast.Module) -> Entry:
+        inherited: dict[str, Knob] = {}
+        for base in node.bases:
+            if isinstance(base, ast.Name) and base.id in classes:
+                inherited = {**entry("", *classes[base.id]).knobs, **inherited}  # the first of two parents decides
+        for constructor in _functions(node, "__init__"):
+            inherited = _knobs(constructor, module, inherited)
+        return parse(name, ast.get_docstring(node), inherited)
+
+    found = [entry(name, *of) for of in classes.values() for name in _names(of[0])]
+    return tuple(sorted(found, key=lambda entry: entry.name))
 
 
-def _cells(entry: Entry, *, linked: bool) -> tuple[str, ...]:
-    cited = [
-        f"{paper.authors} {paper.year}, [{paper.arxiv}]({paper.link})"
-        if linked
-        else f"{paper.authors} {paper.year}, {paper.arxiv}"
-        for paper in entry.papers
-    ]
-    name = f"`{entry.name}`" if linked else entry.name
-    return (name, entry.family, ", ".join(entry.hooks), entry.parameters, entry.extra, entry.claims, "; ".join(cited))
+@cache
+def measures(folder: Path) -> tuple[Entry, ...]:
+    """Every ``<name>/measure.py`` of a folder that has a function ``measure``: what its module says, with its knobs."""
+    entries = []
+    for file in sorted(folder.glob("*/measure.py")):
+        module = _parsed(file)
+        for function in _functions(module, "measure"):
+            knobs = parse("", ast.get_docstring(function), _knobs(function, module, {})).knobs
+            entries.append(parse(file.parent.name, ast.get_docstring(module), knobs))
+    return tuple(entries)
 
 
-def _counted(geometry: Geometry) -> str:
-    return (
-        f"Parameters: learned ones, at model_dim {geometry.model_dim}, {geometry.num_heads} heads, "
-        f"{geometry.num_layers} layers, train_length {geometry.train_length}, every knob at its published value."
-    )
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def collisions(listed: list[Entry]) -> list[str]:
-    """Names that mean more than one thing, and which of them are here, told by the papers that docstrings cite."""
-
-    def here(cited: re.Match[str]) -> str:
-        holders = [f"`{entry.name}`" for entry in listed if any(paper.arxiv == cited[1] for paper in entry.papers)]
-        return f"{cited[0]}, {'here ' + ' and '.join(holders) if holders else 'not here'}"
-
-    return [re.sub(r"arXiv:(\d{4}\.\d{4,5})", here, sentence) for sentence in COLLISIONS]
+def _functions(node: ast.ClassDef | ast.Module, name: str) -> list[ast.FunctionDef]:
+    return [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == name]
 
 
-def card(name: str, geometry: Geometry, width: int = 100) -> str:
-    """One encoder on a page: what it does, equation, knobs, departures, papers."""
-    cls = _registry.get(name)
-    about, told = entry(name, geometry), page(cls)
-    head = f"{name}: {cls.__name__}, {about.family}, acts at {', '.join(about.hooks) or 'no hook'}"
-    parts = [head, _filled(told.summary, width)]
-    parts += [
-        block if block.startswith(" ") else _filled(" ".join(block.split()), width)
-        for block in re.split(r"\n\n", told.body)
-        if block.strip()
-    ]
-    turnable = [
-        _filled(f"{knob.name}={knob.default}", width, first="  ")
-        + "\n"
-        + _filled(told.knobs.get(knob.name, ""), width, first="      ", then="      ")
-        for knob in knobs(cls).values()
-    ]
-    parts.append("\n".join(["Knobs", *turnable]) if turnable else "Knobs: none")
-    parts.append(_filled(f"Departures: {told.departures or 'not said'}", width, then="  "))
-    parts.append(f"Claims: {about.claims or 'nothing'}")
-    counted = _counted(geometry).removeprefix("Parameters: learned ones, ")
-    parts.append(_filled(f"Learned parameters: {about.parameters}, extra work: {about.extra}, {counted}", width))
-    if about.remark:
-        parts.append(f"At this geometry: {about.remark}")
-    papers = [f"  {paper}  {paper.link}" for paper in about.papers]
-    parts.append("\n".join(["Papers" if len(papers) > 1 else "Paper", *papers]) if papers else "Paper: none given")
-    return "\n\n".join(parts)
+def _names(node: ast.ClassDef) -> list[str]:
+    """The names that decorators register a class under."""
+    calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
+    names = [call.args[0] for call in calls if ast.unparse(call.func).endswith("register")]
+    return [str(name.value) for name in names if isinstance(name, ast.Constant)]
+
+
+def _knobs(function: ast.FunctionDef, module: ast.Module, inherited: Mapping[str, Knob]) -> dict[str, Knob]:
+    """The keyword-only arguments of a function, with their defaults."""
+    constants = {ast.unparse(item.targets[0]): item.value for item in module.body if isinstance(item, ast.Assign)}
+    knobs = {}
+    for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        written = ast.unparse(constants.get(ast.unparse(default), default)) if default else ""
+        knobs[argument.arg] = replace(inherited.get(argument.arg, Knob("")), default=written.strip("'"))
+    return knobs

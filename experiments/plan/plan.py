@@ -19,12 +19,12 @@ from typing import Any
 import torch
 
 import pe_zoo
+from experiments import measures
 from experiments.model.layout import ALL, Layout
 from experiments.model.precision import BFLOAT16, FLOAT32, training_dtype
 from experiments.model.streams import initialising, stream
 from experiments.model.transformer import Transformer
 from experiments.plan.sizes import check_measurements, check_parts, check_sizes, within_memory
-from experiments.report import catalogue
 from experiments.rows.results import TUNED
 from experiments.rows.untrusted import message_of
 from experiments.tasks import Task, tasks
@@ -402,7 +402,7 @@ def find_device(wanted: str) -> torch.device:
 
 def experiment_names() -> list[str]:
     """Every experiment there is."""
-    return [entry.name for entry in catalogue.experiments()]
+    return [entry.name for entry in measures.entries()]
 
 
 def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> ModuleType:

@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from experiments.report import catalogue
-from experiments.report.catalogue import ROOT, Entry
+from experiments import measures
+from pe_zoo import _catalogue
+from pe_zoo._catalogue import Entry
+
+ROOT = Path(__file__).resolve().parents[2]
 
 HEAD = """\
 pe-zoo: what does this positional encoding do to a Transformer?
@@ -46,10 +49,10 @@ def text() -> str:
     """The help as it is printed."""
     parts = [HEAD]
     menus: dict[str, Iterable[Entry]] = {
-        "encoder=": [*catalogue.encoders(), *_plugins()],
-        "task=": catalogue.tasks(),
-        "positions=": catalogue.numberings(),
-        "experiment=": catalogue.experiments(),
+        "encoder=": [*_catalogue.encoders(), *_plugins()],
+        "task=": _catalogue.registered(*(ROOT / "experiments" / "tasks").rglob("*.py")),
+        "positions=": _catalogue.numberings(),
+        "experiment=": measures.entries(),
     }
     parts += [_menu(title, entries) for title, entries in menus.items()]
     for group in ("encoder", "task", "layout", "model", "train", "sweep", "reproduce"):
@@ -64,7 +67,7 @@ def text() -> str:
 def _menu(title: str, entries: Iterable[Entry]) -> str:
     lines = {
         entry.name: entry.sentence
-        + (f" ({', '.join(f'{k}={v}' for k, v in entry.knobs.items())})" if entry.knobs else "")
+        + (f" ({', '.join(f'{name}={knob.default}' for name, knob in entry.knobs.items())})" if entry.knobs else "")
         for entry in entries
     }
     return _lines(title, lines)
@@ -84,11 +87,11 @@ def _lines(title: str, lines: dict[str, str]) -> str:
 def _file_entry(file: Path) -> Entry:
     """The comments at a file's head say what it is for."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
-    return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")), {})
+    return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")))
 
 
 def _plugins() -> list[Entry]:
     return [
-        Entry(entry.name, f"from the installed package {entry.dist.name if entry.dist else entry.value}", {})
+        Entry(entry.name, f"from the installed package {entry.dist.name if entry.dist else entry.value}")
         for entry in entry_points(group="pe_zoo.encoders")
     ]

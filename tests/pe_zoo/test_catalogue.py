@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +11,20 @@ from support import ROOT
 from torch import Tensor
 
 import pe_zoo
+from experiments import measures
+from experiments.tasks import tasks
 from pe_zoo import Encoder, Geometry, Site, _catalogue
-from pe_zoo.__main__ import main, own
-from pe_zoo._catalogue import Paper
+from pe_zoo.__main__ import main
+from pe_zoo._catalogue import Entry, Paper
 from pe_zoo._contract.claims import depends_on
 from pe_zoo._cost import extra_operations
 from pe_zoo._knobs import knobs
+from pe_zoo._numberings import numberings
+from pe_zoo._pages import collisions
+from pe_zoo._profile import CLAIMS, family, profile
 
 GEOMETRY = Geometry(model_dim=128, num_heads=4, num_layers=3, train_length=33)
+OWN = [entry.name for entry in _catalogue.encoders()]
 FAMILIES = {"no position", "input", "rotation", "score bias", "relative term", "content"}
 KNOWN = {
     "none": ("no position", (), "0"),
@@ -49,23 +55,20 @@ def test_the_table_has_a_line_for_every_encoder(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_known_of_the_classics(name: str) -> None:
-    entry = _catalogue.entry(name, GEOMETRY)
-    assert (entry.family, entry.hooks, entry.parameters) == KNOWN[name]
+    found = profile(name, GEOMETRY)
+    assert (found.family, found.hooks, found.parameters) == KNOWN[name]
 
 
-@pytest.mark.parametrize("name", own())
-def test_every_encoder_has_family_hooks_claims_and_paper(name: str) -> None:
-    entry = _catalogue.entry(name, GEOMETRY)
+@pytest.mark.parametrize("name", OWN)
+def test_every_encoder_has_a_family_its_hooks_its_claims_and_a_paper(name: str) -> None:
+    found = profile(name, GEOMETRY)
     encoder = pe_zoo.build(name, GEOMETRY)
-    assert not entry.remark
-    assert entry.family in FAMILIES
-    assert entry.hooks == tuple(hook for hook in ("embed", "rotate", "score", "mix") if encoder.overrides(hook))
-    assert entry.parameters == f"{sum(parameter.numel() for parameter in encoder.parameters()):,}"
-    for claim, word in _catalogue.CLAIMS.items():
-        assert (word in entry.claims.split(", ")) == getattr(encoder, claim)
-    head = inspect.getdoc(type(encoder)).split("\n\n")[0]  # type: ignore[union-attr]
-    assert len(entry.papers) == len(set(re.findall(r"arXiv:(\d{4}\.\d{4,5})", head))), "a citation is not understood"
-    assert all(paper.authors and paper.authors[0].isupper() for paper in entry.papers)
+    assert not found.remark
+    assert found.family in FAMILIES
+    assert found.hooks == tuple(hook for hook in ("embed", "rotate", "score", "mix") if encoder.overrides(hook))
+    assert found.parameters == f"{sum(parameter.numel() for parameter in encoder.parameters()):,}"
+    for claim, word in CLAIMS.items():
+        assert (word in found.claims.split(", ")) == getattr(encoder, claim)
 
 
 def test_parameters_are_counted_at_the_geometry_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +106,7 @@ def test_extra_work_is_what_a_count_by_hand_gives() -> None:
     assert extra_operations(AsksAMatrix(geometry)) == pytest.approx(asked / whole, rel=0.02)
 
 
-def test_a_refused_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_encoder_that_refuses_the_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, "--model-dim", "12", "--num-heads", "4")
     (rope,) = (line for line in said.splitlines() if line.startswith("rope "))
     assert "–" in rope
@@ -140,7 +143,7 @@ class Says(Encoder):
 
 
 @pytest.mark.parametrize(
-    ("fake", "family"),
+    ("fake", "expected"),
     [
         (ByContent, "content"),
         (ByQuery, "relative term"),
@@ -148,8 +151,8 @@ class Says(Encoder):
         (Says, "a family of its own"),
     ],
 )
-def test_the_family_comes_from_behaviour_unless_it_is_said(fake: type[Encoder], family: str) -> None:
-    assert _catalogue.family(fake(GEOMETRY)) == family
+def test_the_family_comes_from_behaviour_unless_it_is_said(fake: type[Encoder], expected: str) -> None:
+    assert family(fake(GEOMETRY)) == expected
 
 
 def test_what_the_outcome_depends_on_is_found() -> None:
@@ -168,8 +171,39 @@ def test_what_the_outcome_depends_on_is_found() -> None:
 
 def test_counting_leaves_the_random_state_alone() -> None:
     before = torch.random.get_rng_state()
-    _catalogue.entry("learned", GEOMETRY)
+    profile("learned", GEOMETRY)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+# ------------------------------------------------------------------------------------------------ source files
+
+
+def as_registered(registry: Any, names: list[str]) -> list[tuple[str, dict[str, str]]]:
+    return [(name, {knob.name: str(knob.default) for knob in knobs(registry.get(name)).values()}) for name in names]
+
+
+def as_read(entries: tuple[Entry, ...]) -> list[tuple[str, dict[str, str]]]:
+    return [(entry.name, {name: knob.default for name, knob in entry.knobs.items()}) for entry in entries]
+
+
+def test_source_files_say_what_is_registered() -> None:
+    read = _catalogue.registered(*(ROOT / "experiments" / "tasks").rglob("*.py"))
+    assert as_read(_catalogue.encoders()) == as_registered(pe_zoo, OWN)
+    assert as_read(_catalogue.numberings()) == as_registered(numberings, numberings.names())
+    assert as_read(read) == as_registered(tasks, tasks.names())
+    assert [name for name in pe_zoo.names() if pe_zoo.get(name).__module__ == f"pe_zoo.{name}"] == OWN
+
+
+@pytest.mark.parametrize("entry", [*_catalogue.encoders(), *_catalogue.numberings()], ids=lambda entry: entry.name)
+def test_the_parts_of_a_docstring_are_there(entry: Entry) -> None:
+    assert entry.sentence
+    assert all(knob.description for knob in entry.knobs.values())
+    assert len(entry.papers) == len(set(re.findall(r"arXiv:(\d{4}\.\d{4,5})", entry.summary))), "a citation is not read"
+    assert not entry.papers or (entry.departures and entry.equation)
+
+
+def test_measures_say_what_they_ask() -> None:
+    assert all(entry.sentence for entry in measures.entries())
 
 
 # ------------------------------------------------------------------------------------------------- citations
@@ -191,22 +225,22 @@ def test_counting_leaves_the_random_state_alone() -> None:
     ],
 )
 def test_papers_are_read_off_the_first_paragraph(text: str, found: list[Paper]) -> None:
-    assert _catalogue.papers_in(text) == found
+    assert list(_catalogue.parse("rope", text).papers) == found
 
 
 # ------------------------------------------------------------------------------------------------- one on a card
 
 
-@pytest.mark.parametrize("name", own())
+@pytest.mark.parametrize("name", OWN)
 def test_a_card_has_everything_that_the_docstring_has(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, name)
     told = " ".join(said.split())
     cls = pe_zoo.get(name)
     for knob in knobs(cls).values():
         assert f"{knob.name}={knob.default}" in said
-    for word in (inspect.getdoc(cls) or "").replace("Args:", "").split():
+    for word in (cls.__doc__ or "").replace("Args:", "").split():
         assert word.rstrip(":") in told, word
-    for paper in _catalogue.entry(name, GEOMETRY).papers:
+    for paper in _catalogue.parse(name, cls.__doc__).papers:
         assert paper.link in said
     assert not [line for line in said.splitlines() if len(line) > 120]
 
@@ -238,15 +272,15 @@ def test_an_encoder_from_outside_without_a_word_has_a_card_too(capsys: pytest.Ca
 
 
 def test_names_that_collide_are_told_apart() -> None:
-    listed = _catalogue.entries(own(), GEOMETRY)
-    told = " ".join(_catalogue.collisions(listed))
+    listed = [profile(name, GEOMETRY) for name in OWN]
+    told = " ".join(collisions(listed))
     for name in ("CoPE", "HoPE", "partial RoPE"):
         assert name in told
-    for entry in listed:
-        for paper in entry.papers:
+    for found in listed:
+        for paper in found.entry.papers:
             if paper.arxiv in told:
-                assert re.search(rf"arXiv:{paper.arxiv}, here [^)]*`{entry.name}`", told)
-    assert all("not here" in sentence or "arXiv" not in sentence for sentence in _catalogue.collisions([]))
+                assert re.search(rf"arXiv:{paper.arxiv}, here [^)]*`{found.name}`", told)
+    assert all("not here" in sentence or "arXiv" not in sentence for sentence in collisions([]))
 
 
 # ---------------------------------------------------------------------------------------------------- README

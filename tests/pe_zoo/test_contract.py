@@ -169,12 +169,12 @@ def test_hooks_keep_shape_and_dtype(case: Case, geometry: Geometry, dtype: torch
 
 
 @both_masks
-def test_hooks_keep_the_dtype_of_their_inputs(case: Case, causal: bool) -> None:
+def test_hooks_keep_the_dtype_of_what_they_are_given_whatever_their_parameters_are(case: Case, causal: bool) -> None:
     dtypes.check_dtype_of_what_is_given(case, causal, HARNESS)
 
 
 @each
-def test_only_geometries_that_do_not_fit_are_refused(case: Case) -> None:
+def test_a_geometry_that_does_not_fit_is_refused_and_every_other_is_taken(case: Case) -> None:
     for geometry in GRID:
         if case.fits(geometry):
             assert isinstance(case(geometry), Encoder)
@@ -190,7 +190,7 @@ def test_encoders_of_pairs_refuse_odd_dimensions(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.causal == (False,)], ids=str)
-def test_a_bidirectional_encoder_refuses_a_causal_model(case: Case) -> None:
+def test_an_encoder_of_bidirectional_models_says_so_to_a_causal_one(case: Case) -> None:
     with pytest.raises(Unsupported, match=case.name):
         read(HARNESS.model(HARNESS.fresh(case), causal=True), some_tokens())
 
@@ -246,7 +246,7 @@ def test_any_length_works_or_is_refused(case: Case, causal: bool) -> None:
     claims.check_length_claim(case, causal, HARNESS)
 
 
-def test_a_table_refuses_the_first_position_beyond_it() -> None:
+def test_a_table_of_just_the_training_length_refuses_the_first_position_beyond() -> None:
     claims.check_length_claim(lambda geometry: pe_zoo.build("learned", geometry, num_rows=LENGTH), True, HARNESS)
 
 
@@ -334,7 +334,7 @@ def test_the_minimal_model_can_tell_what_the_transformer_can(causal: bool) -> No
 
 @pytest.mark.parametrize("case", [Case("learned")], ids=str)
 @pytest.mark.parametrize("wrong", [-1, 16])
-def test_stacked_models_refuse_positions_beyond_the_table(case: Case, wrong: int) -> None:
+def test_many_models_at_once_refuse_positions_beyond_the_table_too(case: Case, wrong: int) -> None:
     """A row that does not exist must not become another model's row; vmap cannot raise, so it is no number."""
     models = [PLAIN.model(pe_zoo.build(case.name, ONE, num_rows=16), True) for _ in range(2)]
     parameters, buffers = torch.func.stack_module_state(models)
@@ -363,7 +363,7 @@ def test_more_queries_than_keys_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("num_layers", "seen"), [(1, False), (2, True)])
-def test_one_causal_layer_sees_a_bag_two_layers_see_order(num_layers: int, seen: bool) -> None:
+def test_one_causal_layer_without_an_encoder_sees_its_past_as_a_bag_and_two_do_not(num_layers: int, seen: bool) -> None:
     geometry = Geometry(model_dim=16, num_heads=2, num_layers=num_layers, train_length=LENGTH)
     model, tokens = HARNESS.model(HARNESS.fresh(Case("none"), geometry), causal=True), some_tokens()
     order = torch.tensor([3, 0, 4, 2, 1, 5])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 
 import pe_zoo
 from experiments.tasks import tasks
-from pe_zoo import Encoder, Geometry, Knob, Unsupported, knobs
+from pe_zoo import Encoder, Geometry, Knob, Unsupported, _catalogue, knobs
 from pe_zoo._knobs import check_knobs, number, one_of, whole
 from pe_zoo.rope import RoPE
 
@@ -334,7 +333,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("owner", "knob", "value"), REFUSALS, ids=lambda part: repr(part)[:20])
-def test_a_wrong_value_is_refused_and_the_knob_named(owner: str, knob: str, value: Any, corpora: list[str]) -> None:
+def test_a_wrong_value_is_refused_in_one_line_that_names_the_knob(
+    owner: str, knob: str, value: Any, corpora: list[str]
+) -> None:
     companions = {"path": corpora[0]} if "path" in knobs(CLASSES[owner]) and knob != "path" else {}
     with pytest.raises(ValueError, match=rf"\b{knob}\b") as refusal:
         build(owner, **companions, **{knob: value})
@@ -359,7 +360,7 @@ def test_a_knob_that_would_change_nothing_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-def test_closed_limits_are_allowed(corpora: list[str]) -> None:
+def test_the_limits_themselves_are_allowed_where_they_are_said_to_be(corpora: list[str]) -> None:
     allowed: list[tuple[str, dict[str, Any]]] = [
         ("encoder rope", {"fraction": 1}),
         ("encoder rope", {"fraction": 0.25}),
@@ -405,46 +406,40 @@ def test_knobs_are_read_off_the_signature() -> None:
 # -------------------------------------------------------------------------------------------------- docstrings
 
 
-def docstring(cls: type) -> str:
-    """A class's own docstring and those it extends, which may document inherited knobs."""
-    return "\n".join(
-        inspect.getdoc(c) or "" for c in cls.__mro__ if c.__module__.startswith(("pe_zoo", "experiments")) and c.__doc__
-    )
+def entry(cls: type) -> _catalogue.Entry:
+    return _catalogue.parse(cls.__name__, cls.__doc__, {name: _catalogue.Knob("") for name in knobs(cls)})
 
 
 def documented(cls: type) -> set[str]:
-    found: set[str] = set()
-    for section in re.findall(r"^Args:\n((?:[ ]+.*\n?|\n)*)", docstring(cls), flags=re.MULTILINE):
-        found |= set(re.findall(r"^ {4}(\w+):", section, flags=re.MULTILINE))
-    return found
+    """The knobs that a class or one that it extends describes."""
+    parents = [one for one in cls.__mro__ if one.__module__.startswith(("pe_zoo", "experiments"))]
+    known = {name: _catalogue.Knob("") for name in knobs(cls)}
+    of = [_catalogue.parse(one.__name__, one.__doc__, known) for one in parents]
+    return {name for one in of for name, knob in one.knobs.items() if knob.description}
 
 
 @pytest.mark.parametrize("owner", CLASSES)
 def test_every_knob_and_no_other_is_documented(owner: str) -> None:
     cls = CLASSES[owner]
-    assert cls.__doc__
-    own = documented(type("Own", (), {"__doc__": cls.__doc__, "__module__": cls.__module__}))
-    assert set(knobs(cls)) <= documented(cls)
+    arguments = (cls.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
+    assert documented(cls) == set(knobs(cls))
+    own = set(re.findall(r"^ {8}(\w+): ", arguments, flags=re.MULTILINE))
     assert own <= set(knobs(cls)), "documents a knob that it does not have"
 
 
 @pytest.mark.parametrize("owner", [owner for owner in CLASSES if owner.split()[0] == "encoder"])
 def test_an_encoder_says_who_when_where_and_what_departs(owner: str) -> None:
-    text = CLASSES[owner].__doc__ or ""
-    first = text.split("\n\n")[0]
-    assert re.search(r"\((19|20)\d\d\)", first), "no year"
-    assert re.search(r"arXiv:\d{4}\.\d{4,5}\b", first), "no arXiv id"
-    assert re.search(r"§\d", first), "no section"
-    assert re.search(r"^\s*Departures: \S", text, flags=re.MULTILINE), "no departures, not even none"
+    said = entry(CLASSES[owner])
+    assert any(paper.section for paper in said.papers)
+    assert said.departures, "no departures, not even none"
 
 
 @pytest.mark.parametrize(
     "owner", [owner for owner in CLASSES if owner.split()[0] == "numbering" and knobs(CLASSES[owner])]
 )
 def test_a_numbering_from_a_paper_names_it(owner: str) -> None:
-    text = CLASSES[owner].__doc__ or ""
-    assert re.search(r"\((19|20)\d\d\), arXiv:\d{4}\.\d{4,5}\b", text)
-    assert "Departures:" in text
+    assert entry(CLASSES[owner]).papers
+    assert entry(CLASSES[owner]).departures
 
 
 def test_defaults_that_a_paper_published_stand_in_the_docstring() -> None:
@@ -458,19 +453,18 @@ def test_defaults_that_a_paper_published_stand_in_the_docstring() -> None:
         ("numbering randomized", "limit", "2048"),
     ]:
         assert float(knobs(CLASSES[owner])[knob].default) == float(published)
-        assert re.search(rf"{knob}:[^:]*?\b{published}\b", docstring(CLASSES[owner]))
+        assert re.search(rf"\b{published}\b", entry(CLASSES[owner]).knobs[knob].description)
 
 
 def test_t5_says_which_numbers_of_buckets_it_takes() -> None:
     """The docstring's own bounds must be the ones that hold."""
-    text = " ".join((CLASSES["encoder t5"].__doc__ or "").split())
-    says_even = re.search(r"num_buckets: even, at least 4", text)
+    says_even = entry(CLASSES["encoder t5"]).knobs["num_buckets"].description.startswith("even, at least 4")
     takes_six = True
     try:
         build("encoder t5", num_buckets=6)
     except ValueError:
         takes_six = False
-    assert bool(says_even) == takes_six
+    assert says_even == takes_six
 
 
 def test_the_corpus_path_is_a_knob_of_text(corpora: list[str]) -> None:

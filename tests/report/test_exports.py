@@ -29,7 +29,7 @@ def looks_of(*encoders: str) -> dict[str, style.Look]:
     return style.looks(pd.DataFrame({"encoder": encoders, "label": encoders}))
 
 
-def test_every_encoder_has_its_colour_and_marker_in_every_table() -> None:
+def test_every_encoder_has_a_colour_and_marker_of_its_own_in_every_table() -> None:
     everything = looks_of(*pe_zoo.names())
     assert len({(look.colour, look.marker) for look in everything.values()}) == len(pe_zoo.names())
     chance = random.Random(0)
@@ -77,7 +77,7 @@ def test_a_table_is_booktabs_with_numbers_to_the_right() -> None:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_latex_gets_plain_ascii_and_no_command(kind: str) -> None:
+def test_whatever_a_name_is_latex_gets_plain_ascii_and_no_command(kind: str) -> None:
     written = _latex.tabular(a_table(NAMES[kind][:500]))
     assert written.isascii()
     assert written.count(r"\begin{tabular}") == written.count(r"\end{tabular}") == 1

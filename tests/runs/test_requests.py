@@ -184,7 +184,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("said", BROKEN)
-def test_a_mistake_in_a_plugin_is_one_line_and_stops_no_sweep(command: Command, tmp_path: Path, said: str) -> None:
+def test_a_mistake_in_an_encoder_of_ones_own_is_one_line_and_stops_no_sweep(
+    command: Command, tmp_path: Path, said: str
+) -> None:
     build, embed = BROKEN[said]
     (tmp_path / "mine.py").write_text(ENCODER.format(build=build or "pass", embed=embed))
     done = command("-m", "model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine,none", "experiment=structure")
@@ -220,7 +222,7 @@ def config_of(**changed: Any) -> RunConfig:
     return RunConfig(**given | changed)
 
 
-def test_a_configuration_of_an_earlier_release_gets_new_knobs() -> None:
+def test_a_configuration_of_an_earlier_release_gets_the_knobs_it_did_not_have() -> None:
     knobs = prepare(config_of()).config.experiments["length_extrapolation"]
     assert (
         knobs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from experiments.rows.untrusted import one_line
+from pe_zoo import _catalogue
 
 if TYPE_CHECKING:
     from experiments.rows.results import Results
@@ -116,31 +116,15 @@ def _sources(results: Results) -> dict[str, list[str]]:
         for key, folder in (("encoder", "encoder"), ("positions", None), ("choice", "encoder"), ("layout", "layout")):
             name = str(run[key] or "").partition("(")[0]
             name = config.get(f"{key}.name", name) if key in ("encoder", "positions") else name
-            docstring = registered().get(("encoder" if key == "encoder" else "numbering", name))
             if key in ("encoder", "positions"):
-                texts = [] if docstring is None else [docstring.split("\n\n")[0]]
+                entries = _catalogue.encoders() if key == "encoder" else _catalogue.numberings()
+                texts = [entry.summary for entry in entries if entry.name == name]
             else:
                 texts = _comments(folder or "", name)
             if texts or (key == "encoder" and name):
                 found[name] = list(dict.fromkeys([*found.get(name, []), *texts]))
     plain = [name for name, texts in found.items() if texts and not any(map(_ARXIV.search, texts))]
     return {name: found[name] for name in sorted(found) if name not in plain}
-
-
-@lru_cache(maxsize=1)
-def registered() -> dict[tuple[str, str], str]:
-    """(``encoder`` or ``numbering``, name) -> its docstring, read off the source: a report imports no encoder."""
-    found = {}
-    for path in sorted((ROOT / "pe_zoo").glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else []:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("register"):
-                    kind = "numbering" if "numberings" in ast.unparse(decorator.func) else "encoder"
-                    (name,) = decorator.args
-                    assert isinstance(node, ast.ClassDef)
-                    assert isinstance(name, ast.Constant)
-                    found[kind, str(name.value)] = ast.get_docstring(node) or ""
-    return found
 
 
 def _comments(folder: str, name: str) -> list[str]:

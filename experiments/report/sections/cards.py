@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from experiments.figures import style
 from experiments.figures import words as _words
-from experiments.report import catalogue
 from experiments.report.page import Card, Section
 from experiments.report.paper import bibliography
 from experiments.report.sections.ranking import Standings
 from experiments.report.sections.task import OfTask
 from experiments.statistics import reach
+from pe_zoo import _catalogue
 
 UNFOLDED = 8
 """Encoders whose cards are shown whole from the start; more of them are folded."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """What an encoder's docstring says."""
-
-    said: str
-    equation: str
-    knobs: tuple[tuple[str, str, str], ...]
-    papers: tuple[tuple[str, str], ...]
 
 
 def section(tasks: Sequence[OfTask], standings: Standings) -> Section:
@@ -75,22 +61,18 @@ def _card(encoder: str, found: Sequence[_Findings], *, unfolded: bool) -> Card:
             bad += one_bad
             numbers += number
             places += place
-    source = sources().get(encoder)
+    entry = next((entry for entry in _catalogue.encoders() if entry.name == encoder), None)
     findings = (("Good at", tuple(good)), ("Bad at", tuple(bad)), ("Measured", tuple(numbers)))
-    short = _words.few(places)
-    if source is None:
-        return Card(encoder, style.slug(encoder), short, "Its source is not at hand.", "", findings, unfolded=unfolded)
-    return Card(
-        encoder,
-        style.slug(encoder),
-        short,
-        source.said,
-        source.equation,
-        findings,
-        source.knobs,
-        source.papers,
-        unfolded,
-    )
+    slug, short = style.slug(encoder), _words.few(places)
+    if entry is None:
+        return Card(encoder, slug, short, "Its source is not at hand.", "", findings, unfolded=unfolded)
+    knobs = tuple((name, knob.default, _plain(knob.description)) for name, knob in entry.knobs.items())
+    papers = tuple((_title(paper.arxiv), paper.arxiv) for paper in entry.papers)
+    return Card(encoder, slug, short, _plain(entry.summary), entry.equation, findings, knobs, papers, unfolded)
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "")
 
 
 class _Findings:
@@ -165,35 +147,6 @@ class _Findings:
 def _equal(p: float) -> str:
     written = _words.p_value(p)
     return written if written.startswith("<") else f"= {written}"
-
-
-# ---- docstrings ------------------------------------------------------------------------------------
-
-
-@cache
-def sources() -> dict[str, Source]:
-    """Every encoder of the zoo with what its docstring says, read from the files without importing them."""
-    docstrings = bibliography.registered()
-    return {entry.name: read(docstrings["encoder", entry.name], entry.knobs) for entry in catalogue.encoders()}
-
-
-def read(docstring: str, knobs: dict[str, str]) -> Source:
-    """A docstring of the project's order: summary, equation, ``Args``, ``Departures``."""
-    text = docstring.partition("\nDepartures:")[0]
-    text, _, arguments = text.partition("\nArgs:\n")
-    summary, *body = text.strip().split("\n\n")
-    equation = "\n\n".join(inspect.cleandoc(block) for block in body if block.startswith("    "))
-    told = {
-        name: " ".join(words.split()).replace("``", "")
-        for name, words in re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?|\n)*)", arguments, flags=re.MULTILINE)
-    }
-    cited = dict.fromkeys(re.findall(r"arXiv:(\d{4}\.\d{4,5})", summary))
-    return Source(
-        " ".join(summary.split()).replace("``", ""),
-        equation,
-        tuple((name, default.strip("'\""), told.get(name, "")) for name, default in knobs.items()),
-        tuple((_title(number), number) for number in cited),
-    )
 
 
 def _title(number: str) -> str:

@@ -17,7 +17,7 @@ from experiments.statistics import intervals
 
 def section(of: OfTask) -> Section:
     """Curves, tables and comparisons of every metric over lengths, and where within a sequence the loss lies."""
-    section = opened("Length extrapolation", length_extrapolation)
+    section = opened("Length extrapolation", "length_extrapolation")
     summary = of.with_marks(of.lengths)
     if len(of.drawn) > LINES:
         section.paragraphs.append(f"Figures of this section show {LINES} labels; choose others under Curves.")

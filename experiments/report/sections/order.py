@@ -15,7 +15,7 @@ EXPERIMENT = "permutation_sensitivity"
 
 def section(of: OfTask) -> Section:
     """Figures and tables of what changes of order cost, layer by layer and in all."""
-    section = opened("Permutation sensitivity", permutation_sensitivity)
+    section = opened("Permutation sensitivity", EXPERIMENT)
     rows = of.rows_of(EXPERIMENT)
     summary = of.with_marks(permutation_sensitivity.summarise(rows))
     drawn = of.rows_of(EXPERIMENT, drawn=MOST)

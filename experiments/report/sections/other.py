@@ -37,7 +37,7 @@ def other(of: OfTask, experiment: str) -> Section:
         summary = intervals.by_measurement(rows)
         cells = summary.map(lambda value: words.short(value) if isinstance(value, float) else str(value))
         return Section(title, parts=[Table(stem, caption, cells, summary)])
-    section = opened(title, module)
+    section = opened(title, experiment)
     figures = module.plot(of.rows_of(experiment, drawn=MOST)).items()
     for drawn, figure in islice(figures, 1 if of.in_short else None):
         section.parts.append(Picture(drawn, module.CAPTIONS[drawn.removeprefix(of.stem(""))], figure))

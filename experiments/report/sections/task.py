@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from inspect import getdoc
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
+from experiments import measures
 from experiments.figures import style
 from experiments.report.page import Section
 from experiments.rows.results import FINISHED, Results, trained_runs
@@ -138,6 +137,7 @@ class OfTask:
         return summary.assign(not_converged=summary["label"].map(lambda label: self.not_converged.get(label, 0)))
 
 
-def opened(title: str, module: ModuleType) -> Section:
-    """A section that opens with the question its experiment asks and how it goes about it."""
-    return Section(title, [" ".join(part.split()) for part in (getdoc(module) or "").split("\n\n") if part.strip()])
+def opened(title: str, experiment: str) -> Section:
+    """Start a section with the question that an experiment asks and how it measures."""
+    entry = next((entry for entry in measures.entries() if entry.name == experiment), None)
+    return Section(title, [entry.summary, *entry.paragraphs] if entry else [])

@@ -1,0 +1,42 @@
+"""The public names. Importing this imports, and so registers, every encoder of the package."""
+
+from pathlib import Path
+
+from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported, raw_scores, scores
+from pe_zoo._knobs import Knob, knobs
+from pe_zoo._numberings import Numbering, numberings
+from pe_zoo._registry import (
+    PluginError,
+    Registry,
+    build,
+    get,
+    load_catalogue,
+    load_file,
+    load_plugins,
+    names,
+    register,
+)
+
+__all__ = [
+    "Encoder",
+    "Geometry",
+    "Knob",
+    "Numbering",
+    "PluginError",
+    "Registry",
+    "Site",
+    "Unsupported",
+    "build",
+    "get",
+    "knobs",
+    "load_catalogue",
+    "load_file",
+    "load_plugins",
+    "names",
+    "numberings",
+    "raw_scores",
+    "register",
+    "scores",
+]
+
+load_catalogue("pe_zoo", [str(Path(__file__).parent)])

@@ -1,0 +1,116 @@
+"""The catalogue as text: a table for a terminal or a README, and a card for each encoder."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+from pe_zoo._encoder import Geometry
+from pe_zoo._profile import Profile
+from pe_zoo._registry import get
+
+LEGEND = """\
+Extra work: operations that the hooks add to one forward pass at the training length, as a share of the model without \
+an encoder (plain attention path). A matrix product counts 2·m·n·k, any other operation one per number of its result. \
+Counted, not timed: the same on every machine, and no estimate of seconds.
+Family: how position reaches a score. input: a vector added to the token embeddings. rotation: queries and keys \
+transformed by position. score bias: a term that depends on positions alone. relative term: a term that also depends \
+on queries or keys. content: content takes part in deciding how far away a key is.
+Claims: shift: adding a constant to all positions changes nothing. direction: a bidirectional model can tell a \
+sequence from its reversal. causal only: undefined without a causal mask. static: the term added to a score depends \
+on neither scores, queries nor keys, so that fused attention can add it (unless the encoder overrides mix). \
+< n: positions up to n − 1 only. Contract tests check each claim both ways, except causal only, which limits what is \
+tested."""
+COLLISIONS = (
+    "Two methods are called CoPE: Contextual Position Encoding (arXiv:2405.18719) and Clipped RoPE (arXiv:2602.05258).",
+    "Three methods are called HoPE: high-frequency rotary (arXiv:2410.21216), hyperbolic rotary (arXiv:2509.05218) and "
+    "one for vision-language models (arXiv:2505.20444).",
+    "Three methods are called partial RoPE: rotating the first dimensions only, with all frequencies spread over fewer "
+    "pairs (GPT-J, GPT-NeoX: RoPE with `fraction` below 1); the same at a quarter of the head in a trunk that does not "
+    "scale its scores (Kazemnejad et al. 2023); rotating only at the fastest frequencies of the full head (p-RoPE, "
+    "arXiv:2410.06205).",
+)
+"""Names that several methods share. The encoder that cites an arXiv id is added behind it."""
+COLUMNS = ("encoder", "family", "acts at", "parameters", "extra work", "claims", "paper")
+NUMBERS = ("parameters", "extra work")
+
+
+def table(profiles: Sequence[Profile], geometry: Geometry) -> str:
+    """Format the catalogue for a terminal."""
+    rows = [COLUMNS, *(_cells(profile, linked=False) for profile in profiles)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [
+        f"{{:{'>' if column in NUMBERS else '<'}{width}}}" for column, width in zip(COLUMNS, widths, strict=True)
+    ]
+    lines = ["  ".join(aligned).format(*row).rstrip() for row in rows]
+    remarks = [f"{profile.name}: {profile.remark}" for profile in profiles if profile.remark]
+    return "\n".join([*lines, "", *(_filled(note, 118, then="  ") for note in [*_notes(profiles, geometry), *remarks])])
+
+
+def markdown(profiles: Sequence[Profile], geometry: Geometry) -> str:
+    """Format the catalogue for a README."""
+    right = ["---:" if column in NUMBERS else "---" for column in COLUMNS]
+    rows = [COLUMNS, right, *(_cells(profile, linked=True) for profile in profiles)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([*lines, "", "\n\n".join(_filled(note, 120) for note in _notes(profiles, geometry))])
+
+
+def card(profile: Profile, geometry: Geometry, width: int = 100) -> str:
+    """Format one encoder: what it does, equation, knobs, departures, claims, papers."""
+    entry = profile.entry
+    knobs = [
+        _filled(f"{name}={knob.default}", width, "  ") + "\n" + _filled(knob.description, width, "      ", "      ")
+        for name, knob in entry.knobs.items()
+    ]
+    papers = [f"  {paper}  {paper.link}" for paper in entry.papers]
+    hooks = ", ".join(profile.hooks) or "no hook"
+    numbers = f"Learned parameters: {profile.parameters}, extra work: {profile.extra}, {_sizes(geometry)}"
+    parts = [
+        f"{entry.name}: {get(entry.name).__name__}, {profile.family}, acts at {hooks}",
+        _filled(entry.summary, width),
+        *(text if text.startswith(" ") else _filled(text, width) for text in entry.paragraphs),
+        "\n".join(["Knobs", *knobs]) if knobs else "Knobs: none",
+        _filled(f"Departures: {entry.departures or 'not documented'}", width, then="  "),
+        f"Claims: {profile.claims or '–'}",
+        _filled(numbers, width),
+        f"At this geometry: {profile.remark}" if profile.remark else "",
+        "\n".join(["Papers" if len(papers) > 1 else "Paper", *papers]) if papers else "Paper: none given",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def collisions(profiles: Sequence[Profile]) -> list[str]:
+    """Names that mean several methods, each with the encoders here that cite its paper."""
+
+    def here(cited: re.Match[str]) -> str:
+        citing = [f"`{of.name}`" for of in profiles if any(paper.arxiv == cited[1] for paper in of.entry.papers)]
+        return f"{cited[0]}, {'here ' + ' and '.join(citing) if citing else 'not here'}"
+
+    return [re.sub(r"arXiv:(\d{4}\.\d{4,5})", here, sentence) for sentence in COLLISIONS]
+
+
+def _notes(profiles: Sequence[Profile], geometry: Geometry) -> list[str]:
+    return [f"Parameters: learned, {_sizes(geometry)}", *LEGEND.splitlines(), *collisions(profiles)]
+
+
+def _sizes(geometry: Geometry) -> str:
+    return (
+        f"at model_dim {geometry.model_dim}, {geometry.num_heads} heads, {geometry.num_layers} layers, "
+        f"train_length {geometry.train_length}, every knob at its default."
+    )
+
+
+def _cells(profile: Profile, *, linked: bool) -> tuple[str, ...]:
+    cited = "; ".join(
+        f"{paper.authors} {paper.year}, " + (f"[{paper.arxiv}]({paper.link})" if linked else paper.arxiv)
+        for paper in profile.entry.papers
+    )
+    name, hooks = f"`{profile.name}`" if linked else profile.name, ", ".join(profile.hooks)
+    return (name, profile.family, hooks, profile.parameters, profile.extra, profile.claims, cited)
+
+
+def _filled(text: str, width: int, first: str = "", then: str = "") -> str:
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    )
