@@ -64,7 +64,7 @@ def _answer(options: argparse.Namespace) -> int:
         return _refuse(error)
 
     def build() -> Page:
-        page = _report.build(results, baselines, claims, only_shown=not (options.paper or published))
+        page = _report.build(results, baselines, claims)
         page.method, settings = methods.paragraph(results, page.method)
         if settings is not None:
             page.sections.insert(0, _page.Section("Settings and lengths of each task", parts=[settings], level=3))

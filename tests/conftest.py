@@ -46,4 +46,4 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make figures without rendering them, where a test is about words and tables: most of the time goes there."""
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
+    monkeypatch.setattr(style, "render", lambda *_: b"")

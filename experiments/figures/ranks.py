@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from experiments.figures.style import WIDTH, theme
+from experiments.figures import style
 from experiments.rows.row import metric_of
 from experiments.statistics.groups import ALPHABET
 from experiments.statistics.intervals import SIGNIFICANCE
@@ -46,7 +46,7 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figur
         raise ValueError("no ranking to draw: no label has a score")
     order = known.groupby("label")["rank"].mean().sort_values(kind="stable").index
     height_of = {label: height for height, label in enumerate(order)}
-    with theme():
+    with style.theme():
         figure, panels = _lines(list(order), known["task"].nunique())
         for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
             heights = lines["label"].map(height_of)
@@ -97,7 +97,7 @@ def critical_difference(table: pd.DataFrame) -> Figure:
     if not table.size:
         raise ValueError("no ranks to draw: no task was measured with two labels")
     means, test = table.mean(axis=1), friedman(table)
-    with theme():
+    with style.theme():
         figure, (axes,) = _lines([str(label) for label in table.index])
         heights = np.arange(len(means))
         axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
@@ -153,7 +153,7 @@ def places(table: pd.DataFrame) -> Figure:
     Args:
         table: of `_ranks.over_tasks`.
     """
-    with theme():
+    with style.theme():
         figure, (axes,) = _lines(list(table["label"]))
         heights = np.arange(len(table))
         axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
@@ -180,17 +180,17 @@ def _percent(share: float) -> str:
 def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str, x: float) -> None:
     """A column of text right of the axes."""
     where = axes.get_yaxis_transform()
-    style: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
-    axes.text(x, -1, head, color=GREY, **style)
+    how: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
+    axes.text(x, -1, head, color=GREY, **how)
     for height, text in zip(heights, texts, strict=True):
-        axes.text(x, float(height), text, **style)
+        axes.text(x, float(height), text, **how)
 
 
 def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with a line a label, the first on top; panels beside one another share them."""
     # What tells variants apart stands at the end.
     shown = [label if len(label) <= LONGEST else f"{label[: LONGEST - 16]}…{label[-15:]}" for label in labels]
-    figure = Figure(figsize=(WIDTH, 1.1 + LINE * len(labels)))
+    figure = style.figure(1.1 + LINE * len(labels))
     found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
     found[0].set_yticks(range(len(labels)), shown)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from experiments.figures import forks, style
-from experiments.report.page import Page, Picture, Section
+from experiments.figures import style
+from experiments.report.page import Page, Section
 from experiments.report.sections import cards, cost, curves, fairness, folder, lengths, other, ranking, reach
 from experiments.report.sections import claims as _claims_page
 from experiments.report.sections import order as _report_order
@@ -21,7 +18,6 @@ from experiments.report.sections import summary as _report_summary
 from experiments.report.sections import tasks as _tasks_page
 from experiments.report.sections.task import PICTURED, OfTask, labels_drawn
 from experiments.rows import untrusted
-from experiments.rows.cores import cores
 from experiments.rows.results import Results
 from experiments.statistics import claims as _claims
 from experiments.statistics import intervals, reproductions
@@ -35,22 +31,19 @@ SECTIONS: dict[str, Callable[[OfTask], Section]] = {
 """Experiments that have a section of their own, in the order of a task's sections; others follow them."""
 
 
-def build(
-    results: Results, baselines: dict[str, str], claims: list[_claims.Claim], *, only_shown: bool = False
-) -> Page:
+def build(results: Results, baselines: dict[str, str], claims: list[_claims.Claim]) -> Page:
     """Put the page together.
 
     Args:
         results: of `experiments.rows.results.load`.
         baselines: of `find_baselines`.
         claims: of `experiments.statistics.claims.load`.
-        only_shown: whether figures are for the page alone, as they are: those of many tasks then come drawn already.
     """
     rows, runs = results.rows, results.runs
     sections: list[Section] = []
     summary = ["No run has finished with rows that can be read: there is nothing to compare yet."]
     if len(rows):
-        summary, sections = _measured(results, baselines, claims, only_shown)
+        summary, sections = _measured(results, baselines, claims)
     sections.append(_report_runs.runs_section(runs, results.configs, results.settings))
     sections.append(_report_runs.provenance_section(runs, results.settings))
     return Page(
@@ -63,7 +56,7 @@ def build(
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], claims: list[_claims.Claim], only_shown: bool
+    results: Results, baselines: dict[str, str], claims: list[_claims.Claim]
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
@@ -85,12 +78,11 @@ def _measured(
     ]
     if side_by_side := _tasks_page.section(rows, order):
         sections.append(side_by_side)
-    shared = only_shown and len(tasks) >= cores()
-    with forks.each(_drawn_sections, tasks) if shared else nullcontext(map(task_sections, tasks)) as made:
-        for of, of_task in zip(tasks, made, strict=True):
-            told = _report_summary.said(of, standings.get(of.task)) + cost.said(of, weighed.get(of.task))
-            (of_task[0].paragraphs if many else summary).extend(told)
-            sections += of_task
+    for of in tasks:
+        of_task = task_sections(of)
+        told = _report_summary.said(of, standings.get(of.task)) + cost.said(of, weighed.get(of.task))
+        (of_task[0].paragraphs if many else summary).extend(told)
+        sections += of_task
     sections.append(cards.section(tasks, standings))
     return summary + _claims_page.said(decided) + _reproductions_page.said(reproduced), sections
 
@@ -150,16 +142,6 @@ def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFra
     if not lines:
         return pd.DataFrame(columns=["task", "metric", "label", "baseline", "verdict"])
     return intervals.corrected(pd.concat(lines, ignore_index=True))
-
-
-def _drawn_sections(of: OfTask) -> list[Section]:
-    """Those of a task as another process can send them: figures are slow to send, and are to be drawn anyway."""
-    sections = task_sections(of)
-    for section in sections:
-        for number, part in enumerate(section.parts):
-            if isinstance(part, Picture) and isinstance(part.figure, Figure):
-                section.parts[number] = replace(part, figure=style.renderings(part.figure))
-    return sections
 
 
 def task_sections(of: OfTask) -> list[Section]:

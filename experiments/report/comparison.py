@@ -136,7 +136,7 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
     looks = style.looks(encoders)
     labels = among(looks, table["label"])[::-1]
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 1.2 + 0.28 * len(labels)))
+        figure = style.figure(1.2 + 0.28 * len(labels))
         axes = figure.subplots()
         axes.axvline(0, color="#666666", linewidth=1.0, zorder=1)
         for height, label in enumerate(labels):

@@ -153,7 +153,7 @@ def _extend_legend(figure: Figure, lines: list[Line2D]) -> None:
     texts = [text.get_text() for text in legend.get_texts()] + [str(line.get_label()) for line in lines]
     handles = [*(handle for handle in legend.legend_handles if handle is not None), *lines]
     legend.remove()
-    columns = max(1, min(4, int(_style.WIDTH / (0.62 + 0.085 * max(map(len, texts))))))
+    columns = max(1, min(4, int(_style.room() / (0.62 + 0.085 * max(map(len, texts))))))
     rows = -(-len(texts) // columns) - -(-(len(texts) - len(lines)) // columns)
-    figure.set_figheight(figure.get_figheight() + 0.2 * (rows + 1))
+    _style.add_height(figure, 0.2 * (rows + 1))
     figure.legend(handles, texts, loc="outside lower center", ncols=columns, frameon=False, handlelength=2.8)

@@ -17,7 +17,6 @@ import markupsafe
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.figures import forks
 from experiments.figures import style as _style
 from experiments.report.paper import latex
 from experiments.rows.row import write_whole
@@ -45,14 +44,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them.
-
-    Once drawn, the figure may be its ``svg`` and ``png``.
-    """
+    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them."""
 
     stem: str
     caption: str
-    figure: Figure | dict[str, bytes]
+    figure: Figure
     data: pd.DataFrame | None = None
     kind: ClassVar[str] = "picture"
 
@@ -136,20 +132,18 @@ def write(page: Page, folder: Path) -> Path:
 
     images, grids = {}, {}
     parts = [part for section in page.sections for part in section.parts]
-    figures = [part.figure for part in parts if isinstance(part, Picture) and isinstance(part.figure, Figure)]
-    with forks.each(_style.renderings, figures) as drawings:
-        for part in parts:
-            if isinstance(part, Table | Picture) and part.data is not None:
-                put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
-            if isinstance(part, Table):
-                put(folder / "tables" / f"{part.stem}.tex", latex.tabular(part.cells))
-                grids[part.stem] = _grid(part.cells)
-                put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
-            elif isinstance(part, Picture):
-                drawn = next(drawings) if isinstance(part.figure, Figure) else part.figure
-                for suffix, content in drawn.items():
-                    put(folder / "figures" / f"{part.stem}.{suffix}", content)
-                images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
+    for part in parts:
+        if isinstance(part, Table | Picture) and part.data is not None:
+            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
+        if isinstance(part, Table):
+            put(folder / "tables" / f"{part.stem}.tex", latex.tabular(part.cells))
+            grids[part.stem] = _grid(part.cells)
+            put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
+        elif isinstance(part, Picture):
+            drawn = _style.renderings(part.figure)
+            for suffix, content in drawn.items():
+                put(folder / "figures" / f"{part.stem}.{suffix}", content)
+            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
         ours = f"{old.parent.name}/{old.stem}" in before and old.suffix in (".csv", ".tex", ".md", ".svg", ".png")
         if ours and old not in written:

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from experiments.rows.cores import cores
 from experiments.training.interruption import Interrupted, Interruption
 
 STARTED_WITH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -175,9 +174,10 @@ def joined(kind: type[P]) -> Iterator[P]:
 
 
 def _share_cores(processes: int) -> None:
-    """As many threads as there are cores to each process. ``torchrun`` gives it one, unless the user says more."""
+    """Divide the cores among the processes. ``torchrun`` gives each one thread unless the user sets more."""
     if os.environ.get("OMP_NUM_THREADS") == "1":
-        torch.set_num_threads(max(1, cores() // processes))
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // processes))
 
 
 @contextmanager

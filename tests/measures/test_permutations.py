@@ -469,7 +469,7 @@ def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_pa
         words = {text.get_text() for text in figure.findobj(Text)}
         if labels > 1:
             assert set(rows["encoder"]) <= words, stem
-        assert figure.get_figwidth() == style.WIDTH
+        assert figure.get_figwidth() == style.room()
         assert figure.get_figheight() < 16
     style.save(drawn["copy_sensitivity"], tmp_path / "sensitivity")
 

@@ -330,7 +330,7 @@ def test_all_figures_are_drawn_every_label_is_named_and_can_be_read(labels: int,
         sizes = [float(text.get_fontsize()) for text in figure.findobj(Text) if text.get_text()]
         assert min(sizes) >= 7, stem
     width, height = figures["copy_kernel"].get_size_inches()
-    assert width == style.WIDTH
+    assert width == style.room()
     assert (height > 9) == (labels == 39), "the figure grows by its panels"
 
 

@@ -25,7 +25,7 @@ CONTROL = "none · model.as_many_as=t5"
 
 @pytest.fixture(autouse=True)
 def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")
+    monkeypatch.setattr(style, "render", lambda *_: b"")
 
 
 def text_of(folder: Path) -> str:

@@ -45,7 +45,7 @@ def test_rows_of_everything_go_into_the_functions_of_one(tmp_path: Path) -> None
 
 
 def test_every_experiment_takes_them(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda figure, suffix: b"")  # half of the time would go there
+    monkeypatch.setattr(style, "render", lambda *_: b"")  # half of the time would go there
     arguments = ["encoder=rope", "model=tiny", "train.steps=2", "task=text", "experiment=all", "name=all"]
     small = ["task.train_length=16", "length_extrapolation.multiples=[1,2]", "cost.multiples=[1]", "cost.seconds=0.01"]
     assert command(*arguments, *small).code == 0

@@ -59,7 +59,7 @@ def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, larg
         named, look_of = {line: line for line in lines}, looks
         of_metrics = of_metrics.assign(line=of_metrics["label"])
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 1.3 + 0.24 * max(2, len(lines))))
+        figure = style.figure(1.3 + 0.24 * max(2, len(lines)))
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for axes, metric in zip(panels, metrics, strict=True):
             _dots_panel(axes, of_metrics, metric, lines, look_of, largest=largest)

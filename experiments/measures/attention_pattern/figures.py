@@ -32,7 +32,7 @@ def histograms(rows: pd.DataFrame, metric: str) -> Figure:
     columns = columns if columns <= 4 else 4
     height = -(-len(panels) // columns)
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 1.5 + 1.25 * height))
+        figure = style.figure(1.5 + 1.25 * height)
         grid = figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
@@ -75,7 +75,7 @@ def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
     height = -(-len(labels) // columns)
     colours = sns.color_palette("PuOr_r", as_cmap=True).with_extremes(bad="#d9d9d9")
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 1.6 + 1.35 * height))
+        figure = style.figure(1.6 + 1.35 * height)
         grid = figure.subplots(height, columns, sharex=True, squeeze=False).ravel()
         picture = None
         for axes in grid[len(labels) :]:

@@ -93,7 +93,7 @@ def relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
     means = over_seeds(at, ["label", "metric"]).set_index(["metric", "label"])["mean"]
     labels = among(looks, rows["label"])
     with _style.theme():
-        figure = Figure(figsize=(_style.WIDTH, 1.7 + 0.18 * len(labels)))
+        figure = _style.figure(1.7 + 0.18 * len(labels))
         panels = figure.subplots(1, len(PANELS), sharey=True)
         for axes, (title, drawn) in zip(panels, PANELS.items(), strict=True):
             for metric, said in drawn.items():

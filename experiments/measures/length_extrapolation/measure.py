@@ -188,7 +188,6 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
 
 def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     import seaborn as sns
-    from matplotlib.figure import Figure
 
     from experiments.figures import style
     from experiments.rows.row import metric_of
@@ -197,7 +196,7 @@ def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     metric = metric_of(summary["metric"].iloc[0])
     train_lengths = sorted(set(summary["train_length"]))
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 4.0))
+        figure = style.figure(4.0)
         axes = figure.subplots()
         lengths = sorted(set(summary["eval_length"]))
         style.length_axis(axes, lengths, train_lengths)
@@ -226,7 +225,7 @@ def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
         axes.set_title(style.title(rows, metric.label), pad=20)
         sns.despine(ax=axes)
         shown = {label: looks[label] for label in among(looks, rows["label"])}
-        style.legend(figure, shown, _ends(summary))
+        style.legend(figure, style.handles(shown, _ends(summary)))
     return figure
 
 
@@ -253,7 +252,6 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     import textwrap
 
     import seaborn as sns
-    from matplotlib.figure import Figure
 
     from experiments.figures import style as style
     from experiments.rows.row import metric_of
@@ -269,7 +267,7 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     columns = min(3, len(shown))
     height = -(-len(shown) // columns)
     with style.theme():
-        figure = Figure(figsize=(style.WIDTH, 1.2 + 1.8 * height))
+        figure = style.figure(1.2 + 1.8 * height)
         panels = figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for axes in panels[len(shown) :]:
             axes.set_axis_off()

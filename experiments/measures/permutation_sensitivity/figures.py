@@ -50,7 +50,7 @@ class Drawn:
     def finish(self, figure: Figure, text: str, *, legend: bool, lines: bool = False) -> Figure:
         figure.suptitle(style.title(self.rows, text), fontsize="large")
         if legend:
-            style.legend(figure, self.looks, lines=lines)
+            style.legend(figure, style.handles(self.looks, lines=lines))
         return figure
 
 
@@ -118,7 +118,7 @@ def _dots(drawn: Drawn, panels: list[Panel], unit: str, text: str) -> Figure:
     """A line of dots for each change of order, a dot a label with its interval over seeds; panels side by side."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.names))
     width = 0.8 / len(drawn.looks)
-    figure = Figure(figsize=(style.WIDTH, 1.4 + len(names) * max(0.26, 0.085 * len(drawn.looks))))
+    figure = style.figure(1.4 + len(names) * max(0.26, 0.085 * len(drawn.looks)))
     columns = figure.subplots(1, len(panels), sharey=True, sharex=True, squeeze=False)[0]
     for axes, panel in zip(columns, panels, strict=True):
         summary = drawn.of(panel.metric)
@@ -152,7 +152,7 @@ def _maps(drawn: Drawn, panels: list[Panel], unit: str, text: str, columns: int 
     labels = list(drawn.looks)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(style.WIDTH, 1.2 + rows * (0.9 + 0.145 * len(labels))))
+    figure = style.figure(1.2 + rows * (0.9 + 0.145 * len(labels)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
     values = [
         drawn.of(p.metric)
@@ -208,7 +208,7 @@ def _damage(drawn: Drawn, kind: str) -> Figure:
 
 
 def _damage_together(drawn: Drawn, kind: str, text: str) -> Figure:
-    figure = Figure(figsize=(style.WIDTH, 3.6))
+    figure = style.figure(3.6)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, distance in zip(panels, DISTANCES, strict=True):
         points = _points(drawn, kind, distance)
@@ -254,7 +254,7 @@ def _damage_of_each(drawn: Drawn, kind: str, text: str) -> Figure:
 def _multiples(drawn: Drawn) -> tuple[Figure, list[Axes]]:
     columns = 5
     rows = -(-len(drawn.looks) // columns)
-    figure = Figure(figsize=(style.WIDTH, 1.2 + 1.15 * rows))
+    figure = style.figure(1.2 + 1.15 * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes in panels[len(drawn.looks) :]:
         axes.set_axis_off()
@@ -271,7 +271,7 @@ def _multiples(drawn: Drawn) -> tuple[Figure, list[Axes]]:
 def _sensitivity(drawn: Drawn) -> Figure:
     """A panel a distance, a line a label: filled where tokens were permuted, hollow where positions were."""
     labels = list(drawn.looks)
-    figure = Figure(figsize=(style.WIDTH, 1.5 + 0.24 * len(labels)))
+    figure = style.figure(1.5 + 0.24 * len(labels))
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (distance, metric) in zip(panels, SLOPES.items(), strict=True):
         table = drawn.of(metric)
@@ -329,7 +329,7 @@ def _layers(drawn: Drawn) -> Figure:
     if drawn.many:
         return _maps(drawn, panels, "change relative to the untouched", "change from layer to layer", columns)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(style.WIDTH, 0.9 + 1.9 * rows))
+    figure = style.figure(0.9 + 1.9 * rows)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes, panel in zip(grid.ravel(), panels, strict=True):
         table = sliced(drawn.of(panel.metric))

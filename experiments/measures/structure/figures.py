@@ -255,8 +255,8 @@ def _grid(labels: list[str], ratio: float, *, same_heights: bool) -> tuple[Figur
     lines = -(-len(labels) // COLUMNS)
     columns = -(-len(labels) // lines)
     titles = max(_wrapped(label).count("\n") for label in labels)
-    height = min(3.4, ratio * (style.WIDTH - 0.6) / columns) + 0.36 + 0.15 * titles
-    figure = Figure(figsize=(style.WIDTH, 1.15 + lines * height))
+    height = min(3.4, ratio * (style.room() - 0.6) / columns) + 0.36 + 0.15 * titles
+    figure = style.figure(1.15 + lines * height)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     for axes in panels[len(labels) :]:
         axes.set_axis_off()
@@ -277,14 +277,14 @@ def _together_or_apart(
     """Few labels in one panel, many in one each."""
     with style.theme():
         if len(shown) <= TOGETHER:
-            figure = Figure(figsize=(style.WIDTH, 4.0))
+            figure = style.figure(4.0)
             axes = figure.subplots()
             draw(axes, list(shown))
             axes.set_title(style.title(rows, names[0]), pad=12)
             axes.set_xlabel(names[1])
             axes.set_ylabel(names[2])
             sns.despine(ax=axes)
-            style.legend(figure, shown, lines=lines)
+            style.legend(figure, style.handles(shown, lines=lines))
         else:
             figure, panels = _grid(list(shown), 0.8, same_heights=True)
             for label, axes in panels.items():

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from experiments.figures import style, words
 from experiments.figures.style import Look
@@ -26,7 +25,7 @@ RELATIVE = {
 SECONDS = "training seconds"
 NAMED = 14
 """Labels written beside their marks; of more, those on the front alone."""
-WIDE, TALL = style.WIDTH, 4.2
+TALL = 4.2
 """Inches of the figure."""
 PICTURES = 4
 """Tasks from which on there is a table alone."""
@@ -153,7 +152,7 @@ def _picture(of: OfTask, table: pd.DataFrame) -> Picture:
     metric = metric_of(str(table["metric"].iloc[0]))
     looks = style.looks(of.rows)
     with style.theme():
-        figure = Figure(figsize=(WIDE, TALL))
+        figure = style.figure(TALL)
         axes = figure.subplots()
         _draw_front(axes, table[table["front"]].sort_values("cost"))
         for line in table.to_dict("records"):
@@ -177,7 +176,7 @@ def _picture(of: OfTask, table: pd.DataFrame) -> Picture:
 def _name(axes: Axes, table: pd.DataFrame) -> None:
     """Names beside their marks, moved up where one would stand on another, or down where there is no room above."""
     x, y = axes.get_xlim(), axes.get_ylim()
-    wide, tall = 72 * 0.8 * WIDE, 72 * 0.7 * TALL  # points, about
+    wide, tall = 72 * 0.8 * style.room(), 72 * 0.7 * TALL  # points, about
     taken: list[tuple[float, float, float]] = []
     for line in table.sort_values(["quality", "cost"]).to_dict("records"):
         across = wide * (line["cost"] - x[0]) / (x[1] - x[0])
