@@ -18,6 +18,7 @@ from experiments.report.sections import summary as _report_summary
 from experiments.report.sections import tasks as _tasks_page
 from experiments.report.sections.task import PICTURED, OfTask, labels_drawn
 from experiments.rows import untrusted
+from experiments.rows.quality import beyond_training
 from experiments.rows.results import Results
 from experiments.statistics import claims as _claims
 from experiments.statistics import intervals, reproductions
@@ -117,7 +118,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     Raises:
         ValueError: no task has what is wanted.
     """
-    beyond = intervals.beyond(results.quality)
+    beyond = beyond_training(results.quality)
     found, misses = {}, []
     for task, of_task in beyond.groupby("task"):
         try:
@@ -133,7 +134,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
 
 def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
     """Every comparison with a baseline, corrected together: all tasks, main metric, beyond the training length."""
-    beyond = intervals.beyond(quality)
+    beyond = beyond_training(quality)
     lines = []
     for task, baseline in baselines.items():
         of_task = beyond[beyond["task"] == task]

@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 
 from experiments.figures import style as _style
 from experiments.report.page import Page, Picture
+from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import COLUMNS
 from experiments.rows.untrusted import name_of, read_cells
-from experiments.statistics.intervals import OVER_LENGTHS
 
 NEEDED = ("encoder", "task", "metric", "eval_length", "value")
 """Columns that a published curve has to have; the others of a row may be left out."""

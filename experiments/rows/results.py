@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.rows import sweeps
+from experiments.rows.quality import main_quality
 from experiments.rows.row import COLUMNS, frame
 from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
 
@@ -79,8 +80,6 @@ class Results:
     @cached_property
     def quality(self) -> pd.DataFrame:
         """Those of the rows that have each task's quality over lengths."""
-        from experiments.statistics.intervals import main_quality
-
         return main_quality(self.rows)
 
 

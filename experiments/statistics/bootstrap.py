@@ -1,13 +1,11 @@
 """Intervals of the interquartile mean over many tasks, from few seeds each.
 
-Over seeds: seeds are drawn anew within each task (Agarwal et al. 2021, arXiv 2108.13264), with two departures, for
-percentiles of so few seeds are too narrow: of three seeds in each of ten tasks, what they call 95 % is 82 to 87 %.
-Runs are first moved away from their task's mean by √(n / (n - 1)) (Rao and Wu 1988, doi
-10.1080/01621459.1988.10478591), and the interval is t times the deviation of the draws, with Satterthwaite's degrees
-of freedom: few where a few tasks bring most of the variance. Of one task it is about the t interval. Simulations:
-`tests/statistics/test_coverage.py`.
+Seeds are resampled within each task (Agarwal et al. 2021, arXiv 2108.13264). Percentiles of so few seeds are too narrow
+(with three seeds in ten tasks, their 95 % is 82 to 87 %), so there are two departures. Runs are first moved away from
+their task's mean by √(n / (n - 1)) (Rao and Wu 1988, doi 10.1080/01621459.1988.10478591). The interval is t times the
+deviation of the draws, with Satterthwaite's degrees of freedom. `tests/statistics/test_coverage.py` has simulations.
 
-What is drawn hangs on the names of tasks and on the seeds alone, not on the order of rows or on other labels.
+Draws depend on the names of tasks and on the seeds alone, not on the order of rows or on other labels.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ from scipy.special import stdtrit
 from experiments.statistics.intervals import CONFIDENCE, SIGNIFICANCE, Matrix, Vector
 
 DRAWS = 2000
-"""Times that everything is drawn anew."""
+"""Number of bootstrap samples."""
 FEWEST_TASKS = 5
-"""Tasks below which other tasks of their kind cannot be guessed at."""
+"""Number of tasks below which there is no interval over tasks."""
 
 
 def over_seeds(runs: dict[str, Vector], seeds: dict[str, Vector]) -> tuple[float, float]:
-    """95 % interval of the interquartile mean of all runs, from seeds drawn anew within each task.
+    """Return the 95 % interval of the interquartile mean of all runs, for other seeds and the same tasks.
 
     Args:
-        runs: task -> its values, one a seed.
+        runs: task -> its values, one for each seed.
         seeds: task -> their seeds, in the same order.
 
     Returns:
-        Its ends; NaN where a task has a single seed.
+        Both ends; NaN where a task has a single seed.
     """
     if min(map(len, runs.values())) < 2:
         return math.nan, math.nan
@@ -53,9 +51,9 @@ def over_seeds(runs: dict[str, Vector], seeds: dict[str, Vector]) -> tuple[float
 
 
 def _degrees(found: Vector, means: Matrix, counts: Sequence[int]) -> float:
-    """Degrees of freedom of the bootstrap's variance (Satterthwaite 1946).
+    """Return the degrees of freedom of the bootstrap's variance (Satterthwaite 1946).
 
-    A task's part in it is what of the draws its own mean explains: covariance² / variance of that mean.
+    A task's share of it is what its own mean explains of the draws: covariance² / variance of that mean.
     """
     apart, off = means - means.mean(axis=1, keepdims=True), found - found.mean()
     variance, covariance = (apart**2).mean(axis=1), apart @ off / len(off)
@@ -66,25 +64,20 @@ def _degrees(found: Vector, means: Matrix, counts: Sequence[int]) -> float:
 
 
 def over_tasks(runs: dict[str, Vector]) -> tuple[float, float]:
-    """95 % interval of the interquartile mean of all runs, from tasks drawn anew, one fewer than there are.
-
-    Returns:
-        Percentiles; NaN below `FEWEST_TASKS`.
-    """
+    """Return the 95 % interval for other tasks, by resampling one task fewer than there are; NaN for few tasks."""
     if len(runs) < FEWEST_TASKS:
         return math.nan, math.nan
     padded = np.full((len(runs), max(map(len, runs.values()))), np.nan)
     for place, values in enumerate(runs.values()):
         padded[place, : len(values)] = values
     picked = draw_tasks(list(runs), len(runs) - 1)
-    return _percentiles(interquartile_mean(padded[picked].reshape(DRAWS, -1)))
+    drawn = interquartile_mean(padded[picked].reshape(DRAWS, -1))
+    low, high = np.quantile(drawn, [SIGNIFICANCE / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def interquartile_mean(values: Matrix) -> Vector:
-    """Of each line, without its NaN: the mean without the lowest and the highest quarter, rounded down.
-
-    What `scipy.stats.trim_mean` gives for a quarter, which knows no NaN and takes lines one by one.
-    """
+    """Return each line's mean without its NaN and its lowest and highest quarters, as `scipy.stats.trim_mean` does."""
     ordered = np.sort(values, axis=1)
     count = (~np.isnan(ordered)).sum(axis=1, keepdims=True)
     place, cut = np.arange(ordered.shape[1]), count // 4
@@ -94,11 +87,6 @@ def interquartile_mean(values: Matrix) -> Vector:
 
 
 def draw_tasks(tasks: Sequence[str], count: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """`DRAWS` lines of ``count`` places in the list of tasks, the same whenever the tasks are."""
+    """Return `DRAWS` samples of ``count`` places in the list of tasks, the same for the same tasks."""
     generator = np.random.default_rng(zlib.crc32(repr(sorted(tasks)).encode()))
     return generator.integers(len(tasks), size=(DRAWS, count))
-
-
-def _percentiles(drawn: Vector) -> tuple[float, float]:
-    low, high = np.quantile(drawn, [SIGNIFICANCE / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)

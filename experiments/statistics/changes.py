@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_ind
 
+from experiments.rows.quality import main_quality
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 
@@ -52,8 +53,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, str], pd.Series[float]]]:
     """(task, label, what, metric) -> the number of each seed; of lengths, those that the other folder measured too."""
-    theirs = intervals.main_quality(others)
-    for (task, label), part in intervals.main_quality(rows).groupby(["task", "label"]):
+    theirs = main_quality(others)
+    for (task, label), part in main_quality(rows).groupby(["task", "label"]):
         other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
         part = part[part["eval_length"].isin(_valued(part) & _valued(other)) & (part["status"] == "ok")]
         metric = str(part["metric"].iloc[0]) if len(part) else ""

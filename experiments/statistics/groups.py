@@ -1,12 +1,9 @@
-"""All labels of a task against one another, and the letters that say which of them cannot be told apart.
+"""All labels of a task against one another, and the letters of those that are not separable.
 
-With 39 labels there are 741 pairs, and of three seeds no correction that forbids a single mistake among them leaves
-anything to see (Holm finds 3 of 100 true differences of the size that is usual here). So groups allow mistakes, as
-ranked lists of states do (Williams, Jones and Tukey 1999, doi 10.3102/10769986024001042): of the pairs that they tell
-apart, 5 % at most are expected to be false, by Benjamini and Hochberg (1995) on the paired t tests of all pairs. Each
-pair has its own deviation. One pooled over labels, as in Tukey's range test, would find more and be wrong: one label's
-seeds differ by .001 where another's differ by .2, and then up to one table in two has a difference where there is none.
-``p_holm`` is there for who wants no mistake at all. Simulations of both: `tests/statistics/test_coverage.py`.
+Differences between two labels are the paired t tests of all pairs, each with its own deviation, since one encoder's
+seeds may differ by .001 where another's differ by .2. Of the differences that letters show, at most 5 % are expected to
+be false (Benjamini and Hochberg 1995), as in Williams, Jones and Tukey 1999 (doi 10.3102/10769986024001042); with 39
+labels and three seeds, Holm's correction finds 3 of 100 true differences of the usual size. ``p_holm`` has it.
 """
 
 from __future__ import annotations
@@ -28,22 +25,19 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def ranking(rows: pd.DataFrame, significance: float = SIGNIFICANCE) -> pd.DataFrame:
-    """Every label's place in every task, best first, with the letters of its groups.
+    """Rank the labels of every task, best first, with the letters of their groups.
 
-    Labels that share a letter are not separable with these seeds. Of the pairs that share none, 5 % at most are
-    expected not to differ.
+    Labels that share a letter are not separable with these seeds.
 
     Args:
-        rows: of any number of tasks and metrics, at the lengths that are to count (`_stats.beyond`).
-        significance: share of false ones allowed among the differences claimed.
+        rows: of any number of tasks and metrics, at the lengths that count.
+        significance: share of false differences allowed among those shown.
 
     Returns:
-        ``task``, ``metric``, ``rank`` (1 is best, ties share the mean; NaN where there is no score), ``rank_low``,
-        ``rank_high`` (one more than there are labels told apart as better; all less those told apart as worse),
-        ``label``, ``mean``, ``low``, ``high``, ``half_width`` (95 % t interval; NaN below two seeds), ``score`` (mean,
-        normalised by chance), ``seeds``, ``lengths``, ``group`` (letters, ``a`` the best label's; blank where nothing
-        could be tested), ``status`` (``ok``, or why there is no score). By task and metric, then rank, those without
-        last.
+        ``task``, ``metric``, ``rank`` (1 is best, ties share the mean), ``rank_low``, ``rank_high`` (places that the
+        differences leave open), ``label``, ``mean``, ``low``, ``high``, ``half_width`` (95 % t interval), ``score``
+        (mean, normalised by chance), ``seeds``, ``lengths``, ``group`` (letters; blank where nothing was tested),
+        ``status`` (``ok``, or why there is no score). By task and metric, then rank.
     """
     parts = [_ranked(part, significance) for _, part in scores(rows).groupby(["task", "metric"])]
     columns = ["task", "metric", "rank", "rank_low", "rank_high", "label", "mean", "low", "high", "half_width"]
@@ -52,13 +46,13 @@ def ranking(rows: pd.DataFrame, significance: float = SIGNIFICANCE) -> pd.DataFr
 
 
 def _places(table: pd.DataFrame) -> pd.DataFrame:
-    """Labels of one task and metric that have a score, best first: rank, mean, interval, seeds."""
+    """Return the labels of one task and metric that have a score, best first, with mean and interval."""
     ascending = metric_of(str(table["metric"].iloc[0])).higher_is_better is False
     valued = table.dropna(subset="value").groupby("label")
     found = pd.DataFrame({"mean": valued["value"].mean(), "seeds": valued["value"].count()})
     found["deviation"] = valued["value"].std()
     found["score"], found["lengths"] = valued["score"].mean(), valued["lengths"].max()
-    # Means that differ by the arithmetic's rounding alone are a tie.
+    # Means that differ by rounding alone tie.
     found["rank"] = found["mean"].round(12).rank(ascending=ascending, method="average")
     critical = stdtrit(found["seeds"] - 1.0, (1 + CONFIDENCE) / 2)
     found["half_width"] = (critical * found["deviation"] / np.sqrt(found["seeds"])).where(found["seeds"] > 1)
@@ -67,16 +61,14 @@ def _places(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pairs(table: pd.DataFrame, labels: list[str]) -> pd.DataFrame:
-    """Every label against every other, paired by seed: all pairs of one task and metric.
+    """Compare all pairs of labels of one task and metric, paired by seed.
 
     Args:
-        table: of `scores`, one task and metric.
+        table: of `scores`.
         labels: by rank, so that ``first`` is no worse than ``second``.
 
     Returns:
-        ``first``, ``second``, ``pairs`` (seeds in common), ``difference`` (first - second, in the metric's unit),
-        ``low``, ``high`` (95 % t interval of this pair alone), ``p`` (two-sided, as in `_stats.paired`), ``p_holm``,
-        ``p_groups`` (Benjamini and Hochberg's; what letters go by). NaN below two seeds in common.
+        The columns `PAIRED`; ``p_groups`` is Benjamini and Hochberg's. NaN below two common seeds.
     """
     values = matrix(table, labels)
     one, other = np.triu_indices(len(labels), 1)
@@ -89,7 +81,7 @@ def _pairs(table: pd.DataFrame, labels: list[str]) -> pd.DataFrame:
 
 
 def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
-    """`ranking` of one task and metric."""
+    """Rank the labels of one task and metric."""
     places = _places(table)
     compared = _pairs(table, list(places.index))
     tested = compared.dropna(subset="p")
@@ -97,7 +89,7 @@ def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
     with_a_test = {*tested["first"], *tested["second"]}
     known = [str(label) for label in places.index if label in with_a_test]
     places["group"] = pd.Series(letters(known, zip(apart["first"], apart["second"], strict=True)), dtype=object)
-    # Of unequal seeds the mean may be on one side and the difference of the seeds in common on the other.
+    # With unequal seeds, the means may differ one way and the common seeds the other.
     higher = (apart["difference"] > 0) != (metric_of(str(table["metric"].iloc[0])).higher_is_better is False)
     beats = apart["first"].where(higher, apart["second"]).value_counts()
     beaten = apart["second"].where(higher, apart["first"]).value_counts()
@@ -112,22 +104,20 @@ def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
 
 
 def _false_discoveries(p: pd.Series[float]) -> pd.Series[float]:
-    """Benjamini and Hochberg's correction. NaN was no test."""
+    """Return p values after Benjamini and Hochberg's correction; NaN was no test."""
     tested = p.dropna()
     adjusted = false_discovery_control(tested.clip(0, 1)) if len(tested) else tested
     return pd.Series(adjusted, index=tested.index, dtype=float).reindex(p.index)
 
 
 def letters(labels: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Compact letter display (Piepho 2004): two labels share a letter exactly if they are not told apart.
+    """Return a compact letter display (Piepho 2004): two labels share a letter exactly if they are not apart.
 
-    A letter is grown from the best pair that has none in common yet, by every label, in order, that is apart from
-    none of its own; so it takes time polynomial in the number of labels, which inserting and absorbing does not, and
-    few letters, if not always the fewest (Gramm et al. 2007, doi 10.1016/j.csda.2006.09.035).
+    A letter grows greedily from the best pair that shares none yet, in polynomial time.
 
     Args:
-        labels: in the order of the ranking; the first has an ``a``.
-        apart: pairs that are told apart.
+        labels: in the order of the ranking.
+        apart: pairs that differ.
 
     Returns:
         label -> its letters: ``a`` to ``z``, ``A`` to ``Z``, then numbers in brackets.
@@ -146,7 +136,7 @@ def letters(labels: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str
         clique = sorted({one, other})
         allowed = np.logical_and.reduce(together[clique])
         allowed[clique] = False
-        # First what has most to share that is not shared yet, then the better placed.
+        # Prefer the label with the most pairs left to cover, then the better placed.
         gain = (~shared[:, clique]).sum(axis=1)
         while allowed.any():
             chosen = int(np.where(allowed, gain, -1).argmax())
@@ -165,7 +155,7 @@ def letters(labels: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str
 
 
 def _needed(cliques: list[list[int]], labels: int) -> list[list[int]]:
-    """Those without which some two would share nothing: later ones may have made an earlier one superfluous."""
+    """Drop letters whose pairs all share another letter."""
     shared = np.zeros((labels, labels), dtype=int)
     for clique in cliques:
         shared[np.ix_(clique, clique)] += 1

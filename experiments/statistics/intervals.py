@@ -1,13 +1,10 @@
-"""What can be said over seeds, and what cannot: intervals and paired comparisons with a baseline.
+"""Statistics over seeds: confidence intervals, and paired comparisons with a baseline.
 
-Intervals are Student's t over seeds: mean ± t(0.975, seeds - 1) · deviation / √seeds. They are not cut to the
-metric's range. One seed has no interval. A bootstrap of the three to ten values that there are is too narrow (of
-three, a 95 % percentile interval covers the truth three times in four); over many tasks it does, see `_ranks`.
-
-Of values at a bound these are too narrow too: where one seed in five fails a task that the others solve, every other
-interval of three seeds has no width and misses the mean. Simulations: `tests/statistics/test_coverage.py`.
-
-`_groups` compares all labels with one another.
+Intervals are Student's t: mean ± t(0.975, seeds - 1) · deviation / √seeds. They are not cut to the metric's range, and
+one seed has none. Percentile bootstraps are too narrow for three to ten values: with three, a 95 % interval covers
+the truth three times in four. The t interval is too narrow as well where values sit at a bound: if one seed in five
+fails a task that the others solve, half of the intervals of three seeds have no width and miss the mean.
+`tests/statistics/test_coverage.py` has the simulations.
 """
 
 from __future__ import annotations
@@ -19,19 +16,18 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
+from statsmodels.stats.multitest import multipletests
 
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import metric_of
 from experiments.statistics.power import effect, improvement, seeds_wanted
 
 SIGNIFICANCE = 0.05
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 CONFIDENCE = 1 - SIGNIFICANCE
-OVER_LENGTHS = "length_extrapolation"
-"""The experiment that has a task's quality over lengths."""
 NOT_SEPARABLE = "not separable with these seeds"
 ROUNDING = 1e-12
-"""What is no larger is the arithmetic's."""
+"""Largest difference that is put down to rounding."""
 COMPARED = [
     *("label", "baseline", "lengths", "pairs", "difference", "low", "high", "deviation", "effect", "improvement"),
     *("p", "status"),
@@ -40,51 +36,35 @@ COMPARED = [
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a ``label``: the encoder, where none was given."""
+    """Return the rows with a ``label``, the encoder unless they have one."""
     return rows if "label" in rows.columns else rows.assign(label=rows["encoder"])
 
 
-def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each task's main metric over lengths, whole sequences' and not those of slices."""
-    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
-    parts = [
-        of_task[of_task["metric"] == main_metric(of_task["metric"].unique())] for _, of_task in rows.groupby("task")
-    ]
-    return pd.concat(parts) if parts else rows
-
-
-def beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each task's main metric at the lengths it was not trained on."""
-    quality = main_quality(rows)
-    return quality[quality["eval_length"] > quality["train_length"]]
-
-
 def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Summary over seeds, one line a group.
+    """Summarise over seeds, one line for each group.
 
     Args:
         rows: rows with the columns of `experiments.rows.row.Row`.
-        by: the columns that make a group; each holds one row a seed, else a seed's rows are averaged first.
+        by: the columns that define a group. Several rows of a seed in one group are averaged first.
 
     Returns:
-        ``by``, then ``mean``, ``median``, ``iqm`` (interquartile mean: of the values without the lowest and the
-        highest quarter of them, rounded down; of up to three, the mean), ``low``, ``high``, ``half_width`` (of the
-        mean's 95 % t interval; NaN below two seeds), ``seeds`` (with a value), ``unsupported`` and ``diverged``
-        (seeds without one, and why), ``chance``. Sorted by ``by``.
+        ``by``, then ``mean``, ``median``, ``iqm`` (interquartile mean, quarters rounded down), ``low``, ``high``,
+        ``half_width`` (of the mean's 95 % t interval; NaN below two seeds), ``seeds`` (with a value), ``unsupported``
+        and ``diverged`` (seeds without one), ``chance``. Sorted by ``by``.
     """
     by = list(by)
     groups = rows.groupby(by)
     table = groups[["chance"]].mean()
-    # From here on by a group's number: there may be millions of rows, and a key is several texts.
+    # Grouping by number is much faster than by several texts, and there may be millions of rows.
     numbered = rows[["seed", "value"]].assign(group=groups.ngroup())
     valued = numbered[rows["status"] == "ok"].groupby(["group", "seed"])["value"].mean()
     valued = valued[valued.index.get_level_values("group") >= 0]  # a row that lacks a key is in no group
     every = range(len(table))
-    spread = valued.groupby(level="group").agg(["mean", "median", "std", "count"]).reindex(every)
+    of_group = valued.groupby(level="group").agg(["mean", "median", "std", "count"]).reindex(every)
     for column in ("mean", "median", "std"):
-        table[column] = spread[column].to_numpy()
+        table[column] = of_group[column].to_numpy()
     table["iqm"] = _iqm(valued).reindex(every).to_numpy()
-    table["seeds"] = spread["count"].fillna(0).astype(int).to_numpy()
+    table["seeds"] = of_group["count"].fillna(0).astype(int).to_numpy()
     for status in ("unsupported", "diverged"):
         counts = numbered[rows["status"] == status].groupby("group")["seed"].nunique()
         table[status] = counts.reindex(every).fillna(0).astype(int).to_numpy()
@@ -95,7 +75,7 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def _iqm(valued: pd.Series[float]) -> pd.Series[float]:
-    """Interquartile mean of each group; all groups at once, for there may be thousands."""
+    """Return the interquartile mean of each group, all groups at once."""
     ordered = valued.sort_values(kind="stable")
     groups = ordered.groupby(level="group")
     place, count = groups.cumcount(), groups.transform("size")
@@ -104,43 +84,33 @@ def _iqm(valued: pd.Series[float]) -> pd.Series[float]:
 
 
 def by_measurement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each label's measurements over seeds, one line for each metric, length and condition.
-
-    Args:
-        rows: of one experiment; a ``label`` is taken to be the line of comparison, else the encoder is.
-
-    Returns:
-        ``task, metric, label, train_length, eval_length, condition``, then what `over_seeds` gives.
-    """
+    """Summarise one experiment over seeds: by task, metric, label, lengths and condition; see `over_seeds`."""
     return over_seeds(labelled(rows), ["task", "metric", "label", "train_length", "eval_length", "condition"])
 
 
 def half_width(deviation: float, count: int) -> float:
-    """Half the t interval of a mean, from the sample deviation (n - 1) of ``count`` values; NaN below two."""
+    """Return half the width of a mean's t interval, from the deviation (n - 1) of ``count`` values; NaN below two."""
     return float(half_widths(np.array([deviation]), np.array([count]))[0])
 
 
 def half_widths(deviations: Vector, counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Vector:
-    """`half_width` of many."""
+    """Return the `half_width` of many means."""
     wide = stdtrit(np.maximum(counts - 1, 1), (1 + CONFIDENCE) / 2) * deviations / np.sqrt(np.maximum(counts, 1))
     return np.where(counts < 2, np.nan, wide)
 
 
 def default_baseline(rows: pd.DataFrame) -> str:
-    """The label that the others are compared with: encoder ``none`` if it is there, else the first alphabetically.
-
-    Of several with that encoder, one with plain sequential numbering goes first.
-    """
+    """Return the label to compare with: encoder ``none``, with sequential numbering if possible, else the first."""
     without = rows[rows["encoder"] == "none"]
     plain = without[without["positions"] == "sequential"]
     return str(min(next(set(part["label"].unique()) for part in (plain, without, rows) if len(part))))
 
 
 def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
-    """The label that is called ``wanted``, or the only one of the encoder called so.
+    """Return the label ``wanted``, or the only label of the encoder ``wanted``.
 
     Raises:
-        ValueError: there is none, or there are several; the message names the labels.
+        ValueError: none or several match; the message names the labels.
     """
     labels: list[str] = sorted(rows["label"].unique())
     of_encoder: list[str] = sorted(set(rows.loc[rows["encoder"] == wanted, "label"]))
@@ -154,17 +124,16 @@ def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
 
 
 def compare(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Each label against the baseline: the mean over lengths, paired by seed and input. One task, one metric.
+    """Compare each label with the baseline: the mean over lengths, paired by seed. One task, one metric.
 
-    A pair is a seed that both have; the mean is over the lengths that both have for every pair, so a label that
-    cannot be asked beyond some length is compared up to there. Means of a seed and length are over the same inputs.
+    A pair is a seed that both have. The mean is over the lengths that both have in every pair, so a label that does
+    not support some length is compared up to there.
 
     Returns:
         ``label``, ``baseline``, ``lengths`` (tuple), ``pairs``, ``difference`` (label - baseline), ``low``, ``high``
-        (95 % t interval), ``deviation`` (of the paired differences), ``effect`` (Hedges' g_av: in deviations of a
-        seed), ``improvement`` (probability that a seed of the label is better than one of the baseline; higher, of
-        a metric that has no good side), ``p`` (two-sided, see `paired`; NaN where nothing could be tested),
-        ``status`` (``ok``, or why not compared). `corrected` adds what depends on how many comparisons there are.
+        (95 % t interval), ``deviation`` (of the paired differences), ``effect`` (`power.effect`), ``improvement``
+        (`power.improvement`, towards the metric's good side), ``p`` (`paired`; NaN where untested), ``status``
+        (``ok``, or why there is no comparison).
     """
     table = rows.pivot_table(index="seed", columns=["label", "eval_length"], values="value", aggfunc="mean")
     known = {name: pd.DataFrame(table[name]).dropna(how="all") for name in table.columns.unique("label")}
@@ -193,15 +162,14 @@ def compare(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def corrected(comparisons: pd.DataFrame) -> pd.DataFrame:
-    """What may be said of comparisons, given how many were made.
+    """Add what depends on the number of comparisons.
 
     Args:
-        comparisons: of `compare`, all that are reported together, and their ``metric``.
+        comparisons: all that are reported together, as `compare` returns them, with their ``metric``.
 
     Returns:
-        The same, with ``p_holm`` (Holm 1979), ``verdict`` (of `verdict`; the status where not compared) and
-        ``more_seeds`` (of those not separable, how many more would find a difference as large as this one seems, with
-        probability 0.8 and as many comparisons undecided; inf: more than a thousand; NaN: there is no telling).
+        The comparisons with ``p_holm``, ``verdict`` (of `verdict`; the status where there is none) and ``more_seeds``
+        (how many more would show the difference, see `seeds_wanted`; NaN where it is shown or cannot be estimated).
     """
     table = comparisons.assign(p_holm=holm(list(comparisons["p"])))
     lines = table.to_dict("records")
@@ -220,7 +188,7 @@ def corrected(comparisons: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_words(verdict: str, more_seeds: float) -> str:
-    """A verdict, and what it would take to be surer: ``not separable with these seeds; about 4 more would do``."""
+    """Return a verdict in words: ``not separable with these seeds; about 4 more would do``."""
     if verdict != NOT_SEPARABLE or math.isnan(more_seeds):
         return verdict
     if math.isinf(more_seeds):
@@ -231,10 +199,9 @@ def in_words(verdict: str, more_seeds: float) -> str:
 
 
 def paired(differences: Vector) -> dict[str, float]:
-    """Mean of paired differences, its t interval, their deviation, and the two-sided p that the mean is zero.
+    """Return the mean of paired differences, its t interval, their deviation, and the paired t test's p.
 
-    p is that of the paired t test. Differences that are all the same and not zero leave nothing to measure the mean
-    by, as do accuracies of 1 in every seed: there it is the exact sign test's, 2^(1 - n), which takes six seeds.
+    Where all differences agree exactly, as accuracies of 1 against 0 do, p is the exact sign test's, 2^(1 - n).
 
     Returns:
         ``difference``, ``low``, ``high``, ``deviation``, ``p``; all but the first NaN below two pairs.
@@ -243,16 +210,12 @@ def paired(differences: Vector) -> dict[str, float]:
 
 
 def paired_columns(differences: Matrix) -> dict[str, Vector]:
-    """What `paired` says of each column, and ``pairs``, its length without NaN.
-
-    Args:
-        differences: a line a pair, a column a comparison; NaN where there is no such pair.
-    """
+    """Apply `paired` to each column, which may have NaN, and count its ``pairs``."""
     count = (~np.isnan(differences)).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.nansum(differences, axis=0) / count
         deviation = np.sqrt(np.nansum((differences - mean) ** 2, axis=0) / (count - 1))
-        # Differences of equal means come out as a few 1e-17 that all agree: rounding must not read as certainty.
+        # Equal means differ by a few 1e-17 in every seed: rounding must not look like a certain difference.
         mean = np.where(np.abs(mean) <= ROUNDING, 0.0, mean)
         deviation = np.where(deviation <= ROUNDING * np.maximum(1, np.abs(mean)), 0.0, deviation)
         deviation = np.where(count > 1, deviation, np.nan)
@@ -265,18 +228,16 @@ def paired_columns(differences: Matrix) -> dict[str, Vector]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: p values that allow for as many tests as were made. NaN was no test."""
-    order = sorted((value, place) for place, value in enumerate(p) if not math.isnan(value))
-    corrected = [math.nan] * len(p)
-    largest = 0.0
-    for rank, (value, place) in enumerate(order):
-        largest = max(largest, min(1.0, value * (len(order) - rank)))
-        corrected[place] = largest
-    return corrected
+    """Return p values after Holm's correction; NaN was no test."""
+    values = np.array(p, dtype=np.float64)
+    tested = ~np.isnan(values)
+    if tested.any():
+        values[tested] = multipletests(values[tested], method="holm")[1]
+    return [float(value) for value in values]
 
 
 def verdict(metric: str, difference: float, corrected: float) -> str:
-    """``better``, ``worse``, or that these seeds cannot tell."""
+    """Return ``better``, ``worse`` or `NOT_SEPARABLE`; ``higher`` or ``lower`` of a metric without a good side."""
     if math.isnan(corrected) or corrected >= SIGNIFICANCE:
         return NOT_SEPARABLE
     higher_is_better = metric_of(metric).higher_is_better

@@ -1,44 +1,41 @@
-"""Many tasks: one score over all of them, ranks, and how much hangs on which tasks and which metric were chosen.
-
-Scores are normalised by chance: (value - chance) / (best - chance), see `_scores`; intervals are those of `_bootstrap`.
-"""
+"""Many tasks: one score over all of them, ranks, and how much they depend on the choice of tasks and metric."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import cast
 
 import numpy as np
 import pandas as pd
+from scikit_posthocs import posthoc_nemenyi_friedman
 from scipy.stats import friedmanchisquare, kendalltau, rankdata, studentized_range
 
+from experiments.rows.quality import OVER_LENGTHS, main_quality
 from experiments.rows.row import metric_of
 from experiments.statistics import bootstrap
 from experiments.statistics.bootstrap import FEWEST_TASKS
 from experiments.statistics.groups import letters
-from experiments.statistics.intervals import CONFIDENCE, OVER_LENGTHS, SIGNIFICANCE, Matrix, labelled, main_quality
+from experiments.statistics.intervals import CONFIDENCE, SIGNIFICANCE, Matrix, labelled
 from experiments.statistics.power import improvement
 from experiments.statistics.scores import matrix, scores
 
 MEASURED_IN = 0.75
-"""Share of the tasks that a label must have to be among those that are compared over tasks."""
+"""Share of the tasks that a label must have to be compared over tasks."""
 LENGTHS = ("in range", "beyond", "twice")
 
 
 def aggregate(rows: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
-    """Each label over all tasks that the compared labels have: interquartile mean of the scores of all runs.
+    """Aggregate each label over all tasks: the interquartile mean of the scores of all runs.
 
     Args:
-        rows: of all tasks, their main metric, at the lengths that are to count (`_stats.beyond`).
-        baseline: a label for ``improvement``; without, that is NaN.
+        rows: of all tasks, their main metric, at the lengths that count.
+        baseline: a label to compute ``improvement`` against.
 
     Returns:
-        ``label``, ``iqm``, ``low``, ``high`` (95 %: other seeds, the same tasks; NaN where a task has a single seed of
-        the label), ``tasks_low``, ``tasks_high`` (95 %: other tasks of this kind; NaN below `FEWEST_TASKS`), ``mean``,
-        ``median`` (of the scores of all runs), ``improvement`` (probability that a run of it is better than one of the
-        baseline's, mean over tasks), ``tasks``, ``runs``, ``status`` (``ok``, or why it is left out). Best first, those
-        left out last.
+        ``label``, ``iqm``, ``low``, ``high`` (95 %, other seeds), ``tasks_low``, ``tasks_high`` (95 %, other tasks),
+        ``mean``, ``median``, ``improvement`` (probability that one of its runs is better than one of the baseline's,
+        mean over tasks), ``tasks``, ``runs``, ``status`` (``ok``, or why it is left out). Best first; intervals are
+        those of `bootstrap`.
     """
     table = scores(rows)
     table = table[table.groupby(["task", "metric"])["score"].transform("count") > 0]
@@ -51,11 +48,8 @@ def aggregate(rows: pd.DataFrame, baseline: str | None = None) -> pd.DataFrame:
         runs = {task: values[task][~np.isnan(values[task][:, place]), place] for task in tasks}
         own = {task: seeds[task][~np.isnan(values[task][:, place])] for task in tasks}
         pooled = np.concatenate(list(runs.values()))
-        line = {
-            "label": label,
-            "iqm": float(bootstrap.interquartile_mean(pooled[None, :])[0]),
-            "mean": float(pooled.mean()),
-        }
+        iqm = float(bootstrap.interquartile_mean(pooled[None, :])[0])
+        line = {"label": label, "iqm": iqm, "mean": float(pooled.mean())}
         line |= {"median": float(np.median(pooled)), "tasks": len(tasks), "runs": len(pooled), "status": "ok"}
         line |= dict(zip(("low", "high"), bootstrap.over_seeds(runs, own), strict=True))
         line |= dict(zip(("tasks_low", "tasks_high"), bootstrap.over_tasks(runs), strict=True))
@@ -79,7 +73,7 @@ def _improvement(values: Matrix, ours: int, theirs: int) -> float:
 
 
 def _complete(table: pd.DataFrame) -> tuple[list[str], list[str], dict[str, str]]:
-    """Labels and tasks of which every pair has a value, and why the others are left out.
+    """Return labels and tasks that make a complete table, and why the others are left out.
 
     Labels that lack too many tasks go first, then the tasks that one of the remaining labels lacks.
     """
@@ -101,13 +95,10 @@ def _complete(table: pd.DataFrame) -> tuple[list[str], list[str], dict[str, str]
 
 
 def common(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those of the rows whose tasks most labels have: what labels measured in few tasks can be compared over.
-
-    Args:
-        rows: as for `aggregate`.
+    """Return the rows of the tasks that most labels have, to compare labels that have few tasks.
 
     Returns:
-        none where that would compare no label that is not compared over all tasks, or over one task.
+        No rows where these are all tasks, or would add no label to the comparison over all tasks.
     """
     known = rows[rows["value"].notna()]
     share = known.groupby("task")["label"].nunique() / rows["label"].nunique()
@@ -119,14 +110,14 @@ def common(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Each label's rank in each task, 1 the best, ties sharing the mean: of those tasks and labels that are complete.
+    """Return each label's rank in each task (1 is best, ties share the mean), for complete tasks and labels.
 
     Args:
         rows: as for `aggregate`.
 
     Returns:
-        a line a label, a column a task; by mean rank, then name. Labels and tasks left out are in
-        ``attrs["left_out"]``, name -> why.
+        A line for each label, a column for each task, by mean rank, then name. ``attrs["left_out"]`` maps labels and
+        tasks that are left out to the reason.
     """
     table = scores(rows)
     labels, tasks, left_out = _complete(table)
@@ -141,10 +132,7 @@ def ranks(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def friedman(table: pd.DataFrame) -> dict[str, float]:
-    """Whether labels differ over tasks at all, and how far apart mean ranks of two that differ must be.
-
-    Friedman's test and Nemenyi's critical difference, q(0.95, labels) √(labels (labels + 1) / (6 tasks)), as in Demšar
-    (2006, JMLR 7:1-30). It hangs on which other labels are there, and it is a cautious test.
+    """Apply Friedman's test and Nemenyi's critical difference of mean ranks (Demšar 2006, JMLR 7:1-30).
 
     Args:
         table: of `ranks`.
@@ -155,8 +143,9 @@ def friedman(table: pd.DataFrame) -> dict[str, float]:
     labels, tasks = table.shape
     found = {"statistic": math.nan, "p": math.nan, "critical_difference": math.nan}
     if labels > 2 and tasks > 1:
-        found["critical_difference"] = _nemenyi(labels) * math.sqrt(labels * (labels + 1) / (6 * tasks))
-        if (table.nunique() == 1).all():  # every task ties all labels: the test would divide by zero
+        q = float(studentized_range.ppf(CONFIDENCE, labels, np.inf)) / math.sqrt(2)
+        found["critical_difference"] = q * math.sqrt(labels * (labels + 1) / (6 * tasks))
+        if (table.nunique() == 1).all():  # all labels tie in every task, and the test would divide by zero
             found |= {"statistic": 0.0, "p": 1.0}
         else:
             test = friedmanchisquare(*table.to_numpy())
@@ -164,25 +153,18 @@ def friedman(table: pd.DataFrame) -> dict[str, float]:
     return found | {"labels": labels, "tasks": tasks}
 
 
-@functools.cache
-def _nemenyi(labels: int) -> float:
-    """q(0.95, labels) of Demšar's table 5: the studentized range's over √2. Tens of milliseconds."""
-    return float(studentized_range.ppf(CONFIDENCE, labels, np.inf)) / math.sqrt(2)
-
-
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
-    """How firm each label's place is against the choice of tasks, and its group by Nemenyi's test.
+    """Return how much each label's place depends on the choice of tasks, and its group by Nemenyi's test.
 
-    Tasks are drawn anew, with replacement, and labels placed by their mean rank each time.
+    Tasks are resampled with replacement, and labels placed by their mean rank each time.
 
     Args:
         rows: as for `aggregate`.
 
     Returns:
-        ``label``, ``place`` (by mean rank, 1 the best, ties sharing the better), ``mean_rank``, ``place_low``,
-        ``place_high`` (95 % of the draws), ``first``, ``top_three`` (share of the draws; these four NaN below
-        `FEWEST_TASKS`), ``group`` (letters: those that share one differ by no more than the critical difference; blank
-        where Friedman's test finds nothing or cannot be made). Best first.
+        ``label``, ``place`` (by mean rank, ties share the better), ``mean_rank``, ``place_low``, ``place_high`` (95 %
+        of the samples), ``first``, ``top_three`` (share of the samples; these four NaN below `FEWEST_TASKS`), ``group``
+        (letters; blank where Friedman's test finds nothing). Best first.
     """
     table = ranks(rows)
     columns = ["label", "place", "mean_rank", "place_low", "place_high", "first", "top_three", "group"]
@@ -200,26 +182,24 @@ def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
         low, high = np.quantile(places, ends, axis=1, method="nearest")
         found["place_low"], found["place_high"] = low, high
         found["first"], found["top_three"] = (places == 1).mean(axis=1), (places <= 3).mean(axis=1)
-    test = friedman(table)
     found["group"] = ""
-    if test["p"] < SIGNIFICANCE:
-        far = means.to_numpy()[None, :] - means.to_numpy()[:, None] > test["critical_difference"]
-        grouped = letters(labels, [(labels[one], labels[other]) for one, other in np.argwhere(far)])
-        found["group"] = found["label"].map(grouped)
+    if friedman(table)["p"] < SIGNIFICANCE:
+        apart = posthoc_nemenyi_friedman(table.to_numpy().T).to_numpy() < SIGNIFICANCE
+        pairs = [(labels[one], labels[other]) for one, other in np.argwhere(np.triu(apart))]
+        found["group"] = found["label"].map(letters(labels, pairs))
     return found[columns]
 
 
 def by_metric(rows: pd.DataFrame) -> pd.DataFrame:
-    """Places under every other way of keeping score, for how much hangs on it.
+    """Return places under every other choice of metric and lengths, and how well they agree.
 
     Args:
         rows: of all tasks, all experiments.
 
     Returns:
-        ``metric`` (``main`` is each task's own, and not listed again where it is the same in all), ``lengths`` (``in
-        range``: the longest trained on; ``beyond``: all longer ones; ``twice``: twice the longest trained on),
-        ``label``, ``mean_rank``, ``place``, ``tasks``, and ``agreement``: Kendall's τ-b of these mean ranks with those
-        of ``main``, ``beyond``; 1 is the same order, 0 nothing in common. Fewer than two labels make no line.
+        ``metric`` (``main``: each task's own), ``lengths`` (``in range``: the longest in range; ``beyond``: all
+        longer; ``twice`` the training length), ``label``, ``mean_rank``, ``place``, ``tasks``, ``agreement`` (Kendall's
+        τ-b of the mean ranks with those of ``main``, ``beyond``). Only choices with at least two labels.
     """
     rows = labelled(rows)
     rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]

@@ -1,4 +1,4 @@
-"""How far quality holds beyond the training length: the reach, and the area under the curve."""
+"""Length extrapolation in one number: the reach, and the area under the curve."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from experiments.rows.row import metric_of
 from experiments.statistics.intervals import half_width, paired
 
 KEEPS = 0.9
-"""Share of the in-range quality from which a length counts as mastered."""
+"""Share of the in-range quality that must be kept."""
 COMPARED = ["label", "baseline", "pairs", "difference", "low", "high", "p", "compared_up_to"]
 
 
 def reach(summary: pd.DataFrame) -> pd.DataFrame:
-    """How far each label keeps its quality: up to which length it holds `KEEPS` of what it has in range.
+    """Return the longest length up to which each label keeps at least `KEEPS` of its in-range quality.
 
     Args:
-        summary: of `_stats.over_seeds`, one task and its main metric, one line for each label and ``eval_length``.
+        summary: as `intervals.over_seeds` returns it, of one task and its main metric, by label and ``eval_length``.
 
     Returns:
-        ``label``, ``in_range`` (mean at the longest length measured that was trained on) and ``in_range_half_width``
-        (of its 95 % t interval), ``reach`` (longest length up to which every measured length holds; NaN where nothing
-        was measured in range), ``multiple`` (of the training length), ``longest`` (measured), ``train_length``.
+        ``label``, ``in_range`` (mean at the longest length measured in range), ``in_range_half_width`` (of its 95 % t
+        interval), ``reach`` (NaN where nothing was measured in range), ``multiple`` (reach in training lengths),
+        ``longest`` (length measured), ``train_length``.
     """
     lines = []
     ordered = summary.sort_values(["label", "eval_length"]).to_dict("records")
@@ -36,26 +36,24 @@ def reach(summary: pd.DataFrame) -> pd.DataFrame:
         inside = [at for at in measured if at["eval_length"] <= train_length and at["seeds"] > 0]
         in_range, half = (float(inside[-1][name]) if inside else math.nan for name in ("mean", "half_width"))
         higher_is_better = metric_of(str(measured[0]["metric"])).higher_is_better
-        held = float(train_length) if inside else math.nan
+        reached = float(train_length) if inside else math.nan
         for at in (at for at in measured if at["eval_length"] > train_length):
-            least = KEEPS - 1e-9  # 0.72 of 0.8 is 90 %, whatever floats make of it
+            least = KEEPS - 1e-9  # so that 0.72 counts as 90 % of 0.8 in floating point
             if not (at["mean"] >= least * in_range if higher_is_better else in_range >= least * at["mean"]):
                 break
-            held = float(at["eval_length"])
-        line = {"label": label, "in_range": in_range, "in_range_half_width": half, "reach": held}
-        line |= {"multiple": held / train_length, "longest": int(measured[-1]["eval_length"])}
+            reached = float(at["eval_length"])
+        line = {"label": label, "in_range": in_range, "in_range_half_width": half, "reach": reached}
+        line |= {"multiple": reached / train_length, "longest": int(measured[-1]["eval_length"])}
         lines.append(line | {"train_length": train_length})
     columns = ["label", "in_range", "in_range_half_width", "reach", "multiple", "longest", "train_length"]
     return pd.DataFrame(lines, columns=columns)
 
 
 def area(curves: pd.DataFrame) -> pd.Series[float]:
-    """The mean of each curve over log2 of the length: the area under it, divided by its width.
-
-    Trapezoid rule; over the logarithm, a doubling counts the same wherever it is.
+    """Return the mean of each curve over log2 of the length, by the trapezoid rule: every doubling counts the same.
 
     Args:
-        curves: a line a curve, a column a length, ascending, two at least.
+        curves: a line for each curve, a column for each length, ascending, at least two.
     """
     widths = np.diff(np.log2(curves.columns.to_numpy(dtype=float)))
     values = curves.to_numpy(dtype=float)
@@ -63,11 +61,10 @@ def area(curves: pd.DataFrame) -> pd.Series[float]:
 
 
 def beyond(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Label -> its curves beyond its training length: a line a seed, a column a length, the first of them trained.
+    """Return each label's curves from the training length on: a line for each seed, a column for each length.
 
-    Seeds without any value are left out. The curves end before the first length at which one of the others has none
-    (it cannot be asked there, or diverges): all seeds of a label are taken over the same lengths. Without a value at
-    the training length there is no column.
+    Seeds without any value are left out. The curves end before the first length at which one of the other seeds has
+    no value, so all seeds of a label cover the same lengths. Without a value at the training length there is no column.
 
     Args:
         rows: of one task and metric.
@@ -75,33 +72,32 @@ def beyond(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     known = rows.assign(value=rows["value"].where(rows["status"] == "ok"))
     table = known.groupby(["label", "seed", "eval_length"])["value"].mean().unstack("eval_length").sort_index(axis=1)
     trained = {str(label): int(length) for label, length in known.groupby("label")["train_length"].first().items()}
-    asked: dict[str, set[int]] = {}
+    measured: dict[str, set[int]] = {}
     for label, length in known[["label", "eval_length"]].drop_duplicates().itertuples(index=False):
-        asked.setdefault(str(label), set()).add(int(length))
+        measured.setdefault(str(label), set()).add(int(length))
     values, lengths, seeds = table.to_numpy(), table.columns.astype(int), table.index.get_level_values("seed")
     found = {}
     for label, places in table.groupby(level="label").indices.items():  # a table of all is read faster than many small
         kept = places[~np.isnan(values[places]).all(axis=1)]
         whole = ~np.isnan(values[kept]).any(axis=0)
-        candidates = [n for n, at in enumerate(lengths) if at >= trained[str(label)] and at in asked[str(label)]]
+        candidates = [n for n, at in enumerate(lengths) if at >= trained[str(label)] and at in measured[str(label)]]
         upto = list(takewhile(whole.__getitem__, candidates))
         columns = upto if upto and lengths[upto[0]] == trained[str(label)] else []
-        # The last digit of a sum hangs on how its numbers lie in memory.
+        # The last digit of a sum depends on the memory layout of its terms.
         part = np.ascontiguousarray(values[np.ix_(kept, columns)])
         found[str(label)] = pd.DataFrame(part, index=seeds[kept], columns=lengths[columns], copy=False)
     return found
 
 
 def areas(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean quality beyond the training length, every doubling weighing the same: of each seed, then over seeds.
+    """Return each label's `area` beyond its training length: of each seed, then over seeds.
 
     Args:
-        rows: one task and metric, labelled, the training length among their lengths.
+        rows: one task and metric, labelled, including the training length.
 
     Returns:
-        ``label``, ``area`` (NaN where nothing was measured beyond, or not the training length itself),
-        ``area_half_width`` (of the 95 % t interval; NaN below two seeds), ``area_seeds``, ``area_up_to`` (where it
-        ends, in training lengths).
+        ``label``, ``area`` (NaN where nothing longer was measured, or not the training length), ``area_half_width``
+        (of the 95 % t interval), ``area_seeds``, ``area_up_to`` (last length, in training lengths).
     """
     lines = []
     for label, curves in beyond(rows).items():
@@ -116,16 +112,15 @@ def areas(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_areas(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Each label's area less the baseline's, paired by seed, over the lengths that both have and no others.
+    """Compare each label's area with the baseline's, paired by seed, over the lengths that both have.
 
     Args:
         rows: as for `areas`.
         baseline: one of the labels.
 
     Returns:
-        ``label``, ``baseline``, ``pairs``, ``difference``, ``low``, ``high``, ``p`` (two-sided paired t),
-        ``compared_up_to`` (where the common lengths end, in training lengths); NaN where there is no seed, or no
-        length beyond, in common.
+        ``label``, ``baseline``, ``pairs``, ``difference``, ``low``, ``high``, ``p`` (paired t test), ``compared_up_to``
+        (last common length, in training lengths); NaN without common seeds or longer lengths.
     """
     curves = beyond(rows)
     theirs = curves[baseline]

@@ -1,4 +1,4 @@
-"""One number for each run of a task: what comparisons, groups and ranks are made of."""
+"""One score for each run of a task; groups and ranks are computed from them."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ from experiments.rows.row import metric_of
 from experiments.statistics.intervals import Matrix, labelled
 
 WHY = ("not measured", "unsupported", "diverged")
-"""Why a run has no score; of several reasons, the last."""
+"""Why a run has no score. Of several reasons, the last one counts."""
 COLUMNS = ["task", "metric", "label", "seed", "value", "score", "lengths", "status"]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """One line for each task, metric, label and seed: its mean over the lengths that the labels have in common.
+    """Return one line for each task, metric, label and seed: the mean over the lengths that the labels share.
 
     These are the lengths at which at least half of a task's labels have a value. A run that lacks one of them has no
-    score, and says why: no label is ranked by lengths that are easier than those of the others. So all differences
-    between lines of one task, metric and seed are paired by seed and by input.
+    score, so no label is ranked on easier lengths than the others.
 
     Args:
-        rows: of any number of tasks and metrics, at the lengths that are to count, as `_stats.beyond` gives them.
+        rows: of any number of tasks and metrics, at the lengths that count.
 
     Returns:
-        ``task``, ``metric``, ``label``, ``seed``, ``value`` (in the metric's unit; NaN without), ``score`` (the
-        value less what guessing gets, as a share of what is left to gain: (value - chance) / (best - chance), best
-        being 1, or 0 bits; 0 is guessing, 1 perfect; NaN where there is no chance level), ``lengths`` (how many the
-        mean is over), ``status`` (``ok``, ``unsupported``, ``diverged``, ``not measured``). Sorted.
+        ``task``, ``metric``, ``label``, ``seed``, ``value`` (NaN where there is no score), ``score`` (normalised by
+        chance, see `normalised`), ``lengths`` (how many), ``status`` (``ok`` or one of `WHY`). Sorted.
     """
     rows = labelled(rows)
     of_run = rows.groupby(["task", "metric", "label", "seed"])
     table = of_run.size().index.to_frame(index=False)
     if table.empty:
         return pd.DataFrame(columns=COLUMNS)
-    # From here on by the number of a run and of a length: there may be many rows, and a key is several texts.
+    # Grouping by number is much faster than by several texts.
     numbered = rows[["value", "status"]].assign(score=normalised(rows), run=of_run.ngroup())
     numbered["length"] = rows.groupby(["task", "metric", "eval_length"]).ngroup()
     valued = numbered[(rows["status"] == "ok") & (numbered["run"] >= 0)]
@@ -58,10 +55,7 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def normalised(rows: pd.DataFrame) -> pd.Series[float]:
-    """Each row's value as a share of the way from guessing (0) to perfect (1); negative is worse than guessing.
-
-    Perfect is 1 where more is better (shares of tokens or sequences), and 0 where less is (bits).
-    """
+    """Return (value - chance) / (best - chance) of each row: 0 is guessing, 1 is perfect; best is 1, or 0 bits."""
     best = rows["metric"].map({name: _best(name) for name in set(rows["metric"].unique())}).astype(float)
     room = best - rows["chance"]
     return (rows["value"] - rows["chance"]).where(room != 0) / room.where(room != 0)
@@ -72,12 +66,6 @@ def _best(metric: str) -> float:
 
 
 def matrix(table: pd.DataFrame, labels: Sequence[str], column: str = "value") -> Matrix:
-    """Seeds down, ascending, and labels across; NaN where a label has no such seed.
-
-    Args:
-        table: of `scores`, one task and metric.
-        labels: in the order of the columns.
-        column: ``value`` or ``score``.
-    """
+    """Return a column of `scores`, of one task and metric, as a matrix: seeds down, labels across; NaN for gaps."""
     wide = table.pivot(index="seed", columns="label", values=column).reindex(columns=list(labels))
     return wide.to_numpy(dtype=np.float64)

@@ -11,8 +11,8 @@ from experiments.measures.length_extrapolation import measure as length_extrapol
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import reach
 from experiments.report.sections.task import LINES, OfTask, opened
+from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import main_metric, metric_of
-from experiments.statistics import intervals
 
 
 def section(of: OfTask) -> Section:
@@ -60,7 +60,7 @@ def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> T
     trained = set(summary["train_length"])
     found = {(line["label"], line["eval_length"]): line for line in summary.to_dict("records")}
     head = [f"{length} (trained)" if length in trained else str(length) for length in lengths]
-    lines, seeds = [], of.seeds[intervals.OVER_LENGTHS]
+    lines, seeds = [], of.seeds[OVER_LENGTHS]
     for label in of.order:
         if any((label, length) in found for length in lengths):
             cells = [words.cell(found.get((label, length)), seeds[label]) for length in lengths]
@@ -76,7 +76,7 @@ def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> T
 
 
 def _comparison_table(of: OfTask, named: str) -> Table:
-    baseline, seeds = str(of.compared["baseline"].iloc[0]), of.seeds[intervals.OVER_LENGTHS]
+    baseline, seeds = str(of.compared["baseline"].iloc[0]), of.seeds[OVER_LENGTHS]
     lines = []
     by_label: dict[str, list[Any]] = {}
     for line in of.compared.to_dict("records"):

@@ -10,6 +10,7 @@ import pandas as pd
 from experiments.figures import ranks, words
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import MOST, PICTURED, OfTask
+from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import metric_of
 from experiments.statistics import groups, intervals
 from experiments.statistics import ranks as _ranks
@@ -138,7 +139,7 @@ def _line(of: OfTask, line: dict[Any, Any], compared: dict[Any, Any] | None) -> 
         str(line["group"]),
         f"{line['mean']:.3f}" if known else str(line["status"]),
         f"{line['low']:.3f} to {line['high']:.3f}" if line["low"] == line["low"] else "",
-        f"{line['seeds']:.0f} of {of.seeds[intervals.OVER_LENGTHS][line['label']]}",
+        f"{line['seeds']:.0f} of {of.seeds[OVER_LENGTHS][line['label']]}",
     ]
     if compared is None:
         return [*told, "", "", ""]
@@ -199,7 +200,7 @@ def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") 
 
 def _by_metric(tasks: Sequence[OfTask]) -> list[Table]:
     """How much the order hangs on what is counted; nothing where there is but one way of counting."""
-    found = _ranks.by_metric(pd.concat([of.rows_of(intervals.OVER_LENGTHS) for of in tasks]))
+    found = _ranks.by_metric(pd.concat([of.rows_of(OVER_LENGTHS) for of in tasks]))
     lines = found.drop_duplicates(["metric", "lengths"]).to_dict("records")
     if len(lines) < 2:
         return []

@@ -7,6 +7,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.report.sections import reach as _reach_page
 from experiments.report.sections.task import LINES, OfTask
+from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 from experiments.statistics import reach as _reach
@@ -68,7 +69,7 @@ def _how_far(of: OfTask) -> list[str]:
     main = str(of.quality["metric"].iloc[0])
     metric = metric_of(main).label
     reach = of.reach
-    seeds_of = of.seeds[intervals.OVER_LENGTHS]
+    seeds_of = of.seeds[OVER_LENGTHS]
     low, high = min(seeds_of.values()), max(seeds_of.values())
     seeds = f"{low} to {high} seeds each" if low != high else f"{high} seed{'s' * (high > 1)} each"
     trained, longest = sorted(set(reach["train_length"])), int(reach["longest"].max())
@@ -115,7 +116,7 @@ def _against(of: OfTask) -> list[str]:
         if labels:
             parts.append(f"{words.few(map(of.name, labels))} {words.said(verdict)}{_amounts(of, lines, labels)}")
     told = f"On {of.task} beyond the training length, mean {metric} against {of.name(baseline)}: {'; '.join(parts)}."
-    if max(of.seeds[intervals.OVER_LENGTHS].values()) < 2:
+    if max(of.seeds[OVER_LENGTHS].values()) < 2:
         return [f"{told} One seed gives no interval: nothing can be told apart by it."]
     return [told, *_surer(of)]
 

@@ -10,6 +10,7 @@ import pandas as pd
 from experiments import measures
 from experiments.figures import style
 from experiments.report.page import Section
+from experiments.rows.quality import OVER_LENGTHS, beyond_training
 from experiments.rows.results import FINISHED, Results, trained_runs
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
@@ -32,12 +33,12 @@ def labels_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str
 
     Args:
         rows: of the task.
-        quality: those of `intervals.main_quality` among them, if there are any.
+        quality: those of `main_quality` among them, if there are any.
         baseline: goes first, if there is one.
         tasks: how many tasks there are to be drawn.
     """
     labels = list(style.looks(rows))
-    beyond = intervals.beyond(rows.iloc[:0] if quality is None else quality)
+    beyond = beyond_training(rows.iloc[:0] if quality is None else quality)
     means = beyond.groupby("label")["value"].mean()
     sign = -1 if len(beyond) and metric_of(str(beyond["metric"].iloc[0])).higher_is_better else 1
     worth = {label: sign * mean for label, mean in means.items() if mean == mean}
@@ -82,12 +83,12 @@ class OfTask:
     @cached_property
     def beyond(self) -> pd.DataFrame:
         """Those of the rows that have the quality beyond the training length."""
-        return intervals.beyond(self.quality)
+        return beyond_training(self.quality)
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
         """Everything measured over lengths, over seeds, see `intervals.by_measurement`."""
-        return intervals.by_measurement(self.rows_of(intervals.OVER_LENGTHS))
+        return intervals.by_measurement(self.rows_of(OVER_LENGTHS))
 
     @cached_property
     def reach(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from experiments.figures import style, words
 from experiments.report.page import Section, Table
+from experiments.rows.quality import OVER_LENGTHS, main_quality
 from experiments.rows.row import among, metric_of
 from experiments.statistics import intervals, reach
 
@@ -30,7 +31,7 @@ def said(quality: pd.DataFrame, order: Sequence[str]) -> list[str]:
     Tasks measured at no length that far are left out.
 
     Args:
-        quality: of all tasks, see `intervals.main_quality`.
+        quality: of all tasks, see `main_quality`.
         order: labels in the order they are shown in.
     """
     kept: dict[str, list[bool]] = {label: [] for label in order}
@@ -64,7 +65,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
         rows: of all tasks, labelled.
         order: labels in the order they are shown in.
     """
-    quality = intervals.main_quality(rows)
+    quality = main_quality(rows)
     if quality["task"].nunique() < 2:
         return None
     marks = quality.loc[quality["converged"].eq(False), ["task", "label"]]
@@ -81,7 +82,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
     found.parts.append(grid.table("tasks_in_range", "Within the training length: at the longest trained on", within))
     if len(beyond):
         found.parts.append(grid.table("tasks_at_twice", "At twice the training length", beyond))
-    rows = rows[(rows["experiment"] == intervals.OVER_LENGTHS) & (rows["condition"] == "")]
+    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
     at_twice = rows[rows["eval_length"] == (rows["train_length"] * BEYOND).round()]
     freed = at_twice[at_twice["metric"] == FREE_RUNNING_GAP]
     if len(freed):

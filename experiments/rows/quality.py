@@ -1,0 +1,25 @@
+"""The quality of a run: its task's main metric over lengths."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.rows.row import main_metric
+
+OVER_LENGTHS = "length_extrapolation"
+"""The experiment that measures a task's quality over lengths."""
+
+
+def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of each task's main metric over lengths, of whole sequences and not of slices."""
+    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    parts = [
+        of_task[of_task["metric"] == main_metric(of_task["metric"].unique())] for _, of_task in rows.groupby("task")
+    ]
+    return pd.concat(parts) if parts else rows
+
+
+def beyond_training(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of each task's main metric at lengths beyond the training length."""
+    quality = main_quality(rows)
+    return quality[quality["eval_length"] > quality["train_length"]]
