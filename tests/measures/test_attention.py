@@ -298,7 +298,7 @@ def test_sequences_that_come_twice() -> None:
 
 
 @pytest.mark.parametrize("period", [3, 4, 7])
-def test_the_induction_score_is_of_the_key_after_the_earlier_occurrence(period: int) -> None:
+def test_induction_scores_the_key_after_the_earlier_occurrence(period: int) -> None:
     tokens = repeated(99, torch.arange(period), 1, 100, torch.Generator().manual_seed(0))[0].tolist()
     size = len(tokens)
     ideal = torch.zeros(1, 1, size, size, dtype=torch.float64)
@@ -376,7 +376,7 @@ def test_training_shows_against_the_untrained_model() -> None:
         assert values(trained, metric) != initial
 
 
-def test_rows_are_repeated_bit_for_bit_and_leave_the_model_as_it_was() -> None:
+def test_rows_are_repeatable_and_leave_the_model_unchanged() -> None:
     subject = subject_of("dape", trained=True)
     before, state = {k: v.clone() for k, v in subject.model.state_dict().items()}, torch.get_rng_state()
     subject.model.train()
@@ -447,7 +447,7 @@ def assert_drawn(rows: list[Row] | pd.DataFrame, count: int) -> None:
         assert len(style.render(figure, "png")) > 1000
 
 
-def test_the_table_takes_the_largest_head_of_each_seed_then_the_mean() -> None:
+def test_the_table_averages_the_largest_head_of_each_seed() -> None:
     rows = frame(
         Row(
             run_id=f"r{seed}",

@@ -78,7 +78,7 @@ def test_none_stands_in_for_what_none_computes(knobs: dict[str, object]) -> None
     assert stand_ins(pe_zoo.build("rope", geometry_of(), **knobs), causal=True) == []
 
 
-def test_a_stretched_encoder_is_stretched_further_by_itself_alone() -> None:
+def test_an_extended_encoder_is_extended_only_by_itself() -> None:
     trained = pe_zoo.build("rope_linear", geometry_of(), factor=3.0)
     assert stand_ins(trained, causal=True) == ["rope_linear"]
     encoder, given = StandIn("rope_linear", trained, causal=True).at(2.0)
@@ -121,7 +121,7 @@ def test_agreement_both_ways() -> None:
 # ---- what is measured -----------------------------------------------------------------------------
 
 
-def test_at_the_training_length_every_stand_in_is_the_trained_model() -> None:
+def test_at_the_training_length_every_extension_is_the_model() -> None:
     subject = subject_of("rope")
     short, long = (logits(subject.model, length) for length in (2 * T + 1, 8 * T))
     for name in STAND_INS:
@@ -143,7 +143,7 @@ def test_a_stretched_model_is_one_built_with_that_encoder() -> None:
         assert not torch.equal(logits(model, 4 * T), plain)
 
 
-def test_interpolation_is_the_trained_model_at_squeezed_positions() -> None:
+def test_interpolation_is_the_model_at_divided_positions() -> None:
     """A second way to the same: positions divided by the factor, the encoder left alone."""
     subject = subject_of("rope")
     tokens = torch.randint(12, (1, 30), generator=torch.Generator().manual_seed(2))

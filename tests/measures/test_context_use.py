@@ -120,7 +120,7 @@ def test_a_model_that_looks_far_back_gains_from_far_context(corpus: Path) -> Non
     assert value(rows, "bits_per_byte", "sliding windows", 4 * T) == pytest.approx(0, abs=1e-6)
 
 
-def test_a_model_that_looks_near_gains_nothing_but_fewer_early_bytes(corpus: Path) -> None:
+def test_a_local_model_gains_only_from_fewer_early_bytes(corpus: Path) -> None:
     rows = measured(subject_of(LooksBack(2), corpus))
     assert value(rows, "far_context_gain", "", 4 * T) == 0
     assert value(rows, "far_context_content", "", 4 * T) == 0

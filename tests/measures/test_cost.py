@@ -41,7 +41,7 @@ def value(rows: list[Row], metric: str, condition: str) -> float:
 # -------------------------------------------------------------------------------------------- the counter of memory
 
 
-def test_what_is_held_at_once_is_counted_and_what_is_freed_is_not() -> None:
+def test_memory_counts_live_tensors_and_no_freed_ones() -> None:
     with Held() as memory:
         first = KILOBYTE + 1
         second = first + 1
@@ -137,7 +137,7 @@ def test_without_encoder_is_the_encoder_that_does_nothing() -> None:
     assert other.training_bytes().without == trunks.training_bytes().without
 
 
-def test_operations_are_those_of_the_catalogue_and_worked_by_hand() -> None:
+def test_operations_equal_the_catalogue_and_worked_numbers() -> None:
     """Of the products alone: 24 · model_dim² a layer and the logits; attention reads every key, seen or not."""
     trunks = Trunks(subject_of("none", layers=2))
     vocab, dim, size = trunks.models[0].vocab_size, 32, 13
@@ -162,7 +162,7 @@ def test_memory_grows_linearly_once_queries_come_in_blocks(name: str, monkeypatc
     assert long < 2.2 * short
 
 
-def test_times_are_medians_of_pairs_taken_in_turn_the_first_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_medians_of_alternating_pairs_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now, order = [0.0], []
     lasts = {0: iter([90.0, 2.0, 4.0, 9.0, 5.0]), 1: iter([90.0, 1.0, 2.0, 3.0, 4.0])}
     monkeypatch.setattr("experiments.measures.cost.timing.time.perf_counter", lambda: now[0])
@@ -286,7 +286,7 @@ def test_figures_have_captions_and_every_label(labels: int, seeds: int) -> None:
     assert len(cost.summarise(rows)) == labels * len(set(zip(rows["metric"], rows["condition"], strict=True)))
 
 
-def test_the_guide_is_in_proportion_to_length_and_no_marker_is_cut_off() -> None:
+def test_the_guide_is_linear_in_length_and_no_marker_is_clipped() -> None:
     rows = frame(cost.measure(subject_of("fire"), **QUICK | {"memory_lengths": (16, 64, 256)}))
     figures = cost.plot(rows)
     guide, bare, _ = figures["copy_peak_memory"].axes[0].lines
@@ -298,7 +298,7 @@ def test_the_guide_is_in_proportion_to_length_and_no_marker_is_cut_off() -> None
         assert all(low < float(v) < high for marks in axes.lines for v in np.asarray(marks.get_xdata()))
 
 
-def test_the_table_has_each_quantity_where_it_was_measured_furthest() -> None:
+def test_the_table_has_each_quantity_at_its_longest_length() -> None:
     subject = subject_of("rope")
     rows = frame(cost.measure(subject, **QUICK))
     lost = frame([subject.row("cost", cost.MAIN, status="diverged")]).assign(encoder="lost")

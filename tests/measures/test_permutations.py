@@ -158,7 +158,7 @@ def test_slope_by_hand_and_against_least_squares() -> None:
     assert slope(list(far), list(lost)) == pytest.approx(np.linalg.lstsq(far[:, None], lost, rcond=None)[0][0])
 
 
-def test_an_intervention_gives_each_token_the_same_position_either_way() -> None:
+def test_both_interventions_give_each_token_the_same_position() -> None:
     tokens = torch.tensor([[9, 1, 2, 3, 8], [9, 4, 5, 6, 8]])
     orders = torch.tensor([[1, 2, 0], [0, 2, 1]])
     span = slice(1, 4)
@@ -242,7 +242,7 @@ def test_quality_lost_is_the_difference_of_two_evaluations() -> None:
     assert rows["token_accuracy", "positions: reversal"].value == worse
 
 
-def test_sensitivities_are_slopes_over_the_rows_and_folds_make_up_the_whole() -> None:
+def test_sensitivities_are_slopes_over_rows_in_folds() -> None:
     rows = measured("rope")
     for prefix, kind in (("", "tokens"), ("positions: ", "positions")):
         for distance, metric in permutation_sensitivity.SLOPES.items():
@@ -259,7 +259,7 @@ def test_sensitivities_are_slopes_over_the_rows_and_folds_make_up_the_whole() ->
 # ---- known truths, both ways -------------------------------------------------------------------------
 
 
-def test_without_an_encoder_and_a_mask_outputs_move_with_their_tokens() -> None:
+def test_without_encoder_and_mask_outputs_move_with_tokens() -> None:
     rows = measured("none", causal=False)
     for stage in ("", "initial_"):
         for condition in ("shuffle", "reversal"):
@@ -280,7 +280,7 @@ def test_with_a_mask_or_an_encoder_they_do_not(encoder: str, causal: bool) -> No
 
 
 @pytest.mark.parametrize("encoder", ["sinusoidal", "rope", "t5", "learned"])
-def test_a_bidirectional_model_answers_both_interventions_alike_and_a_causal_one_does_not(encoder: str) -> None:
+def test_only_a_bidirectional_model_treats_interventions_alike(encoder: str) -> None:
     both_ways = measured(encoder, causal=False)
     causal = measured(encoder)
     for condition in CONDITIONS:
@@ -358,7 +358,7 @@ class InOrderOnly(Encoder):
         return x + positions.unsqueeze(-1)
 
 
-def test_what_an_encoder_refuses_is_a_row_and_the_rest_is_measured() -> None:
+def test_what_an_encoder_refuses_is_one_unsupported_row() -> None:
     rows = measured(InOrderOnly)
     accepting = measured("sinusoidal")
     assert set(rows) == set(accepting), "refusing leaves nothing out"
@@ -389,7 +389,7 @@ def test_knobs_out_of_range_are_refused(knob: str, value: Any) -> None:
 # ---- repeating, not training -------------------------------------------------------------------------
 
 
-def test_twice_the_same_bits_and_inputs_that_do_not_depend_on_the_encoder() -> None:
+def test_repeatable_with_inputs_independent_of_the_encoder() -> None:
     first, again, other, seed = measured("t5"), measured("t5"), measured("rope"), measured("t5", seed=1)
     assert first == again
     for metric in permutation_sensitivity.DISTANCES:
@@ -436,7 +436,7 @@ def many(table: pd.DataFrame, labels: int) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def test_one_seed_has_an_interval_over_its_inputs_and_several_over_seeds(table: pd.DataFrame) -> None:
+def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataFrame) -> None:
     metric, keys = "neighbour_sensitivity", ["label", "condition"]
     lines = permutation_sensitivity.summarise(table[table["seed"] == 0])
     line = lines[lines["metric"] == metric].set_index(keys).loc[("rope", "tokens")]

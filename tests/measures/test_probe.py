@@ -60,7 +60,7 @@ def test_every_strength_is_the_ridge_regression_of_that_strength() -> None:
             np.testing.assert_allclose(read[place, :, label].numpy(), wanted, rtol=1e-8, atol=1e-8)
 
 
-def test_the_error_is_that_of_the_strength_that_did_best_on_sequences_of_its_own() -> None:
+def test_the_strength_is_chosen_on_validation_sequences() -> None:
     x, labels = data(9, 7, 6)  # 4 to fit, 2 to choose, 3 to test
     found = regression.probe_errors(
         lambda part: [x[part], 0 * x[part]],
@@ -110,7 +110,7 @@ def test_what_is_learned_by_heart_does_not_count() -> None:
     assert regression.probe_errors(lambda part: [x[part]], labels).item() > 0.8 * regression.constant_error(12)
 
 
-def test_features_are_the_residual_stream_and_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_the_residual_stream_in_any_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = subject_of("sinusoidal", numbering=pe_zoo.numberings.build("randomized", limit=64))
     batch, positions = subject.question("test", 8, 6)
     stream = regression.streams(subject.model, batch.tokens, positions)(slice(2, 5))
@@ -124,7 +124,7 @@ def test_features_are_the_residual_stream_and_chunks_do_not_matter(monkeypatch: 
     torch.testing.assert_close(regression.probe_errors(features, labels), together, rtol=1e-4, atol=1e-4)
 
 
-def test_codes_that_are_added_are_read_before_the_first_layer_and_distances_are_not() -> None:
+def test_added_codes_are_decoded_before_layer_one_distances_not() -> None:
     added = values(position_probe.measure(subject_of("sinusoidal"), samples=256))
     distances = values(position_probe.measure(subject_of("alibi"), samples=256))
     assert added["layer=0"] < 0.01
@@ -133,7 +133,7 @@ def test_codes_that_are_added_are_read_before_the_first_layer_and_distances_are_
     assert added["tokens alone"] == distances["tokens alone"], "the same sequences"
 
 
-def test_without_an_encoder_a_causal_model_can_be_read_untrained_and_a_bidirectional_one_cannot() -> None:
+def test_untrained_without_encoder_only_a_causal_model_decodes() -> None:
     """The causal mask alone gives places away: Chi et al. (2023), arXiv:2305.13571."""
     causal = values(position_probe.measure(subject_of("none"), samples=512))
     both_ways = values(position_probe.measure(subject_of("none", causal=False), samples=512))
@@ -211,7 +211,7 @@ def test_figures_have_a_panel_a_label_and_captions(labels: int, seeds: int) -> N
     assert set(summary["seeds"]) == {seeds}
 
 
-def test_the_table_has_layers_controls_and_what_could_not_be_measured() -> None:
+def test_the_table_has_layers_controls_and_unsupported() -> None:
     subject = subject_of("rope", layers=6)
     rows = many(position_probe.measure(subject, samples=4), 2, 2)
     lost = frame([replace(subject.row("position_probe", "probe_error", status="diverged"), encoder="lost")])

@@ -64,7 +64,7 @@ def test_every_metric_equals_its_definition_token_by_token(causal: bool) -> None
     assert value(rows, "output_change", "shift=3") != value(rows, "initial_output_change", "shift=3")
 
 
-def test_a_loss_is_positive_where_bits_rise_and_where_accuracy_falls(tmp_path: Path) -> None:
+def test_a_loss_is_positive_where_quality_falls(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the quick brown fox " * 40)
     task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"))
     rows = shift_sensitivity.measure(subject_of("sinusoidal", task=task), shifts=(1, 64), samples=4)
@@ -113,7 +113,7 @@ def test_those_who_see_positions_themselves_notice(name: str) -> None:
     assert value(rows, "output_change", "shift=64") == value(rows, "initial_output_change", "shift=64")
 
 
-def test_a_table_that_ends_is_a_row_for_every_metric_of_that_shift() -> None:
+def test_the_end_of_a_table_is_a_row_for_every_metric() -> None:
     rows = shift_sensitivity.measure(subject_of("learned", num_rows=20), shifts=(64, 1, 7, 8, 1), samples=4)
     conditions = list(dict.fromkeys(row.condition for row in rows))
     assert conditions == ["", "shift=1", "shift=7", "shift=8", "shift=64"]
@@ -174,7 +174,7 @@ def test_rounding_does_not_fill_a_panel() -> None:
     assert figure["copy_shift_output_change"].axes[0].get_ylim()[1] == pytest.approx(0.105)
 
 
-def test_the_table_has_quality_losses_and_what_could_not_be_measured() -> None:
+def test_the_table_has_quality_losses_and_unsupported() -> None:
     subject = subject_of("rope")
     shifts = (1, 2, 4, 8, 16, 32, 64)
     rows = frame(shift_sensitivity.measure(subject, shifts=shifts, samples=4))

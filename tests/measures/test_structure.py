@@ -179,7 +179,7 @@ def naive_invariance(k: Tensor, *, causal: bool) -> float:
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_translation_invariance_is_the_share_of_variance_between_distances(causal: bool) -> None:
+def test_translation_invariance_is_a_share_of_variance(causal: bool) -> None:
     k = torch.randn(2, 7, 7, dtype=torch.float64)
     expected = [naive_invariance(head, causal=causal) for head in k]
     assert shapes.translation_invariance(k, causal=causal).tolist() == pytest.approx(expected)
@@ -317,7 +317,7 @@ def test_wavelengths_are_those_of_the_formula(name: str, base: float) -> None:
     assert sum(metric == "wavelength" for metric, _ in rows) == dim
 
 
-def test_heads_that_turn_differently_have_wavelengths_of_their_own() -> None:
+def test_heads_that_rotate_differently_have_own_wavelengths() -> None:
     class Heads(Encoder):
         name = "heads"
 

@@ -106,7 +106,7 @@ def test_waves_of_the_default_that_the_model_lacks_are_left_out() -> None:
     assert {c.rpartition("=")[2] for c in values(measured(), "wave")} == {"0"}
 
 
-def test_a_wave_that_was_asked_for_and_is_not_there_is_unsupported() -> None:
+def test_a_requested_wave_that_is_absent_is_unsupported() -> None:
     rows = [row for row in measured(knobs={"waves": (3, 8)}) if row.metric == "wave"]
     assert {row.condition.rpartition("=")[2] for row in rows if row.status == "ok"} == {"3"}
     assert [row.condition for row in rows if row.status == "unsupported"] == ["dimension=8"]
@@ -288,7 +288,7 @@ def test_what_cannot_be_told_stays_in_the_table() -> None:
     assert list(table["status"]) == ["unsupported"]
 
 
-def test_the_table_of_real_rows_has_a_line_a_label_and_eight_columns() -> None:
+def test_the_table_of_real_rows_has_a_line_for_each_series() -> None:
     rows = frame([row for name in ("alibi", "sinusoidal") for seed in (0, 1) for row in measured(name, seed=seed)])
     table = structure.shown(rows.assign(label=rows["encoder"]))
     assert table["head"].nunique() == 8
@@ -318,7 +318,7 @@ def many(labels: int, seeds: int) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (1, 2), (9, 2), (39, 1)])
-def test_all_figures_are_drawn_every_label_is_named_and_can_be_read(labels: int, seeds: int) -> None:
+def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int) -> None:
     rows = many(labels, seeds)
     figures = structure.plot(rows)
     assert set(figures) == {f"copy_{name}" for name in structure.CAPTIONS}

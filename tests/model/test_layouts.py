@@ -228,7 +228,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "said"), WRONG, ids=str)
-def test_a_layout_that_cannot_be_or_cannot_show_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+def test_an_impossible_layout_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as refusal:
         Layout(**given).check(num_layers=3, num_heads=4)
     assert "\n" not in str(refusal.value)
@@ -250,7 +250,7 @@ def test_what_just_fits_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_composes_in_the_default_model_or_says_what_to_set(name: str) -> None:
+def test_a_layout_file_composes_or_says_what_to_set(name: str) -> None:
     model = ModelConfig()
     needs = {"nope_every_4th": "num_layers=4", "rnope_swa": "num_layers=4"}
     if name in needs:

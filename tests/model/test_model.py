@@ -128,7 +128,7 @@ def test_logits_by_hand() -> None:
 
 
 @pytest.mark.parametrize("attention", ["plain", "fused"])
-def test_scores_are_scaled_by_the_geometry_whatever_rotate_widens(attention: str) -> None:
+def test_scores_are_scaled_by_the_geometry_not_by_rotate(attention: str) -> None:
     class Widens(Encoder):
         name = "widens"
 
@@ -171,7 +171,7 @@ def test_token_embeddings_have_unit_variance() -> None:
     assert weight.std().item() == pytest.approx(1, rel=0.05)
 
 
-def test_streams_of_different_purposes_are_different_and_repeatable() -> None:
+def test_streams_of_different_purposes_differ_and_repeat() -> None:
     assert number_for(0, "data") != number_for(0, "positions") != number_for(1, "data")
     assert number_for(1, "1/data") != number_for(11, "/data")
     draws = [
@@ -425,7 +425,7 @@ class Everywhere(Encoder):
         return 3 * scores.softmax(-1) @ v
 
 
-def test_a_dropped_encoder_is_not_asked_and_the_trunk_is_as_without_one() -> None:
+def test_a_dropped_encoder_leaves_the_trunk_as_without_one() -> None:
     encoder = Everywhere(GEOMETRY)
     model = Transformer(VOCAB, GEOMETRY, encoder)
     bare = Transformer(VOCAB, GEOMETRY, Encoder(GEOMETRY))
@@ -492,7 +492,7 @@ def rates_of(config: TrainConfig) -> list[float]:
     return rates
 
 
-def test_the_learning_rate_rises_and_falls_once_more_after_the_drop() -> None:
+def test_the_learning_rate_schedule_restarts_after_the_drop() -> None:
     whole = rates_of(TrainConfig(steps=10, warmup=0.2, learning_rate=0.01))
     short = rates_of(TrainConfig(steps=5, warmup=0.2, learning_rate=0.01))
     part = {"steps": 15, "warmup": 0.2, "learning_rate": 0.01, "drop_encoder_after": 2 / 3}
@@ -599,7 +599,7 @@ def test_gradients_are_clipped() -> None:
 
 
 @pytest.mark.parametrize("numbering", pe_zoo.numberings.names())
-def test_training_is_repeatable_and_its_data_do_not_depend_on_the_encoder(numbering: str) -> None:
+def test_training_repeats_on_data_independent_of_the_encoder(numbering: str) -> None:
     task = tasks.build("copy", train_length=4, num_symbols=4)
     config = TrainConfig(steps=8, tokens_per_step=64, curve_points=2)
     geometry = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=9)
@@ -643,7 +643,7 @@ def test_a_loss_that_is_no_number_ends_the_training_and_says_so() -> None:
 # -------------------------------------------------------------------------------------------------- evaluation
 
 
-def test_evaluation_scores_what_counts_and_leaves_the_model_alone() -> None:
+def test_evaluation_scores_what_counts_and_changes_no_model() -> None:
     model = model_of("rope").train()
     tokens, targets = some_tokens(5, 6), some_tokens(5, 6)
     counted = torch.tensor([False, True, False, True, True, False])

@@ -340,14 +340,14 @@ def test_learnable_fourier_by_a_loop() -> None:
 
 
 @pytest.mark.parametrize("gamma", [3.0, 10.0])
-def test_learnable_fourier_starts_as_a_gaussian_kernel_of_width_gamma(gamma: float) -> None:
+def test_learnable_fourier_starts_as_a_gaussian_kernel(gamma: float) -> None:
     """1/gamma is the standard deviation, not the variance, and not its square."""
     features = build("learnable_fourier", gamma=gamma, num_features=20_000).features(torch.arange(4.0) * gamma)
     kernel = 2 * features[0] @ features.mT
     close(kernel, [math.exp(-(distance**2) / 2) for distance in range(4)], 0.03)
 
 
-def test_learnable_fourier_starts_near_the_scale_of_token_embeddings() -> None:
+def test_learnable_fourier_starts_near_the_scale_of_tokens() -> None:
     spread = vectors(build("learnable_fourier", 8, head_dim=16), 20 * torch.arange(50.0)).std().item()
     assert 0.3 < spread < 1.5
 

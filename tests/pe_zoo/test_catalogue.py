@@ -60,7 +60,7 @@ def test_what_is_known_of_the_classics(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_every_encoder_has_a_family_its_hooks_its_claims_and_a_paper(name: str) -> None:
+def test_every_encoder_has_family_hooks_claims_and_paper(name: str) -> None:
     found = profile(name, GEOMETRY)
     encoder = pe_zoo.build(name, GEOMETRY)
     assert not found.remark
@@ -106,7 +106,7 @@ def test_extra_work_is_what_a_count_by_hand_gives() -> None:
     assert extra_operations(AsksAMatrix(geometry)) == pytest.approx(asked / whole, rel=0.02)
 
 
-def test_an_encoder_that_refuses_the_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_geometry_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, "--model-dim", "12", "--num-heads", "4")
     (rope,) = (line for line in said.splitlines() if line.startswith("rope "))
     assert "–" in rope

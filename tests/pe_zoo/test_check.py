@@ -135,7 +135,7 @@ def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[s
     assert "0 fail, 1 do not apply" in said
 
 
-def test_every_encoder_of_a_file_is_checked_and_one_bad_one_is_enough(
+def test_every_encoder_of_a_file_is_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "two_encoders.py"
@@ -204,14 +204,14 @@ def test_a_bad_request_is_one_line_and_exit_code_2(
     assert reason in said.err
 
 
-def test_a_check_leaves_the_random_state_and_the_encoder_as_they_were() -> None:
+def test_a_check_changes_neither_random_state_nor_encoder() -> None:
     before = torch.random.get_rng_state()
     first, second = ([*_contract.check(pe_zoo.get("learned"))] for _ in range(2))
     assert first == second, "the same check twice says the same"
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_an_encoder_for_one_kind_of_model_is_checked_for_that_kind() -> None:
+def test_a_causal_only_encoder_is_checked_for_causal_models() -> None:
     def one_sided(geometry: pe_zoo.Geometry) -> pe_zoo.Encoder:
         return pe_zoo.build("alibi", geometry, form="one_sided")
 

@@ -73,7 +73,7 @@ def check_slopes(build: Callable[[Geometry], Encoder], heads: int) -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 5, 6, 8, 12, 20])
-def test_alibi_slopes_are_the_official_ones_in_the_official_order(heads: int) -> None:
+def test_alibi_slopes_are_the_official_ones_in_order(heads: int) -> None:
     check_slopes(ALiBi, heads)
 
 
@@ -138,7 +138,7 @@ def test_alibi_asymmetric_by_a_loop() -> None:
 
 
 @pytest.mark.parametrize("heads", range(1, 21))
-def test_alibi_agrees_with_bloom_after_the_softmax_under_a_causal_mask(heads: int) -> None:
+def test_alibi_agrees_with_bloom_under_a_causal_mask(heads: int) -> None:
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     length = 24
     theirs = bloom.build_alibi_tensor(torch.ones(1, length, dtype=torch.long), heads, torch.float32).double()
@@ -414,7 +414,7 @@ def test_rope_compressed_agrees_with_gpt_neox(fraction: float) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.25, 0.5, 0.75])
-def test_rope_truncated_agrees_with_the_proportional_type_of_transformers(fraction: float) -> None:
+def test_rope_truncated_agrees_with_transformers_proportional(fraction: float) -> None:
     library = pytest.importorskip("transformers.models.llama.modeling_llama")
     q, positions = torch.randn(1, 2, 40, 16), torch.arange(40)
     theirs, _ = library.apply_rotary_pos_emb(

@@ -109,7 +109,7 @@ def test_sequential_counts_up() -> None:
         assert positions.tolist() == [0, 1, 2, 3]
 
 
-def test_offset_counts_up_from_anywhere_and_evaluates_from_one_place() -> None:
+def test_offset_starts_anywhere_and_evaluates_from_one_start() -> None:
     found = draws(built("offset", num_offsets=10, evaluate_at=3), batch_size=2000, length=4)
     starts = found["train"][:, 0]
     assert torch.equal(found["train"], starts[:, None] + torch.arange(4.0))
@@ -121,7 +121,7 @@ def test_offset_counts_up_from_anywhere_and_evaluates_from_one_place() -> None:
     assert draws(built("offset"))["evaluate"].tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_randomized_draws_without_replacement_and_every_number_alike() -> None:
+def test_randomized_draws_uniformly_without_replacement() -> None:
     limit, length, samples = 20, 6, 4000
     found = draws(built("randomized", limit=limit), batch_size=samples, length=length)
     for positions in found.values():
@@ -144,7 +144,7 @@ def test_randomized_takes_its_whole_range_and_no_more() -> None:
         assert "\n" not in str(refusal.value)
 
 
-def test_random_floats_are_uniform_and_sorted_and_evaluation_spreads_over_the_same_range() -> None:
+def test_random_floats_are_uniform_sorted_and_evaluated_evenly() -> None:
     samples, length, limit = 4000, 5, 30.0
     found = draws(built("random_float", limit=limit), batch_size=samples, length=length)
     drawn = found["train"]
@@ -161,7 +161,7 @@ def test_random_floats_are_uniform_and_sorted_and_evaluation_spreads_over_the_sa
     assert torch.equal(*draws(sampled).values())
 
 
-def test_scaled_counts_in_steps_of_a_fraction_but_only_in_evaluation() -> None:
+def test_scaled_counts_in_fractions_only_in_evaluation() -> None:
     found = draws(built("scaled", factor=2.5), length=6)
     assert found["train"].tolist() == [0, 1, 2, 3, 4, 5]
     assert found["evaluate"].tolist() == pytest.approx([0, 0.4, 0.8, 1.2, 1.6, 2.0])
@@ -240,7 +240,7 @@ def test_chunked_takes_its_whole_range_and_no_more() -> None:
 
 @pytest.mark.parametrize("encoder", pe_zoo.names())
 @pytest.mark.parametrize("name", numberings.names())
-def test_a_numbering_multiplies_with_every_encoder_that_takes_its_range(name: str, encoder: str) -> None:
+def test_a_numbering_works_with_every_encoder_of_its_range(name: str, encoder: str) -> None:
     model = Transformer(5, GEOMETRY, pe_zoo.build(encoder, GEOMETRY))
     tokens = torch.zeros(3, 7, dtype=torch.long)
     try:
@@ -278,7 +278,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("asked", REFUSED)
-def test_positions_that_a_table_does_not_hold_are_refused_before_anything_is_written(
+def test_positions_beyond_a_table_are_refused_before_writing(
     command: Command, tmp_path: object, asked: str
 ) -> None:
     done = command("model=tiny", "train.steps=10", "encoder=learned", *asked.split())
@@ -348,7 +348,7 @@ def test_coupled_symbols_are_the_ones_that_are_repeated(task: str) -> None:
         assert torch.equal(batch.targets[:, place], batch.tokens[:, source])
 
 
-def test_a_random_start_moves_words_as_a_whole_and_abacus_leaves_marks_at_0() -> None:
+def test_abacus_shifts_whole_words_and_keeps_marks_at_0() -> None:
     numbers = torch.tensor([0, 1, 2, 0, 1, 2])
     for name, marks_move in (("coupled", True), ("abacus", False)):
         numbering = numberings.build(name, num_offsets=30).bound(lambda kind, places: numbers)

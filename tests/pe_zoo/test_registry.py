@@ -52,7 +52,7 @@ def test_names_are_sorted_and_every_one_can_be_built() -> None:
         assert encoder.geometry == GEOMETRY
 
 
-def test_every_encoder_has_a_file_of_its_own_name_and_every_such_file_an_encoder() -> None:
+def test_every_encoder_has_a_file_of_its_name() -> None:
     files = {file.stem for file in (ROOT / "pe_zoo").glob("*.py") if not file.stem.startswith("_")}
     modules = {pe_zoo.get(name).__module__ for name in pe_zoo.names()}
     assert files == {module.removeprefix("pe_zoo.") for module in modules if module.startswith("pe_zoo.")}
@@ -173,7 +173,7 @@ def test_a_file_that_fails_to_import_is_named_with_the_cause(tmp_path: Path, tex
     assert failure.value.__cause__ is not None
 
 
-def test_a_file_that_fails_half_way_leaves_no_encoder_behind_and_can_be_mended(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_half_way_registers_nothing(tmp_path: Path) -> None:
     before = pe_zoo.names()
     file = tmp_path / "half_way.py"
     file.write_text(PLUGIN.format(name="half_way") + "\n1 / 0\n")
@@ -219,7 +219,7 @@ print(encoder.strength, "from_a_package" in pe_zoo.names(), pe_zoo.names() == pe
     assert (done.returncode, done.stdout.split()) == (0, ["3.0", "True", "True"]), done.stderr
 
 
-def test_an_installed_package_that_fails_to_import_stops_everything_and_is_named(tmp_path: Path) -> None:
+def test_an_installed_plugin_that_fails_stops_and_is_named(tmp_path: Path) -> None:
     folder = distribution(tmp_path, "bad_plugin", "raise RuntimeError('out of order')")
     program = """
 import pe_zoo
@@ -237,7 +237,7 @@ for ask in (pe_zoo.names, lambda: pe_zoo.build("rope", geometry), lambda: pe_zoo
         assert "'bad_plugin' of bad_plugin failed to import: RuntimeError: out of order" in line
 
 
-def test_the_package_imports_torch_and_nothing_of_ours_or_of_the_harness() -> None:
+def test_the_package_imports_torch_and_nothing_of_the_harness() -> None:
     heavy = ["experiments", "hydra", "omegaconf", "pandas", "seaborn", "matplotlib", "transformers"]
     done = python(f"import sys, pe_zoo; pe_zoo.names(); print([m for m in {heavy} if m in sys.modules])")
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr

@@ -322,7 +322,7 @@ def test_transformer_xl_by_hand() -> None:
         assert scores.tolist() == pytest.approx(table[read], abs=5e-7)
 
 
-def test_shifting_into_place_is_wrong_above_the_diagonal_and_transformer_xl_does_not_do_it() -> None:
+def test_transformer_xl_is_right_above_the_diagonal() -> None:
     def shift(x: Tensor) -> Tensor:
         return torch.nn.functional.pad(x, (1, 0)).flatten()[3:].view(3, 3)
 
@@ -502,7 +502,7 @@ def test_deberta_agrees_with_transformers(max_distance: int) -> None:
 
 
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(8, 32), (12, 20)])
-def test_deberta_with_buckets_agrees_with_version_2_of_transformers(num_buckets: int, max_distance: int) -> None:
+def test_deberta_with_buckets_agrees_with_deberta_v2(num_buckets: int, max_distance: int) -> None:
     library = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
     config = pytest.importorskip("transformers").DebertaV2Config(
         hidden_size=12,
@@ -691,7 +691,7 @@ def test_tupe_interpolates_between_rows() -> None:
     torch.testing.assert_close(between, whole, atol=1e-12, rtol=0)
 
 
-def test_tupe_refuses_positions_without_a_row_and_says_nan_where_it_cannot() -> None:
+def test_tupe_refuses_positions_without_a_row() -> None:
     encoder = fresh(TUPE(SMALL, num_rows=8))
     q = heads(SMALL, 3)
     for wrong in (-1.0, 8.0):
@@ -719,7 +719,7 @@ def test_a_fractional_distance_counts_as_the_nearest_whole_one(make: Make) -> No
 
 @pytest.mark.parametrize("parts", [3, 6, 7, 10])
 @pytest.mark.parametrize("shift", [0.0, 0.1, 1024.0, 30_000.0])
-def test_distances_count_as_what_they_are_and_not_as_float32_rounds_them(parts: int, shift: float) -> None:
+def test_distances_are_exact_beyond_float32(parts: int, shift: float) -> None:
     places = torch.arange(99)
     between = distances(places, places)  # in parts of a position
     distance = distances(places / parts + shift, places / parts + shift)
@@ -730,7 +730,7 @@ def test_distances_count_as_what_they_are_and_not_as_float32_rounds_them(parts: 
     assert torch.equal(nearest(distance), between.sign() * ((2 * between.abs() + parts) // (2 * parts)))
 
 
-def test_whole_distances_are_what_they_are_as_far_as_float32_tells_them() -> None:
+def test_whole_distances_are_exact_as_far_as_float32_is() -> None:
     for far in (0, 2**15, 2**22, 2**23, 2**24 - 201):
         distance = torch.arange(far, far + 201.0)
         assert torch.equal(row_of(distance, 2**24), distance.long())

@@ -408,7 +408,7 @@ def test_a_factor_of_one_is_rope(name: str) -> None:
     torch.testing.assert_close(pe_zoo.scores(encoder, q, k), pe_zoo.scores(plain, q, k), atol=1e-12, rtol=0)
 
 
-def test_dynamic_ntk_is_rope_up_to_the_training_length_and_not_beyond() -> None:
+def test_dynamic_ntk_is_rope_up_to_the_training_length() -> None:
     encoder, plain = pe_zoo.build("rope_dynamic_ntk", geometry()), pe_zoo.build("rope", geometry())
     q, k = heads_of(encoder, TRAIN_LENGTH + 1)
     found, expected = pe_zoo.scores(encoder, q, k), pe_zoo.scores(plain, q, k)
@@ -417,7 +417,7 @@ def test_dynamic_ntk_is_rope_up_to_the_training_length_and_not_beyond() -> None:
 
 
 @pytest.mark.parametrize("name", ["rope_dynamic_ntk", "longrope"])
-def test_what_follows_changes_no_causal_score_and_each_sample_has_its_own_length(name: str) -> None:
+def test_causal_scores_ignore_later_tokens_and_other_samples(name: str) -> None:
     encoder = pe_zoo.build(name, geometry())
     q, k = heads_of(encoder, 30, batch=2)
     positions = torch.stack([torch.arange(30.0), 3 * torch.arange(30.0)])
@@ -439,7 +439,7 @@ def test_reach_goes_by_the_highest_so_far_or_by_the_highest() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 6, 7])
-def test_ramps_of_very_short_lengths_interpolate_all_but_the_first_pair(length: int) -> None:
+def test_ramps_of_short_lengths_interpolate_all_but_one_pair(length: int) -> None:
     ramp = rotations_ramp(4, 10000.0, length, 32.0, 1.0)
     assert ramp[0] == 0
     assert (ramp[1:] == 1).all()
@@ -558,7 +558,7 @@ def test_xpos_refuses_a_span_beyond_float32_and_learns_below_it(attention: str, 
         assert model.double()(tokens, 5 * allowed * share).isfinite().all(), "float64 holds more"
 
 
-def test_xpos_refuses_a_key_seen_so_far_ahead_and_none_that_is_hidden() -> None:
+def test_xpos_refuses_only_visible_keys_far_ahead() -> None:
     encoder = XPos(geometry(1), scale_base=1.0)
     q, k = heads_of(encoder, 2, dtype=torch.float32)
     with pytest.raises(Unsupported, match="scale_base=1 "):
@@ -672,7 +672,7 @@ def test_agrees_with_llama_of_transformers(name: str, knobs: dict[str, Any], par
 
 
 @pytest.mark.parametrize(("name", "knobs", "parameters"), THEIRS, ids=named)
-def test_a_causal_query_gets_what_llama_gives_the_last_token_of_the_text_so_far(
+def test_a_causal_query_equals_llamas_last_token(
     name: str, knobs: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
     encoder = pe_zoo.build(name, geometry(2, 64, TRAINED), **knobs)

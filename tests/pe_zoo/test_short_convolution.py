@@ -178,7 +178,7 @@ def test_a_block_of_queries_gets_what_it_gets_in_the_whole() -> None:
     assert torch.equal(block_k, whole_k)
 
 
-def test_it_starts_as_a_part_of_queries_and_keys_and_every_parameter_can_move() -> None:
+def test_every_parameter_of_the_convolution_can_move() -> None:
     geometry = Geometry(model_dim=256, num_heads=4, num_layers=1, train_length=128)
     encoder: Any = ShortConvolution(geometry)
     x = torch.randn(8, 128, 256)

@@ -158,7 +158,7 @@ def test_pope_agrees_with_x_transformers() -> None:
         close(pe_zoo.scores(encoder, q, k), their_q @ their_k.mT * HEAD_DIM**-0.5, 2e-5)
 
 
-def test_pope_agrees_with_x_transformers_closely_where_its_angles_are_float64() -> None:
+def test_pope_agrees_closely_with_x_transformers_in_float64() -> None:
     library = pytest.importorskip("x_transformers.x_transformers")
     encoder = stirred(PoPE)
     q, k = (torch.randn(1, HEADS, 40, HEAD_DIM) for _ in range(2))
@@ -170,7 +170,7 @@ def test_pope_agrees_with_x_transformers_closely_where_its_angles_are_float64() 
     close(our_k, their_k, 5e-7)  # they take the softplus in float32
 
 
-def test_pope_phases_stay_in_their_range_and_a_whole_turn_is_none() -> None:
+def test_pope_phases_stay_in_range_and_wrap() -> None:
     q, k, _ = draws()
     encoder = stirred(PoPE)
     before = pe_zoo.scores(encoder, q, k)
@@ -254,7 +254,7 @@ def test_liere_vectors_by_hand() -> None:
 
 
 @pytest.mark.parametrize("block_fraction", [1.0, 0.7, 0.5, 0.1])
-def test_liere_scores_depend_on_distance_by_the_exponential_of_scipy(block_fraction: float) -> None:
+def test_liere_scores_equal_scipys_matrix_exponential(block_fraction: float) -> None:
     check_liere_by_distance(LieRE, block_fraction)
 
 
@@ -407,7 +407,7 @@ def test_selective_rope_of_equal_steps_is_rope() -> None:
     close(pe_zoo.scores(encoder, q, k, x=x), their_q @ their_k.mT * HEAD_DIM**-0.5)
 
 
-def test_selective_rope_sums_long_sequences_without_losing_the_last_step() -> None:
+def test_selective_rope_sums_long_sequences_exactly() -> None:
     encoder = SelectiveRoPE(SIZES, bias=True)
     x = torch.zeros(1, 70_000, SIZES.model_dim)
     angle = encoder.angle(site_of_keys(x))
@@ -653,7 +653,7 @@ def test_a_wrong_stick_breaking_is_caught(fake: Maker, check: Callable[[Maker], 
         check(fake)
 
 
-def test_stick_breaking_gradients_are_finite_even_where_nothing_is_seen_and_scores_are_huge() -> None:
+def test_stick_breaking_gradients_are_finite_in_extremes() -> None:
     for attend_current in (False, True):
         encoder = StickBreaking(SIZES, attend_current=attend_current, remainder="vector").double()
         v, _, _ = draws()
@@ -677,7 +677,7 @@ def test_stick_breaking_gradients_are_those_of_differences() -> None:
     assert torch.autograd.gradcheck(lambda scores, v: broken(encoder, scores, v), (scores, v))
 
 
-def test_stick_breaking_weights_and_their_rest_make_a_whole_stick() -> None:
+def test_stick_breaking_weights_and_their_rest_sum_to_one() -> None:
     learned: Any = StickBreaking(SIZES, remainder="vector").double()
     assign(learned, rest_value=1.0)
     scores = 5 * torch.randn(2, HEADS, 30, 30, dtype=torch.float64)
@@ -688,7 +688,7 @@ def test_stick_breaking_weights_and_their_rest_make_a_whole_stick() -> None:
     close(first, scores[:, :, 0, 0].sigmoid())
 
 
-def test_stick_breaking_prefers_the_nearest_of_equals_and_ignores_positions() -> None:
+def test_stick_breaking_prefers_the_nearest_of_equals() -> None:
     encoder = StickBreaking(SIZES)
     weights = broken(encoder, torch.zeros(1, 1, 6, 6), torch.eye(6)[None, None])[0, 0, 5]
     close(weights, [2.0**-5, 2.0**-4, 2.0**-3, 2.0**-2, 2.0**-1, 0.0], 1e-6)

@@ -80,7 +80,7 @@ def test_plain_torch_is_our_model_without_an_encoder() -> None:
         torch.testing.assert_close(plain(tokens), model(tokens), atol=1e-5, rtol=1e-5)
 
 
-def test_everything_is_done_in_turn_and_the_first_round_is_for_nothing() -> None:
+def test_libraries_alternate_and_the_first_round_is_a_warm_up() -> None:
     done: list[str] = []
     does: dict[str, Callable[[], object]] = {name: lambda name=name: done.append(name) for name in ("a", "b")}
     seconds = in_turn(does, 2)
@@ -145,7 +145,7 @@ def test_a_peer_trains_on_the_batches_that_ours_trains_on(sampled: list[Tensor])
     assert [batch.tolist() for batch in sampled] == [batch.tolist() for batch in mine]
 
 
-def test_a_whole_run_is_of_the_length_and_the_tokens_that_are_asked_for(
+def test_a_whole_run_has_the_given_length_and_tokens(
     sampled: list[Tensor], capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = ["--model-dim", "16", "--layers", "1", "--rounds", "1", "--encoders", "none", "--steps", "9"]

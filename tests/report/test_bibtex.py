@@ -72,7 +72,7 @@ def test_a_setting_calls_for_its_paper(tmp_path: Path) -> None:
     assert set(found.entries) == {"kazemnejad2023nope", "haviv2022nope", "chiang2022limitation", "pezoo"}
 
 
-def test_names_that_somebody_else_wrote_are_looked_up_nowhere_else(tmp_path: Path) -> None:
+def test_foreign_names_are_looked_up_nowhere_else(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", record={"choice": "../claims/length", "layout": "a\nb"})
     found = bibliography.cited(results.load(tmp_path), "")
     assert set(found.entries) == {"su2021roformer", "pezoo"}

@@ -72,7 +72,7 @@ def test_a_table_is_booktabs_with_numbers_to_the_right() -> None:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_whatever_a_name_is_latex_gets_plain_ascii_and_no_command(kind: str) -> None:
+def test_latex_gets_plain_ascii_and_no_command(kind: str) -> None:
     written = _latex.tabular(a_table(NAMES[kind][:500]))
     assert written.isascii()
     assert written.count(r"\begin{tabular}") == written.count(r"\end{tabular}") == 1

@@ -361,7 +361,7 @@ def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_an_encoder_whose_runs_all_diverged_is_named_and_not_left_out(tmp_path: Path) -> None:
+def test_an_encoder_whose_runs_all_diverged_is_named(tmp_path: Path) -> None:
     """As a contestant and as the baseline: nothing takes its place silently."""
     for name, diverged in (("a", "rope"), ("b", "none")):
         write_sweep(tmp_path / name, tuple({"none", "rope", "alibi"} - {diverged}), 3)
@@ -419,7 +419,7 @@ def test_unfinished_and_broken_runs_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_of_very_many_runs_those_that_went_wrong_are_shown_and_all_are_in_the_file(
+def test_of_many_runs_failures_are_shown_and_all_are_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sweep(tmp_path, ("none", "rope"))
@@ -436,7 +436,7 @@ def test_of_very_many_runs_those_that_went_wrong_are_shown_and_all_are_in_the_fi
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_runs_that_did_not_converge_are_marked_everywhere_and_kept(tmp_path: Path) -> None:
+def test_runs_that_did_not_converge_are_marked_and_kept(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), 2)
     write_run(tmp_path, "rope", 2, record={"converged": False})
     assert report.main([str(tmp_path)]) == 0
@@ -470,7 +470,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_tasks_have_sections_of_their_own_and_are_corrected_together(tmp_path: Path) -> None:
+def test_tasks_have_own_sections_and_one_correction(tmp_path: Path) -> None:
     for task in ("copy", "sort"):
         write_sweep(tmp_path, ("none", "rope"), 3, task=task)
     assert report.main([str(tmp_path)]) == 0
@@ -590,7 +590,7 @@ def test_a_label_says_what_departs_from_the_usual_setting(tmp_path: Path) -> Non
     assert "train.learning_rate" not in found.settings["copy"]
 
 
-def test_runs_that_measured_other_things_of_one_encoder_are_one_label(tmp_path: Path) -> None:
+def test_runs_with_other_measures_of_one_encoder_are_one_series(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", 0)
     structure = {"train": None, "experiment": ["structure"], "structure": {"reach": 4}}
     write_run(tmp_path, "rope", 0, config=structure, run_id="untrained")
@@ -668,7 +668,7 @@ def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeyp
     assert (tmp_path / "report/tables/copy_exact_match.csv").exists()
 
 
-def test_the_loss_by_place_is_shown_up_to_the_last_place_and_parted_where_training_ended() -> None:
+def test_loss_by_position_ends_at_the_last_and_is_split() -> None:
     """An answer twice as long as the word: of 8 symbols trained on it has 16 places."""
     shared: dict[str, Any] = {"run_id": "r", "encoder": "none", "positions": "sequential", "task": "duplicate_string"}
     shared |= {"seed": 0, "experiment": "length_extrapolation", "metric": "position_loss", "train_length": 8}

@@ -96,7 +96,7 @@ def test_one_task_is_not_put_beside_itself() -> None:
     assert tasks.section(other, ["none"]) is None
 
 
-def test_what_is_said_of_many_tasks_counts_those_that_were_learned() -> None:
+def test_the_summary_of_many_tasks_counts_learned_ones() -> None:
     rows = pd.concat(
         [
             rows_of("copy", "rope", {8: 1.0, 16: 0.95}),

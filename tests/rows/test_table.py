@@ -191,7 +191,7 @@ def test_what_varies_between_tasks_only_stays_out_of_the_label(tmp_path: Path) -
     assert found.settings["sort"]["train.steps"] == "900"
 
 
-def test_the_choice_of_experiments_is_in_the_label_only_if_nothing_else_tells_runs_apart(tmp_path: Path) -> None:
+def test_experiments_are_in_a_name_only_if_needed(tmp_path: Path) -> None:
     write_run(tmp_path, "a", config={"experiment": ["x"]})
     write_run(tmp_path, "b", rows=[row("b", encoder="rope")], config={"experiment": ["x", "y"]})
     assert labels_of(load(tmp_path)) == {"a": "none", "b": "rope"}

@@ -184,7 +184,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("said", BROKEN)
-def test_a_mistake_in_an_encoder_of_ones_own_is_one_line_and_stops_no_sweep(
+def test_a_mistake_in_a_plugin_is_one_line_and_stops_no_sweep(
     command: Command, tmp_path: Path, said: str
 ) -> None:
     build, embed = BROKEN[said]
@@ -222,7 +222,7 @@ def config_of(**changed: Any) -> RunConfig:
     return RunConfig(**given | changed)
 
 
-def test_a_configuration_of_an_earlier_release_gets_the_knobs_it_did_not_have() -> None:
+def test_a_configuration_of_an_earlier_release_gets_new_knobs() -> None:
     knobs = prepare(config_of()).config.experiments["length_extrapolation"]
     assert (
         knobs

@@ -146,7 +146,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 }
 
 
-def test_what_is_no_longer_as_it_was_written_is_not_replaced_unasked(command: Command, tmp_path: Path) -> None:
+def test_changed_files_are_not_replaced_without_force(command: Command, tmp_path: Path) -> None:
     command(*TINY)
     run = run_of(tmp_path)
     sound = {name: (run / name).read_bytes() for name in ("rows.csv", "run.json")}
@@ -269,7 +269,7 @@ print(cut, code)
 
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_killed_at_random_moments_a_sweep_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
+def test_a_sweep_killed_at_random_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
     """``PE_ZOO_KILLS`` says how often; with 100 and more every run is compared, not some."""
     sweep = ["-m", *LONGER, "encoder=none,rope,t5,alibi", "seed=0,1,2,3,4", "name=sweep"]
     done = subprocess.run(

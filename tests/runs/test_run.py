@@ -105,7 +105,7 @@ def test_runs_of_a_sweep_get_figures_when_they_are_asked_for(command: Command, t
     assert len(list((tmp_path / "results" / "scratch" / "runs").glob("*/figures"))) == 3
 
 
-def test_the_id_depends_on_what_results_depend_on_and_on_nothing_else(command: Command, tmp_path: Path) -> None:
+def test_the_id_depends_on_what_results_depend_on(command: Command, tmp_path: Path) -> None:
     command(*TINY, "encoder=none", "name=a")
     command(*TINY, "encoder=none", "name=b", "device=cpu")
     command(*TINY, "encoder=none", "name=c", "train.learning_rate=0.01")
@@ -114,7 +114,7 @@ def test_the_id_depends_on_what_results_depend_on_and_on_nothing_else(command: C
     assert other != same
 
 
-def test_a_seed_has_one_trunk_and_one_order_of_data_whatever_the_encoder(command: Command, tmp_path: Path) -> None:
+def test_a_seed_has_one_trunk_and_one_order_of_data(command: Command, tmp_path: Path) -> None:
     command("-m", *TINY, "train.learning_rate=1e-30", "encoder=none,t5,learned")
     states = {
         run.name.split("-")[0]: safetensors.torch.load_file(run / "model.safetensors")
@@ -125,7 +125,7 @@ def test_a_seed_has_one_trunk_and_one_order_of_data_whatever_the_encoder(command
         torch.testing.assert_close(states["learned"][name], tensor, rtol=0, atol=1e-6)
 
 
-def test_a_sweep_runs_every_combination_and_goes_on_after_a_failure(
+def test_a_sweep_runs_everything_and_survives_a_failure(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pe_zoo.alibi import ALiBi
@@ -212,7 +212,7 @@ def test_text_records_its_corpus_and_measures_bits_per_byte(command: Command, tm
     assert all(0 < float(row["chance"]) < 8 for row in rows)
 
 
-def test_an_encoder_from_a_file_runs_and_its_source_is_part_of_the_id(command: Command, tmp_path: Path) -> None:
+def test_a_plugin_runs_and_its_source_is_part_of_the_id(command: Command, tmp_path: Path) -> None:
     source = '''
 import pe_zoo
 @pe_zoo.register("{name}")
@@ -266,7 +266,7 @@ def test_from_a_shell_with_a_report(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "results" / "shell" / "report").iterdir()} >= {"index.html", "report.md"}
 
 
-def test_what_needs_no_training_is_not_trained_and_its_main_numbers_are_shown(command: Command, tmp_path: Path) -> None:
+def test_what_needs_no_training_is_not_trained(command: Command, tmp_path: Path) -> None:
     done = command("model=tiny", "encoder=alibi", "experiment=structure")
     assert done.code == 0, done.err
     assert "not trained" in done.out

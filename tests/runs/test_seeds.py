@@ -107,7 +107,7 @@ def test_each_seed_is_what_it_is_alone(
 
 
 @pytest.mark.filterwarnings(MESSAGE)
-def test_stopped_it_goes_on_together_and_what_has_ended_is_left_alone(
+def test_stopped_seeds_resume_together_and_ended_ones_stay(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert command(*TINY, "encoder=rope", "name=alone").code == 0
@@ -149,7 +149,7 @@ def test_forced_and_stopped_they_go_on_together(
 
 
 @pytest.mark.filterwarnings(MESSAGE)
-def test_of_seeds_together_what_is_anothers_or_not_as_it_was_is_left_alone(
+def test_of_seeds_together_foreign_and_changed_runs_stay(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is not what was written, the last is taken over meanwhile."""
@@ -235,7 +235,7 @@ def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not seeds.pays([config(device="cpu")] * 2)
 
 
-def test_a_worker_whose_seeds_are_stopped_together_hands_the_signal_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_seeds_together_forwards_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's warning before the time limit, after which the job is to be requeued."""
     handed: list[int] = []
 

@@ -150,7 +150,7 @@ def test_gone_on_from_a_checkpoint_it_is_told_the_whole_curve(
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_it_is_told_the_curve_of_every_seed_that_was_trained_with_others(
+def test_every_seed_trained_together_logs_its_curve(
     command: Command, tmp_path: Path, noting: type[Noting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeds, "pays", lambda configs: len(configs) > 1)
@@ -188,7 +188,7 @@ def test_the_library_is_needed_by_who_asks_for_it(
     assert _tracker.named(None) == _tracker.named([]) == ()
 
 
-def test_files_go_into_the_results_folder_unless_the_user_says_otherwise(
+def test_files_go_into_the_results_folder_by_default(
     noting: type[Noting], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import os

@@ -87,7 +87,7 @@ def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
     assert (found.outcome, found.reason) == ("undecided", "the interval reaches across the threshold")
 
 
-def test_one_seed_decides_what_needed_no_training_and_nothing_else(tmp_path: Path) -> None:
+def test_one_seed_decides_only_what_needs_no_training(tmp_path: Path) -> None:
     rows = {"experiment": "structure", "metric": "output_change"}
     write_run(tmp_path / "a", rows=made("output_change", 0.5))
     assert findings(tmp_path / "a", rows=rows, holds="below 0.6").reason.startswith("one seed decides nothing")
@@ -95,7 +95,7 @@ def test_one_seed_decides_what_needed_no_training_and_nothing_else(tmp_path: Pat
     assert findings(tmp_path / "b", rows=rows, holds="below 0.6").outcome == "holds"
 
 
-def test_runs_that_did_not_learn_decide_nothing_unless_that_is_the_point(tmp_path: Path) -> None:
+def test_runs_that_did_not_learn_decide_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", 0, rows=made("output_change", 0.5), record={"converged": False})
     write_run(tmp_path, "rope", 1, rows=made("output_change", 0.5))
     rows = {"experiment": "structure", "metric": "output_change"}
@@ -137,7 +137,7 @@ def test_a_mean_is_over_everything_or_there_is_none(tmp_path: Path) -> None:
     assert findings(tmp_path, rows=rows, take="max", holds="above 0.8").outcome == "holds"
 
 
-def test_a_statement_about_an_encoder_is_not_about_it_with_another_numbering(tmp_path: Path) -> None:
+def test_a_statement_holds_for_one_numbering(tmp_path: Path) -> None:
     for seed in range(2):
         write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9))
         randomized = made("output_change", 0.1, positions="randomized")
@@ -243,7 +243,7 @@ def test_a_claim_that_means_nothing_is_refused_by_name(tmp_path: Path, changed: 
     assert "one.yaml, 'It is so'" in str(refused.value)
 
 
-def test_the_claims_of_the_house_can_be_read_and_each_has_a_source() -> None:
+def test_the_claims_can_be_read_and_each_has_a_source() -> None:
     claims = _claims.load()
     assert len(claims) > 25
     assert len({claim.statement for claim in claims}) == len(claims)

@@ -65,13 +65,13 @@ def test_percentiles_of_three_seeds_would_be_too_narrow() -> None:
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
-def test_no_more_false_alarms_than_promised_where_most_seeds_solve_the_task(seeds: int, share: float) -> None:
+def test_false_alarms_keep_the_level_when_most_seeds_solve(seeds: int, share: float) -> None:
     count = 20_000
     ours, theirs = (at_ceiling(source(4, seeds, part), (seeds, count), share) for part in (0, 1))
     assert np.mean(paired_columns(ours - theirs)["p"] < 0.05) <= 0.05 + error(0.05, count)
 
 
-def test_an_interval_of_three_seeds_knows_nothing_of_the_seed_that_would_have_failed() -> None:
+def test_three_seeds_do_not_cover_a_rare_failure() -> None:
     # All three solve it in 51 % of the cases, and then there is no spread to see.
     count = 20_000
     found = paired_columns(at_ceiling(source(5), (3, count), 0.8))
@@ -157,7 +157,7 @@ def pooled(values: Array, one: Array, other: Array) -> Array:
 
 @pytest.mark.parametrize("labels", [3, 11, 39])
 @pytest.mark.parametrize("seeds", [3, 5])
-def test_comparisons_with_a_baseline_make_a_mistake_in_one_table_of_twenty(seeds: int, labels: int) -> None:
+def test_comparisons_with_a_baseline_keep_the_family_level(seeds: int, labels: int) -> None:
     count = 1000
     values = made(seeds, np.full(labels, 0.5), UNEQUAL, count)
     differences = (values[:, :, 1:] - values[:, :, :1]).transpose(1, 0, 2).reshape(seeds, -1)
@@ -175,7 +175,7 @@ def test_groups_tell_no_equals_apart(labels: int, deviations: Array) -> None:
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
-def test_groups_keep_their_share_of_false_ones_and_find_more_than_holm(seeds: int) -> None:
+def test_groups_keep_their_false_share_and_find_more_than_holm(seeds: int) -> None:
     count = 300
     found = told_apart(seeds, four_levels(20), UNEQUAL, count)
     assert found["groups"]["false"] <= 0.05 + error(0.05, count)
@@ -183,7 +183,7 @@ def test_groups_keep_their_share_of_false_ones_and_find_more_than_holm(seeds: in
     assert found["groups"]["power"] > found["holm"]["power"] + 0.3
 
 
-def test_a_deviation_pooled_over_labels_would_see_what_is_not_there() -> None:
+def test_a_pooled_deviation_would_raise_false_alarms() -> None:
     assert told_apart(3, np.full(20, 0.5), EQUAL, 300)["pooled"]["mistaken"] <= 0.05 + error(0.05, 300)
     assert told_apart(3, np.full(20, 0.5), UNEQUAL, 300)["pooled"]["mistaken"] > 0.3
 

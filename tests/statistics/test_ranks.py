@@ -72,7 +72,7 @@ def test_interquartile_mean_knows_gaps() -> None:
     assert list(bootstrap.interquartile_mean(values)) == pytest.approx(expected)
 
 
-def test_neither_the_order_of_rows_nor_another_label_changes_an_interval() -> None:
+def test_intervals_ignore_row_order_and_other_series() -> None:
     rows = made()
     found = aggregate(rows).set_index("label")
     shuffled = aggregate(rows.sample(frac=1, random_state=2)).set_index("label")

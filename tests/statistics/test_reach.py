@@ -39,7 +39,7 @@ def test_area_worked_by_hand() -> None:
     assert math.isnan(line["area_half_width"])
 
 
-def test_area_counts_a_doubling_the_same_wherever_it_is_and_however_finely_it_was_measured() -> None:
+def test_area_weighs_every_doubling_the_same() -> None:
     early = only(areas(rows_of({"none": {16: [1.0], 32: [0.0], 64: [0.0], 128: [0.0]}})))["area"]
     late = only(areas(rows_of({"none": {16: [1.0], 32: [1.0], 64: [1.0], 128: [0.0]}})))["area"]
     assert (early, late) == (pytest.approx(0.5 / 3), pytest.approx(2.5 / 3))
@@ -125,7 +125,7 @@ def test_nothing_is_said_of_what_was_not_measured(values: dict[int, list[float |
 
 
 @pytest.mark.parametrize("lengths", [[16], [2], [64], [64, 128]])
-def test_the_boundary_of_training_is_in_the_figure_whatever_lengths_were_measured(lengths: list[int]) -> None:
+def test_the_training_length_is_in_every_figure(lengths: list[int]) -> None:
     rows = rows_of({"none": {length: [0.5] for length in lengths}}, "generated_token_accuracy")
     (figure,) = length_extrapolation.plot(rows).values()
     low, high = figure.axes[0].get_xlim()

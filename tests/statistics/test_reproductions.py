@@ -85,7 +85,7 @@ def test_a_rule_comes_out_both_ways(
     assert (entry.published, entry.measured, entry.seeds) == (0.75, pytest.approx(sum(none) / 3), 3)
 
 
-def test_every_pair_of_two_groups_counts_and_those_within_a_group_do_not(tmp_path: Path) -> None:
+def test_pairs_between_groups_count_and_those_within_do_not(tmp_path: Path) -> None:
     measured(tmp_path, {"none": HIGH, "t5": (0.60, 0.62, 0.61), "rope": LOW, "alibi": (0.73, 0.75, 0.74)})
     contestants = {"contestants": of("none", "t5", "rope", "alibi")}
     assert decided(tmp_path, contestants | {"rule": {"higher": [["t5", "none", "alibi"], ["rope"]]}}).verdict == "PASS"
@@ -93,7 +93,7 @@ def test_every_pair_of_two_groups_counts_and_those_within_a_group_do_not(tmp_pat
     assert (found.verdict, found.outcomes[0].reason) == ("DIFFERENT", "the opposite of t5 higher than alibi")
 
 
-def test_the_opposite_is_said_at_a_level_that_allows_for_all_comparisons(tmp_path: Path) -> None:
+def test_the_opposite_is_tested_at_the_corrected_level(tmp_path: Path) -> None:
     # differences -.04, -.05, -.06: mean -.05, half-width 4.303 · .01 / √3 = .025; at 5 % / 10, 14.09 · .01 / √3 = .081
     measured(tmp_path, {"none": (0.50, 0.50, 0.50), "rope": (0.54, 0.55, 0.56)})
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
@@ -113,7 +113,7 @@ def test_a_finding_passes_if_all_of_its_tests_do(tmp_path: Path) -> None:
     assert found.outcomes[1].reason == "no rows of none, rope"
 
 
-def test_mean_reciprocal_ranks_are_taken_within_each_seed_and_task(tmp_path: Path) -> None:
+def test_reciprocal_ranks_are_within_each_seed_and_task(tmp_path: Path) -> None:
     for task, values in {"copy": {"none": (0.9, 0.8), "rope": (0.1, 0.8)}, "sort": {"none": HIGH, "rope": LOW}}.items():
         measured(tmp_path, values, metric="token_accuracy", task=task)
     test = {
@@ -231,7 +231,7 @@ def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
 FILES = sorted(FOLDER.glob("*.yaml"))
 
 
-def test_each_finding_has_its_source_and_says_how_its_numbers_were_checked() -> None:
+def test_each_finding_has_its_source_and_check() -> None:
     found = reproductions.load()
     assert len(found) >= 12
     for each in found:
@@ -298,7 +298,7 @@ SMALL = [
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_test_of_a_finding_finds_rows_of_all_its_contestants(command: Command, tmp_path: Path, path: Path) -> None:
+def test_each_test_of_a_finding_has_rows_of_all_it_compares(command: Command, tmp_path: Path, path: Path) -> None:
     done = command("-m", f"+reproduce={path.stem}", *SMALL)
     assert done.code == 0, done.err
     (finding,) = [each for each in reproductions.load() if each.name == path.stem]

@@ -112,7 +112,7 @@ def begin_and_mark(task: Task) -> tuple[int, int]:
 @variants
 @given(st.integers(1, 14), st.booleans(), st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
-def test_the_answer_is_right_and_shown_to_nobody_before_it_is_asked_for(
+def test_the_answer_is_right_and_hidden_before_its_question(
     name: str, knobs: dict[str, Any], length: int, causal: bool, seed: int
 ) -> None:
     task = tasks.build(name, **knobs)
@@ -131,7 +131,7 @@ def test_the_answer_is_right_and_shown_to_nobody_before_it_is_asked_for(
 
 
 @variants
-def test_both_kinds_of_model_get_the_same_problems_from_the_generator_alone(name: str, knobs: dict[str, Any]) -> None:
+def test_both_kinds_of_model_get_the_same_problems(name: str, knobs: dict[str, Any]) -> None:
     task, before = tasks.build(name, **knobs), torch.random.get_rng_state()
     one, again, other = draw(task, 9, 200), draw(task, 9, 200), draw(task, 9, 200, causal=False)
     assert torch.equal(torch.random.get_rng_state(), before)

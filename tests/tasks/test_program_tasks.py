@@ -358,7 +358,7 @@ def test_scan_asks_for_the_actions_after_the_command(length: int, seed: int, fix
         assert say(tokens[10:]) == ["|", *carry_out(words)[:-1]]
 
 
-def test_scan_commands_of_a_length_are_equally_likely_and_tested_once_each() -> None:
+def test_scan_commands_are_uniform_and_tested_once_each() -> None:
     task, num_draws = tasks.build("scan"), 20000
     for length, num_commands in {1: 6, 2: 88, 48: 128}.items():
         drawn = Counter(map(tuple, draw(task, length, num_draws).tokens[:, 1:10].tolist()))
@@ -391,7 +391,7 @@ def test_scan_refuses_lengths_without_commands_by_the_nearest() -> None:
         task.sample(4, 49, generator(), split="train", causal=True)
 
 
-def test_scan_trains_on_the_next_length_where_one_has_no_commands() -> None:
+def test_scan_trains_on_the_next_length_that_has_commands() -> None:
     task = tasks.build("scan", train_length=25)
     assert task.sequence_length(23) == task.sequence_length(24) == 34
     for length, taken in {22: 22, 23: 24, 24: 24, 25: 25}.items():
@@ -439,7 +439,7 @@ def test_both_kinds_of_model_read_the_same_and_no_answer(name: str, length: int)
         assert torch.equal(moves, one.tokens[:, 2:])
 
 
-def test_a_bidirectional_model_is_not_asked_to_say_one_action_after_another() -> None:
+def test_a_bidirectional_model_generates_no_actions() -> None:
     task = tasks.build("scan")
     for ask in (
         lambda: draw(task, 5, causal=False),

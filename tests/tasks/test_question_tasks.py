@@ -165,7 +165,7 @@ def words_with_a_mode(length: int, num_symbols: int) -> Iterator[tuple[int, ...]
 
 
 @pytest.mark.parametrize(("length", "num_symbols"), [(1, 3), (2, 3), (3, 2), (3, 4), (4, 3), (5, 3)])
-def test_words_are_uniform_over_those_with_one_most_frequent_symbol(length: int, num_symbols: int) -> None:
+def test_words_are_uniform_given_one_most_frequent_symbol(length: int, num_symbols: int) -> None:
     task = tasks.build("mode", num_symbols=num_symbols)
     allowed = list(words_with_a_mode(length, num_symbols))
     drawn = Counter(map(tuple, words_of(task, draw(task, length, 20000), length)))
@@ -317,7 +317,7 @@ def accuracy_after_training(name: str, encoder: str, *, causal: bool, steps: int
     return evaluate(model, batch, torch.arange(6.0)).quality()["token_accuracy"]
 
 
-def test_who_sees_no_order_counts_but_cannot_tell_what_came_first() -> None:
+def test_a_bag_of_tokens_counts_but_does_not_order() -> None:
     """A bidirectional model without positions gives all words of a bag one answer, trained or not."""
     task = tasks.build("precedence")
     model, batch = tiny(task, "none", causal=False), draw(task, 16, 50, causal=False)
@@ -382,7 +382,7 @@ def test_bad_requests_are_one_line(command: Command) -> None:
         assert (done.code, done.err) == (2, said)
 
 
-def test_lengths_that_are_drawn_as_long_as_trained_ones_are_not_beyond_them(command: Command, tmp_path: Path) -> None:
+def test_drawn_lengths_as_long_as_trained_ones_are_in_range(command: Command, tmp_path: Path) -> None:
     """Expressions have an odd number of symbols: 4 are drawn as 3."""
     done = command(
         *("task=modular_arithmetic_simple", "task.train_length=3", "model=tiny", "train.steps=1"),

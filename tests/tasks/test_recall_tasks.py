@@ -321,7 +321,7 @@ def test_instructions_are_as_likely_as_the_paper_says(ignores: float) -> None:
     assert close((tokens[4] for tokens in drawn if tokens[3] != 4), uniform([0, 1]))
 
 
-def test_the_sequences_of_a_batch_read_at_the_same_places_and_write_at_their_own() -> None:
+def test_a_batch_reads_at_shared_and_writes_at_own_positions() -> None:
     task = build("flip_flop")
     one, other = draw(task, 40, 64), draw(task, 40, 64, seed=1)
     instructions = one.tokens[:, 1::2]

@@ -350,7 +350,7 @@ def splits_sizes(task: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_what_an_experiment_may_permute_is_the_input_and_not_the_answer(name: str, tmp_path: Path) -> None:
+def test_only_the_input_may_be_permuted(name: str, tmp_path: Path) -> None:
     task: Any = text(corpus(tmp_path, [300] * 10)) if name == "text" else tasks.build(name)
     for length in (2, 3, 8, 40):
         if length < task.shortest:

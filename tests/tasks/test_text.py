@@ -247,14 +247,14 @@ def windows_of(sizes: list[int], length: int) -> set[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("length", [1, 3, 8, 33, 100])
-def test_windows_of_whole_documents_are_all_of_those_and_no_others(length: int) -> None:
+def test_windows_of_whole_documents_are_complete(length: int) -> None:
     found = Counter(map(tuple, numbered(SIZES).draw(20_000, length, generator()).tolist()))
     allowed = windows_of(SIZES, length)
     assert set(found) == allowed
     assert max(found.values()) / 20_000 < 2.5 / len(allowed), "each as likely as any other"
 
 
-def test_test_windows_come_from_the_longest_documents_and_are_the_same_for_all_lengths() -> None:
+def test_test_windows_are_of_the_longest_documents() -> None:
     documents = numbered(SIZES)
     begins = [sum(SIZES[:place]) for place in range(len(SIZES))]
     first, second = (set(range(begins[place], begins[place] + SIZES[place])) for place in (2, 7))
@@ -296,7 +296,7 @@ def test_whole_documents_from_files(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
-def test_splits_hold_every_byte_once_and_in_order_and_about_their_share(sizes: list[int], count: int) -> None:
+def test_splits_hold_every_byte_once_and_in_order(sizes: list[int], count: int) -> None:
     documents = [bytes([number]) * size for number, size in enumerate(sizes)]
     splits = held_out(documents, _corpus.SPLITS[-count:])
     assert b"".join(part for parts in splits.values() for part in parts) == b"".join(documents)

@@ -150,7 +150,7 @@ class _Follower(Transformer):
         return torch.nn.functional.one_hot((tokens + 1) % self.vocab_size, self.vocab_size).double()
 
 
-def test_a_mistake_is_read_when_free_running_and_corrected_when_teacher_forced() -> None:
+def test_a_mistake_is_fed_back_only_when_free_running() -> None:
     model = _Follower(8, GEOMETRY, pe_zoo.build("none", GEOMETRY))
     #                           mark: what follows 0 should be 2, then 3, 4, 5
     batch = Batch(
@@ -210,7 +210,7 @@ def test_a_run_reports_both_ways_of_asking(command: Command, tmp_path: Path) -> 
     ],
     ids=" ".join,
 )
-def test_nothing_is_generated_where_nobody_asked_or_nothing_is_read_on(
+def test_nothing_is_generated_unless_needed(
     command: Command, tmp_path: Path, asked: list[str]
 ) -> None:
     done = command(*QUICK, "length_extrapolation.multiples=[1]", *asked)

@@ -72,7 +72,7 @@ def test_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("first_together", [True, False])
-def test_a_seed_goes_on_alone_from_what_it_is_handed_and_the_other_way_round(first_together: bool) -> None:
+def test_a_seed_resumes_alone_from_a_stack_and_back(first_together: bool) -> None:
     expected, _ = alone("fire", 1, CONFIG, range(6))
     steps = [Step(model_of("fire", seed).train(), CONFIG) for seed in (0, 1)]
     if first_together:
@@ -88,7 +88,7 @@ def test_a_seed_goes_on_alone_from_what_it_is_handed_and_the_other_way_round(fir
         torch.testing.assert_close(ours, theirs, atol=1e-7, rtol=1e-7)
 
 
-def test_clipping_is_each_seeds_own_and_one_that_diverges_harms_no_other() -> None:
+def test_clipping_and_divergence_stay_within_a_seed() -> None:
     steps = [Step(model_of("rope", seed).train(), replace(CONFIG, gradient_clip=1e-3)) for seed in SEEDS]
     with torch.no_grad():
         steps[1].model.unembedding.weight.fill_(float("nan"))

@@ -86,7 +86,7 @@ def test_training_ends_at_the_first_check_that_counts_as_learned() -> None:
     assert (log.steps, log.stopped) == (9, "max_steps")
 
 
-def test_with_a_drop_only_the_model_without_its_encoder_counts_as_learned() -> None:
+def test_after_a_drop_only_the_encoderless_model_counts() -> None:
     model, log = trained(Judged(learned_at=1), stop_at_convergence=True, drop_encoder_after=0.5)
     assert (log.steps, log.stopped) == (6, "converged")
     assert model.encoder_dropped

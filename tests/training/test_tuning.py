@@ -87,7 +87,7 @@ def test_it_is_judged_on_held_out_data_of_the_lengths_trained_on() -> None:
     assert not all(torch.equal(a.tokens, b.tokens) for (a, _), (b, _) in zip(questions, other, strict=True))
 
 
-def test_every_task_has_held_out_data_of_every_length_it_trains_on() -> None:
+def test_every_task_has_validation_data_of_every_length() -> None:
     for name in tasks.names():
         task = tasks.build(name)
         questions = held_out(task, SEQUENTIAL, 0, causal=True)
@@ -110,7 +110,7 @@ def test_the_loss_is_the_mean_over_counted_tokens() -> None:
 # ------------------------------------------------------------------------------------------------ what it keeps
 
 
-def test_the_model_of_the_lowest_loss_is_kept_as_its_training_left_it() -> None:
+def test_the_model_of_the_lowest_loss_is_kept_unchanged() -> None:
     questions = held_out(Copy(train_length=4), SEQUENTIAL, 0, causal=True)
     alone = {}
     for rate in (1e-4, 3e-3):
@@ -128,7 +128,7 @@ def test_the_model_of_the_lowest_loss_is_kept_as_its_training_left_it() -> None:
     assert log.seconds < tuning.seconds
 
 
-def test_the_search_never_looks_at_longer_lengths_and_gives_every_rate_the_same_data() -> None:
+def test_tuning_sees_no_longer_lengths_and_one_data_order() -> None:
     task = Noted(train_length=4)
     search(task)
     assert {length for _, length in task.drawn} == {1, 2, 3, 4}
@@ -148,7 +148,7 @@ def test_the_lower_of_two_equal_rates_and_the_edges() -> None:
     assert chosen(math.inf, math.inf, math.inf) == (None, False)
 
 
-def test_a_rate_that_diverges_loses_and_if_all_do_the_run_has_diverged() -> None:
+def test_a_diverging_rate_loses_and_if_all_do_the_run_does() -> None:
     _, log, tuning = search(Copy(train_length=4), replace(TRAIN, learning_rates=[1e-3, 1e30]))
     assert (tuning.chosen, tuning.losses[1e30], log.status) == (1e-3, math.inf, "ok")
     assert tuning.record()["losses"][1] is None
