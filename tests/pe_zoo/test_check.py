@@ -135,9 +135,7 @@ def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[s
     assert "0 fail, 1 do not apply" in said
 
 
-def test_every_encoder_of_a_file_is_checked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "two_encoders.py"
     file.write_text(GOOD + GOOD.replace("root_distance", "second").replace("shift_invariant = True", ""))
     for _ in range(2):  # a file that was loaded before is checked again

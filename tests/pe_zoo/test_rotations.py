@@ -672,9 +672,7 @@ def test_agrees_with_llama_of_transformers(name: str, knobs: dict[str, Any], par
 
 
 @pytest.mark.parametrize(("name", "knobs", "parameters"), THEIRS, ids=named)
-def test_a_causal_query_equals_llamas_last_token(
-    name: str, knobs: dict[str, Any], parameters: dict[str, Any]
-) -> None:
+def test_a_causal_query_equals_llamas_last_token(name: str, knobs: dict[str, Any], parameters: dict[str, Any]) -> None:
     encoder = pe_zoo.build(name, geometry(2, 64, TRAINED), **knobs)
     q, k = heads_of(encoder, 50)
     found = pe_zoo.scores(encoder, q, k, causal=True)

@@ -145,9 +145,7 @@ def test_a_peer_trains_on_the_batches_that_ours_trains_on(sampled: list[Tensor])
     assert [batch.tolist() for batch in sampled] == [batch.tolist() for batch in mine]
 
 
-def test_a_whole_run_has_the_given_length_and_tokens(
-    sampled: list[Tensor], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_whole_run_has_the_given_length_and_tokens(sampled: list[Tensor], capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--model-dim", "16", "--layers", "1", "--rounds", "1", "--encoders", "none", "--steps", "9"]
     assert command.main(["run", *small, "--lengths", "3", "--tokens", "50"]) == 0
     task = Copy(train_length=3)

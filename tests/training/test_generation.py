@@ -210,9 +210,7 @@ def test_a_run_reports_both_ways_of_asking(command: Command, tmp_path: Path) -> 
     ],
     ids=" ".join,
 )
-def test_nothing_is_generated_unless_needed(
-    command: Command, tmp_path: Path, asked: list[str]
-) -> None:
+def test_nothing_is_generated_unless_needed(command: Command, tmp_path: Path, asked: list[str]) -> None:
     done = command(*QUICK, "length_extrapolation.multiples=[1]", *asked)
     assert done.code == 0, done.err
     assert not generated(tmp_path)
