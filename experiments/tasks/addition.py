@@ -14,26 +14,25 @@ from pe_zoo._knobs import one_of, true_or_false, whole
 
 @tasks.register("addition")
 class Addition(Problem):
-    """Add two numbers of as many digits: ``3 5 + 9 0 | 2 6 0``, which is 53 + 9 = 062. Digits meet, and carries run.
+    """Add two numbers of equal length with carries: ``3 5 + 9 0 | 2 6 0``, which is 53 + 9 = 062.
 
         causal    tokens    ^ 3 5 + 9 0 | 2 6        bidirectional    ^ 3 5 + 9 0 | | |
                   targets   . . . . . . 2 6 0                         . . . . . . 2 6 0
 
-    The sum always has one digit more, be it a 0, so that its length is not predicted. Both numbers are uniform over
-    those of the length.
+    Length counts the digits of each number. The sum always has one digit more, which may be 0. Both numbers are
+    uniform over those of the length. Digits are written least significant first everywhere (``reverse=all``, as
+    McLeish et al. (2024), arXiv:2405.17399, §3), in the sum alone (``answer``, as Cho et al. (2024),
+    arXiv:2405.20671, §3), or nowhere (``neither``). ``positions=coupled`` numbers digits by their significance from
+    1 on; ``+`` is 0, and the mark stands one step before the sum's first digit. ``positions=abacus`` counts within
+    each number as it is written. Both papers also add numbers of different lengths.
 
-    Digits are written least significant first everywhere (``reverse=all``, as McLeish et al. (2024),
-    arXiv:2405.17399, §3), in the sum alone (``answer``, as Cho et al. (2024), arXiv:2405.20671, §3), or nowhere
-    (``neither``). ``positions=coupled`` numbers digits by their significance from 1 on; ``+`` is 0, and the mark
-    stands one step before the sum's first digit. ``positions=abacus`` counts within each number as it is written,
-    which tells significance if all are reversed. Both papers also add numbers of different lengths.
-
-    Chance: ``1 / base`` a digit, ``base ** -(length + 1)`` a sum. Place alone: 0.144 and 1e-08 at length 8.
+    Chance: ``1 / base`` a digit, ``base ** -(length + 1)`` a sum. Best guess from position: 0.144 and 1e-08 at
+    length 8.
 
     Args:
         train_length: most digits of a number trained on, at least 1.
         min_length: fewest digits trained on, between 1 and ``train_length``.
-        base: number of digits there are, at least 2.
+        base: of the numbers, at least 2.
         reverse: what is written least significant digit first, ``all``, ``answer`` or ``neither``.
         zero_padded: whether a number may begin with zeros, so that shorter ones are among them; else its leading
             digit is not 0 unless it is the only one.
@@ -48,19 +47,20 @@ class Addition(Problem):
         reverse: str = "all",
         zero_padded: bool = True,
     ) -> None:
-        self.base = whole("task.base", base, at_least=2)
+        self.base = self.num_answers = whole("task.base", base, at_least=2)
+        self.num_symbols = base + 1
         self.reverse = one_of("task.reverse", reverse, ("all", "answer", "neither"))
         self.zero_padded = true_or_false("task.zero_padded", zero_padded)
-        super().__init__(train_length, min_length, num_symbols=base + 1, num_answers=base)
+        super().__init__(train_length=train_length, min_length=min_length)
 
     def problem_size(self, length: int) -> int:
         return 2 * length + 1
 
-    def solution_size(self, length: int) -> int:
+    def answer_size(self, length: int) -> int:
         return length + 1
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Uniform over the pairs of numbers of a length."""
+        """Draw uniformly from the pairs of numbers of a length."""
         digits = torch.randint(self.base, (batch_size, 2, length), generator=generator)
         leading = torch.randint(self._lowest(length), self.base, (batch_size, 2), generator=generator)
         digits[:, :, -1 if self.reverse == "all" else 0] = leading
@@ -90,7 +90,7 @@ class Addition(Problem):
         return self._likeliest_digits(length)
 
     def _likeliest_digits(self, length: int) -> float:
-        """Mean over the sum's places: all digits are as likely, but for those that the leading digits make."""
+        """Return the mean over the sum's places; only those that the leading digits make are not uniform."""
         carries = (1 - float(self.base) ** (1 - length)) / 2
         leading = np.ones(self.base - self._lowest(length)) / (self.base - self._lowest(length))
         pairs = np.zeros(2 * self.base)
@@ -99,17 +99,17 @@ class Addition(Problem):
         return float((length - 1) / self.base + sums.sum(0).max() + sums.sum(1).max()) / (length + 1)
 
     def _lowest(self, length: int) -> int:
-        """The lowest leading digit."""
+        """Return the lowest leading digit."""
         return 0 if self.zero_padded or length == 1 else 1
 
 
 def carried(sums: Tensor, base: int) -> Tensor:
-    """Sums of two digits, least significant first, to the digits of the whole: ``(batch, length)`` to one more.
+    """Carry sums of two digits, least significant first: ``(batch, length)`` to the digits of the whole, one more.
 
     >>> carried(torch.tensor([[15, 9, 3]]), 10)
     tensor([[5, 0, 4, 0]])
     """
-    # A sum of base − 1 hands on the carry that it is handed: the nearest place below that is none decides.
+    # A sum of base − 1 passes its carry on: the nearest lower place with another sum decides.
     deciding = torch.where(sums == base - 1, 0, torch.arange(sums.shape[-1])).cummax(-1).values
     carry = (sums.gather(-1, deciding) >= base).long()
     return (functional.pad(sums, (0, 1)) + functional.pad(carry, (1, 0))) % base

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.chomsky import Ended
 from experiments.tasks.kinds.task import tasks
+from experiments.tasks.kinds.transduction import Ended
 
 PLUS = END = 2
 
@@ -23,26 +24,19 @@ class BinaryAddition(Ended):
         targets   . . . . . . 0 0 1 2 0 0
 
     The + (2) stands anywhere but first or last. Each number is uniform over those above 0 that fit; its highest
-    digits, on the right, may be 0, the sum's is 1. 2 ends the sum, 0 fills the blanks: one more than the word's length.
+    digits, on the right, may be 0, the sum's is 1. 2 ends the sum, 0 fills the blanks. Delétang et al. (2023),
+    arXiv:2207.02098: a context-sensitive task; there words of one or two symbols are a number to repeat.
 
-    Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
-    without ``^``, words of one or two symbols are a number to repeat, and accuracy is over the symbols up to the end,
-    here over all blanks. A context-sensitive task. As the + moves, places have no numbers of their own (``abacus``).
-
-    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Place alone: 0.625 and 0.00111 at length 16.
-
-    Args:
-        train_length: longest word trained on, + and all, at least 3; 40 published, 16 here for quick training.
-        min_length: shortest word trained on, between 3 and ``train_length``.
+    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Best guess from position: 0.625 and 0.00111 at
+    length 16.
     """
 
     shortest = 3
 
     def __init__(self, *, train_length: int = 16, min_length: int = 3) -> None:
         super().__init__(train_length=train_length, min_length=min_length, num_symbols=3)
-        self.num_answers = 3
 
-    def words(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+    def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         plus = torch.randint(1, length - 1, (batch_size, 1), generator=generator)
         words = torch.zeros(batch_size, length, dtype=torch.long)
         again, places = torch.arange(batch_size), torch.arange(length)
@@ -54,11 +48,11 @@ class BinaryAddition(Ended):
             again = again[~(has_one[0] & has_one[1])]
         return words
 
-    def answer(self, word: Tensor) -> Tensor:
-        length = word.shape[1]
+    def solve(self, problems: Tensor) -> Tensor:
+        length = problems.shape[1]
         places = torch.arange(length + 1)
-        plus = (word == PLUS).long().argmax(1, keepdim=True)
-        filled = torch.nn.functional.pad(word, (0, 1))
+        plus = (problems == PLUS).long().argmax(1, keepdim=True)
+        filled = torch.nn.functional.pad(problems, (0, 1))
         first = filled.masked_fill(places >= plus, 0)
         second = filled.gather(1, (places + plus + 1).clamp(max=length))
         # Equal digits decide what is carried from their place; unequal ones pass on what comes.
@@ -73,7 +67,7 @@ class BinaryAddition(Ended):
 
 
 def likeliest_sum(length: int) -> float:
-    """Probability of the likeliest answer: the power of two that the longer number stays below in the evenest split.
+    """Return the probability of the likeliest answer: the power of two above the longer number in the evenest split.
 
     No other sum of two numbers, wherever the + is, has more ways: one for each value of the shorter number.
     """
@@ -84,7 +78,7 @@ def likeliest_sum(length: int) -> float:
 
 @lru_cache
 def likeliest_symbols(length: int) -> float:
-    """Mean over the blanks of the probability of the likeliest symbol; time and memory grow with the length."""
+    """Return the mean over the blanks of the probability of the likeliest symbol."""
     n, m, splits = _splits(length)
     pairs = splits / ((1 - 0.5**n) * (1 - 0.5**m))
     highest = np.bincount(n, pairs * (0.5 ** (n - m) - 0.5**n) / 2, length + 1)
@@ -96,16 +90,16 @@ def likeliest_symbols(length: int) -> float:
 
 
 def _splits(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Digits of the longer number, of the other, and how likely they are."""
+    """Return the digits of the longer number, of the other, and the probability of each such split."""
     longer = np.arange(length // 2, length - 1)
     other = length - 1 - longer
     return longer, other, np.where(longer == other, 1, 2) / (length - 2)
 
 
 def _shares_below(length: int) -> NDArray[np.float64]:
-    """Share of the sums below 2**k, for each k from 0 to the length.
+    """Return the share of the sums below 2**k, for each k from 0 to the length.
 
-    Of each split, shares are of all pairs of numbers, 0 included, and the pairs with a 0 are taken off.
+    Of each split, shares are of all pairs of numbers, 0 included; the pairs with a 0 are then subtracted.
     """
     n, m, splits = _splits(length)
     pairs = splits / ((1 - 0.5**n) * (1 - 0.5**m))
@@ -122,8 +116,6 @@ def _shares_below(length: int) -> NDArray[np.float64]:
 def _beyond(
     digits: NDArray[np.int64], values: NDArray[np.float64], length: int, fading: float = 1.0
 ) -> NDArray[np.float64]:
-    """For each k from 0 to ``length + 1``, the values of the splits with at least k digits, less with each above k."""
-    from scipy.signal import lfilter  # takes as long to import as all tasks together
-
-    found: NDArray[np.float64] = lfilter([1.0], [1.0, -fading], np.bincount(digits, values, length + 2)[::-1])[::-1]
-    return found
+    """Sum the values of the splits with at least k digits, each less by ``fading`` per digit above k; k from 0 on."""
+    counts = np.bincount(digits, values, length + 2)[::-1]
+    return np.array(list(accumulate(counts, lambda total, value: fading * total + value)))[::-1]

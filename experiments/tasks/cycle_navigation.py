@@ -1,41 +1,41 @@
-"""Walk on a circle and say where that ends."""
+"""Walk on a circle and name the last place."""
 
 from __future__ import annotations
 
 import numpy as np
 from torch import Tensor
 
-from experiments.tasks.kinds.question import Question
+from experiments.tasks.kinds.problem import Question
 from experiments.tasks.kinds.task import tasks
 from pe_zoo._knobs import whole
 
 
 @tasks.register("cycle_navigation")
 class CycleNavigation(Question):
-    """Walk on a circle of 5 places from 0 and say where that ends: ``2 2 1 2 | 3``. The order does not matter.
+    """Walk on a circle of 5 places from 0 and name the last: ``2 2 1 2 | 3``. The order does not matter.
 
         tokens    ^ 2 2 1 2 |
         targets   . . . . . 3
 
-    A step is back (0), none (1) or on (2).
+    A step is back (0), none (1) or on (2). Delétang et al. (2023), arXiv:2207.02098: a regular task, trained there on
+    words of up to 40 steps. After a few steps some places are likelier than others: see ``position_guess``.
 
-    Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
-    without ``^``. A regular task. After a few steps some places are likelier than others: see ``position_guess``.
-
-    Chance: ``1 / cycle_length``. Place alone: 0.2 at length 16.
+    Chance: ``1 / cycle_length``. Best guess from position: 0.2 at length 16.
 
     Args:
-        train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
-        min_length: shortest word trained on, between 1 and ``train_length``.
+        train_length: most steps trained on, at least 1.
+        min_length: fewest steps trained on, between 1 and ``train_length``.
         cycle_length: places on the circle, at least 2; 5 as published.
     """
 
-    def __init__(self, *, train_length: int = 16, min_length: int = 1, cycle_length: int = 5) -> None:
-        self.cycle_length = whole("task.cycle_length", cycle_length, at_least=2)
-        super().__init__(train_length, min_length, num_symbols=3, num_answers=cycle_length)
+    num_symbols = 3
 
-    def answer(self, words: Tensor) -> Tensor:
-        return (words - 1).sum(-1) % self.cycle_length
+    def __init__(self, *, train_length: int = 16, min_length: int = 1, cycle_length: int = 5) -> None:
+        self.cycle_length = self.num_answers = whole("task.cycle_length", cycle_length, at_least=2)
+        super().__init__(train_length=train_length, min_length=min_length)
+
+    def solve(self, problems: Tensor) -> Tensor:
+        return (problems - 1).sum(-1, keepdim=True) % self.cycle_length
 
     def answer_shares(self, length: int) -> list[float]:
         # A step's Fourier transform on the circle, to the power of the number of steps.

@@ -1,4 +1,4 @@
-"""Say which bracket has to be closed next."""
+"""Name the bracket that may close next."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, tasks
-from pe_zoo import Unsupported
+from experiments.tasks.kinds.task import Batch, Task, ask, tasks
 from pe_zoo._knobs import whole
 
 
 @tasks.register("dyck")
 class Dyck(Task):
-    """Say after every bracket which one may close next: ``( [ ] ) (`` to ``) ] ) ^ )``. Nesting, of bounded depth.
+    """Name after every bracket which one may close next: ``( [ ] ) (`` to ``) ] ) ^ )``. Nesting, of bounded depth.
 
         tokens   ^ ( [ ] ) (
         targets    ) ] ) ^ )
 
-    The answer is the one closing bracket that is legal, or the sign of the beginning where nothing is open and the
-    word may end. Words are beginnings of words of Dyck-(k, m), with k kinds of brackets and at most m open at a time,
-    drawn as by Hewitt et al. (2020), arXiv:2010.07515: where both are legal, a bracket is opened or closed with equal
+    The answer is the one closing bracket that is legal, or the begin token where nothing is open and the word may
+    end. Words are beginnings of words of Dyck-(k, m), with k kinds of brackets and at most m open at a time, drawn as
+    by Hewitt et al. (2020), arXiv:2010.07515: where both are legal, a bracket is opened or closed with equal
     probability, and kinds are uniform; the word does not end before ``length``. Yao et al. (2021), arXiv:2105.11115,
     ask a language model the same at every place: is the right bracket likelier than 0.8 among the closing ones, and
-    are those unlikely where nothing is open? Here the answer is what is trained on, and accuracy is the share of right
-    answers. Half of them are easy: the bracket before was just opened, and closing it is the answer.
+    are those unlikely where nothing is open? Here the answer is the training target, and accuracy is the share of
+    right answers. Half of them are easy: the bracket before was just opened, and closing it is the answer.
 
-    Chance: ``1 / (kinds + 1)``. Place alone: 0.424 at length 32.
+    Chance: ``1 / (kinds + 1)``. Best guess from position: 0.424 at length 32.
 
     Args:
         train_length: most brackets trained on, at least 1.
@@ -41,6 +40,7 @@ class Dyck(Task):
         self.set_lengths(train_length, min_length)
         self.kinds = whole("task.kinds", kinds, at_least=1)
         self.max_depth = whole("task.max_depth", max_depth, at_least=1)
+        self.num_answers = kinds + 1
         self._begin = 2 * kinds
         self.vocab_size = self._begin + 1
 
@@ -48,36 +48,28 @@ class Dyck(Task):
         return length + 1
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < 1:
-            raise Unsupported(f"task=dyck has words of at least 1 bracket; got {length}")
-        if not causal:
-            raise ValueError(
-                "task=dyck asks for brackets that close further on and needs a causal model: set model.causal=true"
-            )
+        self.check_length(length)
+        self.check_causal(causal)
         depth = self.depths(batch_size, length, generator)
         kinds = torch.randint(self.kinds, (batch_size, length), generator=generator)
         begin = torch.full((batch_size, 1), self._begin)
         opened = depth.diff(prepend=torch.zeros_like(begin)) > 0
         closing = torch.where(depth > 0, self.kinds + kinds.gather(1, innermost(depth, opened)), self._begin)
-        targets = torch.cat([begin, closing], 1)
-        # What is closed is what could be, one place before.
-        tokens = torch.cat([begin, torch.where(opened, kinds, targets[:, :-1])], 1)
-        return Batch(tokens, targets, counted=torch.arange(length + 1) > 0)
+        # A bracket that closes is the one that could, one place before.
+        brackets = torch.where(opened, kinds, torch.cat([begin, closing[:, :-1]], 1))
+        return ask(closing[:, :0], brackets, closing, begin=self._begin)
 
     def depths(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Open brackets at each place, ``(batch, length)`` int64: a fair walk, folded between 0 and ``max_depth``."""
+        """Draw the open brackets at each place, ``(batch, length)`` int64: a fair walk folded to 0 … ``max_depth``."""
         walk = (2 * torch.randint(2, (batch_size, length), generator=generator) - 1).cumsum(-1)
         return self.max_depth - (walk % (2 * self.max_depth) - self.max_depth).abs()
 
     def input_span(self, length: int) -> slice:
-        """The first three quarters; the last quarter is scored."""
+        """Return the first three quarters; the last quarter is scored."""
         return slice(1, 1 + max(1, 3 * length // 4))
 
-    def chance(self, metric: str, length: int) -> float:
-        return 1 / (self.kinds + 1)
-
     def position_guess(self, metric: str, length: int) -> float:
-        """At each place the likelier: that nothing is open, or one of the kinds."""
+        """Guess the likelier at each place: that nothing is open, or one of the kinds."""
         places = np.arange(1, length + 1)[:, None]
         # A fair walk round a circle of 2m places is back where it began: by its Fourier series.
         turns = np.cos(np.pi * np.arange(2 * self.max_depth) / self.max_depth)
@@ -86,7 +78,7 @@ class Dyck(Task):
 
 
 def innermost(depth: Tensor, opened: Tensor) -> Tensor:
-    """The place of the innermost open bracket at each place; any where none is open.
+    """Return the place of the innermost open bracket at each place; any where none is open.
 
     >>> innermost(torch.tensor([[1, 2, 1, 2]]), torch.tensor([[True, True, False, True]]))
     tensor([[0, 1, 0, 3]])

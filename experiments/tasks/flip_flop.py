@@ -6,7 +6,6 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
-from pe_zoo import Unsupported
 from pe_zoo._knobs import number
 
 WRITE, IGNORE, READ, BEGIN, HIDDEN = range(2, 7)
@@ -20,14 +19,14 @@ class FlipFlop(Task):
         tokens   ^ w 1 i 0 r 1 i 0 r          bidirectional    ^ w 1 i 0 r ? i 0 r
         targets            1       1                                     1       1
 
-    Instructions write a bit, show one to be ignored, or read; the first is a write and the last a read. Flip-flop
-    language FFL(p) of Liu et al. (2023), arXiv:2306.00946: p is the share of ignores, the rest are half writes and half
-    reads, and bits are uniform. As in its clean mode, only reads are trained on and scored; the glitch rate is what
-    their accuracy lacks of 1. There 256 instructions with p = 0.8 are trained on, and 0.98 and 0.1 tested; here test
-    sequences have the p of training, and other lengths. The sequences of a batch read at the same places; each by
-    itself is drawn as in the paper. Length counts instructions.
+    Length counts instructions. They write a bit, show one to be ignored, or read; the first is a write and the last a
+    read. Flip-flop language FFL(p) of Liu et al. (2023), arXiv:2306.00946: p is the share of ignores, the rest are
+    half writes and half reads, and bits are uniform. As in its clean mode, only reads are trained on and scored; the
+    glitch rate is 1 minus their accuracy. There 256 instructions with p = 0.8 are trained on, and 0.98 and 0.1 tested;
+    here test sequences have the p of training, and other lengths. The sequences of a batch read at the same places;
+    each by itself is drawn as in the paper.
 
-    Chance: ``1 / 2``. Place alone: no more.
+    Chance: ``1 / 2``. Best guess from position: no better.
 
     Args:
         train_length: most instructions trained on, at least 2.
@@ -47,8 +46,7 @@ class FlipFlop(Task):
         return 2 * length
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < 2:
-            raise Unsupported(f"task=flip_flop writes and reads, which takes 2 instructions at least; got {length}")
+        self.check_length(length)
         reads, writes = self._instructions(batch_size, length, generator)
         bits = torch.randint(2, (batch_size, length), generator=generator)
         latest = torch.where(writes, torch.arange(length), 0).cummax(-1).values
@@ -61,7 +59,7 @@ class FlipFlop(Task):
         return Batch(tokens, targets, counted=torch.stack([torch.zeros_like(reads), reads], -1).flatten())
 
     def _instructions(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Which instructions are reads, ``(length,)`` bool, and which are writes, ``(batch, length)``."""
+        """Draw which instructions are reads, ``(length,)`` bool, and which are writes, ``(batch, length)``."""
         reads = torch.rand(length, generator=generator) < (1 - self.ignores) / 2
         reads[0], reads[-1] = False, True
         writes = torch.rand(batch_size, length, generator=generator) < (1 - self.ignores) / (1 + self.ignores)
@@ -69,8 +67,5 @@ class FlipFlop(Task):
         return reads, writes & ~reads
 
     def input_span(self, length: int) -> slice:
-        """All but the last read, whose answer depends on all of it."""
+        """Return all but the last read, whose answer depends on all of it."""
         return slice(1, 2 * length - 1)
-
-    def chance(self, metric: str, length: int) -> float:
-        return 0.5

@@ -1,4 +1,4 @@
-"""Work out an expression modulo a number, from left to right."""
+"""Evaluate an expression from left to right, modulo a number."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ OPERATORS = {"+": np.add, "-": np.subtract, "*": np.multiply}
 
 @tasks.register("modular_arithmetic")
 class ModularArithmetic(Stepwise):
-    """Work out an expression from left to right, modulo 5: ``2 + 4 * 3 | 3``. A state is carried through.
+    """Evaluate an expression from left to right, modulo 5: ``2 + 4 * 3 | 3``. State tracking.
 
         scratchpad=true    tokens    ^ 2 + 4 * 3 | 2 1        scratchpad=false    ^ 2 + 4 * 3 |
                            targets   . . . . . . 2 1 3                            . . . . . . 3
 
-    Operators have no precedence: (2 + 4) · 3. The scratchpad holds the value after each operand, the first of them
-    included; a bidirectional model is asked for all of them at once. Operands and operators are uniform. After
-    modular arithmetic of Delétang et al. (2023), arXiv:2207.02098, where a product comes before sums, expressions
-    are measured in symbols, and there is no scratchpad. ``positions=coupled`` gives an operand, the operator before
-    it and the value after it one number.
+    Length counts operands. Operators have no precedence: (2 + 4) · 3. The scratchpad holds the value after each
+    operand, the first of them included; a bidirectional model is asked for all of them at once. Operands and operators
+    are uniform. After modular arithmetic of Delétang et al. (2023), arXiv:2207.02098, where a product comes before
+    sums, expressions are measured in symbols, and there is no scratchpad. ``positions=coupled`` gives an operand, the
+    operator before it and the value after it one number.
 
-    Chance: ``1 / modulus`` a value, ``modulus ** -length`` all of them. Place alone: 0.267 and 2.17e-06 at length 16.
+    Chance: ``1 / modulus`` a value, ``modulus ** -length`` all of them. Best guess from position: 0.267 and 2.17e-06
+    at length 16.
 
     Args:
         train_length: most operands trained on, at least 1.
         min_length: fewest operands trained on, between 1 and ``train_length``.
-        modulus: the operands and values are the numbers below it, at least 2.
+        modulus: operands and values are the numbers below it, at least 2.
         operators: those that occur, ``+``, ``+-`` or ``+-*``.
         scratchpad: whether the value after each operand is asked for, not the last alone.
     """
@@ -46,15 +47,9 @@ class ModularArithmetic(Stepwise):
         operators: str = "+-*",
         scratchpad: bool = True,
     ) -> None:
-        self.modulus = whole("task.modulus", modulus, at_least=2)
-        one_of("task.operators", operators, ("+", "+-", "+-*"))
-        super().__init__(
-            train_length,
-            min_length,
-            scratchpad=scratchpad,
-            num_symbols=modulus + len(operators),
-            num_answers=modulus,
-        )
+        self.modulus = self.num_answers = whole("task.modulus", modulus, at_least=2)
+        self.num_symbols = modulus + len(one_of("task.operators", operators, ("+", "+-", "+-*")))
+        super().__init__(train_length=train_length, min_length=min_length, scratchpad=scratchpad)
         numbers = np.arange(modulus)
         tables = np.stack([OPERATORS[operator].outer(numbers, numbers) % modulus for operator in operators])
         self._table = torch.from_numpy(tables)
@@ -65,7 +60,7 @@ class ModularArithmetic(Stepwise):
         return 2 * length - 1
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Uniform operands, and uniform operators between them."""
+        """Draw uniform operands, and uniform operators between them."""
         symbols = torch.randint(self.modulus, (batch_size, 2 * length - 1), generator=generator)
         operators = torch.randint(len(self._table), (batch_size, length - 1), generator=generator)
         symbols[:, 1::2] = self.modulus + operators
@@ -84,7 +79,7 @@ class ModularArithmetic(Stepwise):
         return torch.arange(3, 2 * length + 2) // 2, 0, torch.arange(1, length + 1)
 
     def position_guess(self, metric: str, length: int) -> float:
-        """The likeliest value after so many steps: multiplication makes zeros. Values follow a Markov chain."""
+        """Guess the likeliest value after each step of a Markov chain: multiplication makes zeros."""
         shares = paths = np.full(self.modulus, 1 / self.modulus)
         tops = [shares.max()]
         for _ in range(length - 1):
@@ -94,4 +89,4 @@ class ModularArithmetic(Stepwise):
             best = paths.max()
         else:
             best = np.mean(tops) if self.scratchpad else tops[-1]
-        return max(float(best), self.chance(metric, length))  # that they are equal must survive rounding
+        return max(float(best), self.chance(metric, length))  # equal ones stay equal under rounding

@@ -8,66 +8,61 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.question import Question
-from experiments.tasks.kinds.task import Batch, tasks
+from experiments.tasks.kinds.problem import Question
+from experiments.tasks.kinds.task import tasks
 from pe_zoo._knobs import whole
 
 
 @tasks.register("modular_arithmetic_simple")
 class ModularArithmeticSimple(Question):
-    """Say what an expression without brackets comes to, modulo 5: ``1 + 2 * 4 | 4``.
+    """Evaluate an expression without brackets, modulo 5: ``1 + 2 * 4 | 4``.
 
         tokens    ^ 1 5 2 7 4 |
         targets   . . . . . . 4
 
-    Digits and operators are uniform; after the digits come + (5), - (6) and * (7), which binds closer. An expression
-    has an odd number of symbols: of an even length, one less is drawn, as published.
+    Digits and operators are uniform; after the digits come + (5), - (6) and * (7), which binds closer. Length counts
+    symbols; an expression has an odd number of them: of an even length, one less is drawn, as published. Delétang et
+    al. (2023), arXiv:2207.02098: a regular task, trained there on up to 40 symbols. Some values are likelier than
+    others, 0 most: see ``position_guess``.
 
-    Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
-    without ``^``. A regular task. Some values are likelier than others, 0 most: see ``position_guess``.
-
-    Chance: ``1 / modulus``. Place alone: 0.201 at length 16.
+    Chance: ``1 / modulus``. Best guess from position: 0.201 at length 16.
 
     Args:
-        train_length: longest expression trained on, in symbols, at least 1; 40 published, 16 here for quick training.
+        train_length: longest expression trained on, at least 1.
         min_length: shortest expression trained on, between 1 and ``train_length``.
         modulus: there are as many digits, at least 2; 5 as published.
     """
 
     def __init__(self, *, train_length: int = 16, min_length: int = 1, modulus: int = 5) -> None:
-        self.modulus = whole("task.modulus", modulus, at_least=2)
-        super().__init__(train_length, min_length, num_symbols=modulus + 3, num_answers=modulus)
+        self.modulus = self.num_answers = whole("task.modulus", modulus, at_least=2)
+        self.num_symbols = modulus + 3
+        super().__init__(train_length=train_length, min_length=min_length)
 
-    def words(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+    def problem_size(self, length: int) -> int:
+        return odd(length)
+
+    def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        length = odd(length)
         words = torch.randint(self.modulus, (batch_size, length), generator=generator)
         words[:, 1::2] = self.modulus + torch.randint(3, (batch_size, length // 2), generator=generator)
         return words
 
-    def answer(self, words: Tensor) -> Tensor:
-        digits, operators = words[:, 2::2], words[:, 1::2] - self.modulus
+    def solve(self, problems: Tensor) -> Tensor:
+        digits, operators = problems[:, 2::2], problems[:, 1::2] - self.modulus
         times = operators == 2
         factors = torch.where(operators == 1, -digits, digits)
-        total, term = torch.zeros_like(words[:, 0]), words[:, 0]
+        total, term = torch.zeros_like(problems[:, 0]), problems[:, 0]
         for factor, multiplied in zip(factors.unbind(1), times.unbind(1), strict=True):
             total = torch.where(multiplied, total, total + term)
             term = torch.where(multiplied, term * factor % self.modulus, factor)
-        return (total + term) % self.modulus
+        return ((total + term) % self.modulus).unsqueeze(1)
 
     def answer_shares(self, length: int) -> list[float]:
         return shares(odd(length), self.modulus)
 
-    def sequence_length(self, length: int) -> int:
-        return super().sequence_length(odd(length))
-
-    def input_span(self, length: int) -> slice:
-        return super().input_span(odd(length))
-
-    def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        return super().sample(batch_size, odd(length), generator, split=split, causal=causal)
-
 
 def odd(length: int) -> int:
-    """The length itself or, of an even one, one less.
+    """Return the length, or one less where it is even.
 
     >>> odd(7), odd(8)
     (7, 7)
@@ -77,11 +72,11 @@ def odd(length: int) -> int:
 
 @lru_cache
 def shares(length: int, modulus: int) -> list[float]:
-    """Probability of each value of the expressions of a length."""
+    """Return the probability of each value of the expressions of a length."""
     values = np.arange(modulus)
     product = np.zeros((modulus, modulus))
     np.add.at(product, (values[:, None], values[:, None] * values % modulus), 1 / modulus)
-    # What the terms before come to (rows), and the term that may yet be multiplied (columns).
+    # The sum of the terms before (rows), and the term that may yet be multiplied (columns).
     state = np.zeros((modulus, modulus))
     state[0] = 1 / modulus
     sums = (values[:, None] + values) % modulus

@@ -1,9 +1,9 @@
-"""Say whether a bit string has an odd number of ones."""
+"""Tell whether a bit string has an odd number of ones."""
 
 from __future__ import annotations
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from experiments.tasks.kinds.problem import Stepwise
 from experiments.tasks.kinds.task import tasks
@@ -11,17 +11,17 @@ from experiments.tasks.kinds.task import tasks
 
 @tasks.register("parity")
 class Parity(Stepwise):
-    """Say whether the number of ones is odd: ``1 0 1 1 | 1``. Less than all of the bits says nothing.
+    """Tell whether the number of ones is odd: ``1 0 1 1 | 1``. Any proper part of the bits says nothing.
 
         scratchpad=false    tokens    ^ 1 0 1 1 |        scratchpad=true    ^ 1 0 1 1 | 1 1 0
                             targets   . . . . . 1                           . . . . . 1 1 0 1
 
-    With a scratchpad, the answer is the parity of the bits so far, one for each bit: what a causal model needs is
-    the parity it has just read and one bit more. A bidirectional one is asked for all of them at once. Parity check
-    of Delétang et al. (2023), arXiv:2207.02098, on uniform bits as there; the scratchpad and its coupled positions
-    as in the official code of Cho et al. (2024), arXiv:2405.20671.
+    Length counts bits. With a scratchpad, the answer is the parity of the bits so far, one for each bit: a causal
+    model needs only the parity it has just read and one more bit. A bidirectional one is asked for all of them at once.
+    Parity check of Delétang et al. (2023), arXiv:2207.02098, on uniform bits as there; the scratchpad and its coupled
+    positions as in the official code of Cho et al. (2024), arXiv:2405.20671.
 
-    Chance: ``1 / 2``, of a whole scratchpad ``2 ** -length``. Place alone: no more.
+    Chance: ``1 / 2``, of a whole scratchpad ``2 ** -length``. Best guess from position: no better.
 
     Args:
         train_length: most bits trained on, at least 1.
@@ -30,11 +30,7 @@ class Parity(Stepwise):
     """
 
     def __init__(self, *, train_length: int = 16, min_length: int = 1, scratchpad: bool = False) -> None:
-        super().__init__(train_length, min_length, scratchpad=scratchpad, num_symbols=2, num_answers=2)
-
-    def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Uniform bits."""
-        return torch.randint(2, (batch_size, length), generator=generator)
+        super().__init__(train_length=train_length, min_length=min_length, scratchpad=scratchpad)
 
     def values(self, problems: Tensor) -> Tensor:
         return problems.cumsum(-1) % 2

@@ -1,32 +1,24 @@
-"""Say whether the number of ones in a binary word is odd."""
+"""Tell whether the number of ones in a binary word is odd."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from experiments.tasks.kinds.question import Question
+from experiments.tasks.kinds.problem import Question
 from experiments.tasks.kinds.task import tasks
 
 
 @tasks.register("parity_check")
 class ParityCheck(Question):
-    """Say whether the number of 1s is odd: ``1 0 1 0 1 | 1``. The order of the input does not matter.
+    """Tell whether the number of 1s is odd: ``1 0 1 0 1 | 1``. The order of the input does not matter.
 
         tokens    ^ 1 0 1 0 1 |
         targets   . . . . . . 1
 
-    Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
-    without ``^``. A regular task.
+    Delétang et al. (2023), arXiv:2207.02098: a regular task, trained there on words of up to 40 symbols.
 
-    Chance: ``1 / 2``. Place alone: no more.
-
-    Args:
-        train_length: longest word trained on, at least 1; 40 published, 16 here for quick training.
-        min_length: shortest word trained on, between 1 and ``train_length``.
+    Chance: ``1 / 2``. Best guess from position: no better.
     """
 
-    def __init__(self, *, train_length: int = 16, min_length: int = 1) -> None:
-        super().__init__(train_length, min_length, num_symbols=2, num_answers=2)
-
-    def answer(self, words: Tensor) -> Tensor:
-        return words.sum(-1) % 2
+    def solve(self, problems: Tensor) -> Tensor:
+        return problems.sum(-1, keepdim=True) % 2

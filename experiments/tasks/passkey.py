@@ -1,4 +1,4 @@
-"""Find a number in a long text of no interest."""
+"""Find a number in a long text of filler."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pe_zoo._knobs import whole
 
 @tasks.register("passkey")
 class Passkey(Hidden):
-    """Say the digits that stood after a mark, somewhere in a text of filler: ``a b | 7 3 a b c | 7 3``.
+    """Find the digits that stood after a mark, somewhere in a text of filler: ``a b | 7 3 a b c | 7 3``.
 
     One mark stands for *the pass key is*, before the digits and again at the end, where they are asked for. The filler
-    is a few symbols in turn, from the first again after the digits. As much filler before them as after, less, or more:
-    all splits are equally likely. Length counts filler. Passkey retrieval of Mohtashami & Jaggi (2023),
-    arXiv:2305.16300, in symbols: there a pretrained model reads English in which five sentences repeat, the key is a
-    number up to 50000, and it is said twice; here a model is trained on the task, and every key is as long.
+    repeats a few symbols in turn, and starts again after the digits. All places of the key are equally likely. Length
+    counts filler. Passkey retrieval of Mohtashami & Jaggi (2023), arXiv:2305.16300, in symbols: there a pretrained
+    model reads English in which five sentences repeat, the key is a number up to 50000, and it is given twice; here a
+    model is trained on the task, and every key is as long.
 
-    Chance: ``1 / num_symbols`` a digit, ``num_symbols ** -num_digits`` a key. Place alone: no more.
+    Chance: ``1 / num_symbols`` a digit, ``num_symbols ** -num_digits`` a key. Best guess from position: no better.
 
     Args:
         train_length: most filler trained on, at least 1.
         min_length: least filler trained on, between 1 and ``train_length``.
-        num_symbols: alphabet of the digits, at least 2.
+        num_symbols: number of digits to choose from, at least 2.
         num_digits: digits of a key, at least 1.
         num_fillers: kinds of filler, at least 1.
     """
@@ -40,21 +40,20 @@ class Passkey(Hidden):
         num_fillers: int = 5,
     ) -> None:
         super().__init__(
-            train_length,
-            min_length,
+            train_length=train_length,
+            min_length=min_length,
             num_symbols=num_symbols,
             num_hidden=whole("task.num_digits", num_digits, at_least=1),
             num_noise=whole("task.num_fillers", num_fillers, at_least=1),
         )
-        self.num_fillers = num_fillers
 
-    def text_length(self, length: int) -> int:
+    def problem_size(self, length: int) -> int:
         return length + 1 + self.num_hidden
 
     def text(self, hidden: Tensor, length: int, generator: Generator) -> Tensor:
         batch_size, num_hidden = hidden.shape
         depth = torch.randint(length + 1, (batch_size, 1), generator=generator)
         since = torch.arange(length + 1 + num_hidden) - depth
-        filler = self._noise + torch.where(since < 0, since + depth, since - 1 - num_hidden) % self.num_fillers
+        filler = self._noise + torch.where(since < 0, since + depth, since - 1 - num_hidden) % self.num_noise
         key = torch.cat([torch.full((batch_size, 1), self._mark), hidden], 1).gather(1, since.clamp(0, num_hidden))
         return torch.where((since >= 0) & (since <= num_hidden), key, filler)

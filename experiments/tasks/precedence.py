@@ -1,45 +1,43 @@
-"""Say which of two marked symbols came first."""
+"""Name the first of two symbols."""
 
 from __future__ import annotations
 
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.question import Question
-from experiments.tasks.kinds.task import tasks
+from experiments.tasks.kinds.problem import Question
+from experiments.tasks.kinds.task import shuffles, tasks
 from pe_zoo._knobs import whole
 
 
 @tasks.register("precedence")
 class Precedence(Question):
-    """Say which of 0 and 1 comes first: ``4 1 2 0 3 | 1``. Only the order of the input matters.
+    """Name the first of 0 and 1 in a word: ``4 1 2 0 3 | 1``. Only the order of the input matters.
 
     All words of a length are arrangements of the same symbols, each as likely as any other: one 0, one 1, and
-    fillers dealt in turn from the rest of the alphabet (2, 3, …, and from 2 again). So whoever does not see order
-    is right half of the time, whatever it learned. Fillers of several kinds make too many words to learn by heart.
+    fillers dealt in turn from the rest of the alphabet (2, 3, …, and from 2 again). So a model that does not see order
+    is right half of the time, whatever it learned. There are too many words to learn by heart.
 
-    Chance: ``1 / 2``. Place alone: no more.
+    Chance: ``1 / 2``. Best guess from position: no better.
 
     Args:
         train_length: longest word trained on, at least 2.
         min_length: shortest word trained on, between 2 and ``train_length``.
-        num_symbols: alphabet, at least 3: the two asked about, and kinds of filler.
+        num_symbols: size of the alphabet, at least 3: the two asked about, and kinds of filler.
     """
 
     shortest = 2
 
     def __init__(self, *, train_length: int = 16, min_length: int = 2, num_symbols: int = 10) -> None:
-        whole("task.num_symbols", num_symbols, at_least=3)
-        super().__init__(train_length, min_length, num_symbols=num_symbols, num_answers=2)
+        self.num_symbols = whole("task.num_symbols", num_symbols, at_least=3)
+        super().__init__(train_length=train_length, min_length=min_length)
 
-    def words(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Uniform over the arrangements of the length's symbols."""
+    def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        """Draw uniformly from the arrangements of the length's symbols."""
         fillers = 2 + torch.arange(length - 2) % (self.num_symbols - 2)
         symbols = torch.cat([torch.arange(2), fillers])
-        # Double precision: in single, equal keys would favour the order before the shuffle.
-        keys = torch.rand(batch_size, length, generator=generator, dtype=torch.float64)
-        return symbols[keys.argsort(-1)]
+        return symbols[shuffles(batch_size, length, generator)]
 
-    def answer(self, words: Tensor) -> Tensor:
-        first_0, first_1 = ((words == symbol).long().argmax(-1) for symbol in (0, 1))
+    def solve(self, problems: Tensor) -> Tensor:
+        first_0, first_1 = ((problems == symbol).long().argmax(-1, keepdim=True) for symbol in (0, 1))
         return (first_1 < first_0).long()

@@ -11,13 +11,13 @@ from experiments.tasks.kinds.transduction import Transduction
 
 @tasks.register("reverse")
 class Reverse(Transduction):
-    """Say a random word backwards: ``3 1 2 | 2 1 3``. Retrieval at a distance that grows with every step.
+    """Reverse a random word: ``3 1 2 | 2 1 3``. Retrieval at a distance that grows with every step.
 
-    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Place alone: no more.
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Best guess from position: no better.
     """
 
-    def answer(self, word: Tensor) -> Tensor:
-        return word.flip(-1)
+    def solve(self, problems: Tensor) -> Tensor:
+        return problems.flip(-1)
 
     def sources(self, length: int) -> Tensor:
         return torch.arange(length).flip(0)

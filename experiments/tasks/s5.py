@@ -8,9 +8,7 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.program import Program
-from experiments.tasks.kinds.task import Batch, tasks
-from pe_zoo import Unsupported
+from experiments.tasks.kinds.task import Batch, Task, ask, tasks
 from pe_zoo._knobs import one_of
 
 Permutation = tuple[int, ...]
@@ -27,68 +25,63 @@ PAIRS: dict[str, tuple[Permutation, Permutation]] = {
 
 
 @tasks.register("s5")
-class S5(Program):
-    """Multiply permutations: after each of a sequence, say what all so far amount to. State tracking.
+class S5(Task):
+    """Multiply permutations: give the product of a sequence after each of its elements. State tracking.
 
-    Elements of a group are numbered, in S5 the 120 arrangements of five things in alphabetical order. The answer to
-    a place is the product up to it, the first factor being the first to act, and is asked for at the place:
+    Elements of a group are numbered, in S5 the 120 arrangements of five things in alphabetical order. The answer at
+    a place is the product up to it, the first factor being the first to act:
 
         tokens    ^ 24 24 33     24 swaps the first two things, 33 moves all in a circle
         targets   . 24  0 33     0 leaves all as they are
 
-    No answer is read anywhere, and what comes after a place does not help: a bidirectional model gets the same
-    tokens. No Transformer of fixed depth does this at all lengths in S5 or A5, unless TC⁰ = NC¹; in the other groups,
-    which are solvable, there are some that do. A5, A4 × Z5 and Z60 have 60 elements each. Merrill et al. (2024),
-    arXiv:2404.08819; Liu et al. (2023), arXiv:2210.10749. Departures: sequences are drawn afresh, not from a file of
-    distinct ones; S3, of 6 elements, and pairs of generators are this bench's own.
+    No answer is read anywhere, and later elements do not help: a bidirectional model gets the same tokens. No
+    Transformer of fixed depth does this at all lengths in S5 or A5, unless TC⁰ = NC¹; in the other groups, which are
+    solvable, some do. A5, A4 × Z5 and Z60 have 60 elements each. Merrill et al. (2024), arXiv:2404.08819; Liu et al.
+    (2023), arXiv:2210.10749. Departures: sequences are drawn afresh, not from a file of distinct ones; S3, of 6
+    elements, and pairs of generators are this bench's own.
 
-    Chance: ``1 / 120`` a product, ``120 ** -length`` all of them. Place alone: 0.193 and 0.00391 at length 8.
+    Chance: ``1 / 120`` a product, ``120 ** -length`` all of them. Best guess from position: 0.193 and 0.00391 at
+    length 8.
 
     Args:
         train_length: longest sequence trained on, at least 1.
         min_length: shortest sequence trained on, between 1 and ``train_length``.
         group: ``s5``, ``a5``, ``a4_x_z5``, ``z60`` or ``s3``.
-        generators: what is multiplied: ``all`` elements (the papers'), or a ``pair`` that generates them, in S5 a
+        generators: what is multiplied: ``all`` elements (as published), or a ``pair`` that generates them, in S5 a
             swap and a cycle of all five; words of a pair are so few that short ones can be learned by heart.
     """
 
     def __init__(
         self, *, train_length: int = 8, min_length: int = 1, group: str = "s5", generators: str = "pair"
     ) -> None:
-        super().__init__(train_length, min_length)
+        self.set_lengths(train_length, min_length)
         self._table = products(one_of("task.group", group, PAIRS))
-        order = len(self._table)
+        order = self.num_answers = len(self._table)
         one_of("task.generators", generators, ("all", "pair"))
         self._factors = torch.arange(order)
         if generators == "pair":
             self._factors = torch.tensor([elements(group).index(element) for element in PAIRS[group]])
-        self._begin = order
         self.vocab_size = order + 1
 
     def sequence_length(self, length: int) -> int:
         return length + 1
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < 1:
-            raise Unsupported(f"task=s5 multiplies at least 1 element; got a length of {length}")
+        self.check_length(length)
         drawn = torch.randint(len(self._factors), (batch_size, length), generator=generator)
-        begin, word = torch.full((batch_size, 1), self._begin), self._factors[drawn]
-        states, reach = word, 1
+        states = word = self._factors[drawn]
+        reach = 1
         while reach < length:
             states = torch.cat([states[:, :reach], self._table[states[:, :-reach], states[:, reach:]]], 1)
             reach *= 2
-        counted = torch.arange(length + 1) > 0
-        return Batch(torch.cat([begin, word], 1), torch.cat([begin, states], 1), counted)
+        return ask(word[:, :0], word, states, begin=len(self._table))
 
     def input_span(self, length: int) -> slice:
-        """The first three quarters of a sequence; the last quarter is scored."""
+        """Return the first three quarters; the last quarter is scored."""
         return slice(1, max(2, 3 * (length + 1) // 4))
 
-    def chance(self, metric: str, length: int) -> float:
-        return float(len(self._table)) ** -(length if metric == "exact_match" else 1)
-
     def position_guess(self, metric: str, length: int) -> float:
-        """The likeliest state at each place; of whole answers, as many are equally likely as there are words."""
+        """Guess the likeliest state at each place; whole answers are as many as words, and equally likely."""
         if metric == "exact_match":
             return float(len(self._factors)) ** -length
         steps = torch.zeros(self._table.shape, dtype=torch.float64)
@@ -103,7 +96,7 @@ class S5(Program):
 
 @cache
 def elements(group: str) -> list[Permutation]:
-    """All elements of a group, the neutral one first; of a product, permutations of disjoint sets side by side."""
+    """Return all elements of a group, the neutral one first; of a product, permutations of disjoint sets."""
     factors = [_factor(name[0], int(name[1:])) for name in group.split("_x_")]
     return [
         tuple(point + sum(map(len, parts[:place])) for place, part in enumerate(parts) for point in part)
@@ -124,7 +117,7 @@ def _is_even(permutation: Permutation) -> bool:
 
 @cache
 def products(group: str) -> Tensor:
-    """The multiplication table, ``(order, order)`` int64: at ``[i, j]``, what element i and then element j make."""
+    """Return the multiplication table, ``(order, order)`` int64: at ``[i, j]``, element i and then element j."""
     every = elements(group)
     number = {element: place for place, element in enumerate(every)}
     return torch.tensor([[number[tuple(then[point] for point in first)] for then in every] for first in every])

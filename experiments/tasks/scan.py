@@ -1,4 +1,4 @@
-"""Carry out commands in simple English: SCAN."""
+"""Execute commands in simple English: SCAN."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.program import Program
-from experiments.tasks.kinds.task import Batch, tasks
+from experiments.tasks.kinds.task import Batch, Task, ask, tasks
 from pe_zoo import Unsupported
 
 ACTIONS = ("WALK", "LOOK", "RUN", "JUMP", "LTURN", "RTURN")
@@ -27,26 +26,26 @@ Phrase = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @tasks.register("scan")
-class Scan(Program):
-    """Say the actions that a command asks for: ``run twice after turn left | LTURN RUN RUN``. The split by length.
+class Scan(Task):
+    """Execute a command in simple English: ``run twice after turn left | LTURN RUN RUN``. The split by length.
 
     Length counts actions, and every command with so many is as likely as any other:
 
         tokens    ^ _ _ _ _ run twice after turn left | LTURN RUN
         targets                                   LTURN RUN   RUN
 
-    Commands differ in length, so blanks make all of them 9 words. They stand before the command: as far as one can
-    see back from an action, words, mark and actions are where they would be without blanks. That the first action
-    always has the same absolute position is the price.
+    Commands differ in length, so blanks in front make all of them 9 words: distances from an action to words, mark
+    and earlier actions are those without blanks, but the first action always has the same absolute position.
 
     The 20 910 commands of the published grammar, of which 16 990 have at most 22 actions (train) and 3 920 have 24 to
-    48 (test); no command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47. In range, what is tested is what was trained
-    on. Lake & Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted, as in
-    the paper's evaluation with oracle lengths (no end token is scored); training draws its lengths uniformly, and the
-    next longer one in place of one without commands. Teacher-forced exact match equals free-running greedy exact
-    match.
+    48 (test); no command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47. In range, the test commands are the training
+    commands. Lake & Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted,
+    as in the paper's evaluation with oracle lengths (no end token is scored); training draws its lengths uniformly,
+    and the next longer one in place of one without commands. Teacher-forced exact match equals free-running greedy
+    exact match.
 
-    Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Place alone: 0.351 and 0.00694 at length 22.
+    Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Best guess from position: 0.351 and 0.00694 at
+    length 22.
 
     Args:
         train_length: most actions trained on, from 1 to 48; there must be commands with so many.
@@ -54,9 +53,10 @@ class Scan(Program):
     """
 
     vocab_size = len(TOKENS)
+    num_answers = len(ACTIONS)
 
     def __init__(self, *, train_length: int = 22, min_length: int = 1) -> None:
-        super().__init__(train_length, min_length)
+        self.set_lengths(train_length, min_length)
         if train_length not in commands():
             raise ValueError(f"task.train_length={train_length}: {_missing(train_length)}; take one of these")
 
@@ -66,39 +66,32 @@ class Scan(Program):
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         words, actions = _commands_with(_trainable(length) if split == "train" else length)
         drawn = torch.randint(len(words), (batch_size,), generator=generator)
-        return _batch(words[drawn], actions[drawn], causal)
+        return self._ask(words[drawn], actions[drawn], causal)
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
-        """Commands of a length, none twice; all of them where there are no more than ``samples``."""
+        """Return commands of a length, none twice; all of them where there are no more than ``samples``."""
         words, actions = _commands_with(length)
         drawn = torch.randperm(len(words), generator=generator)[:samples]
-        return _batch(words[drawn], actions[drawn], causal)
+        return self._ask(words[drawn], actions[drawn], causal)
+
+    def _ask(self, words: Tensor, actions: Tensor, causal: bool) -> Batch:
+        self.check_causal(causal)
+        mark = torch.full_like(words[:, :1], TOKENS.index(MARK))
+        return ask(words, torch.cat([mark, actions[:, :-1]], 1), actions, begin=TOKENS.index(BEGIN))
 
     def input_span(self, length: int) -> slice:
         return slice(1, MOST_WORDS + 1)
 
-    def chance(self, metric: str, length: int) -> float:
-        return float(len(ACTIONS)) ** -(length if metric == "exact_match" else 1)
-
     def position_guess(self, metric: str, length: int) -> float:
-        """The most frequent action at each place, or sequence of actions, among the commands of a length."""
+        """Guess the most frequent action at each place, or sequence of actions, among the commands of a length."""
         actions = _commands_with(length)[1]
         answers = [actions] if metric == "exact_match" else actions.unsqueeze(-1).unbind(1)
         likeliest = [answer.unique(dim=0, return_counts=True)[1].max() for answer in answers]
         return float(torch.stack(likeliest).double().mean()) / len(actions)
 
 
-def _batch(words: Tensor, actions: Tensor, causal: bool) -> Batch:
-    if not causal:
-        raise ValueError("task=scan says one action after another and needs a causal model: set model.causal=true")
-    begin, mark = (torch.full_like(words[:, :1], TOKENS.index(token)) for token in (BEGIN, MARK))
-    tokens = torch.cat([begin, words, mark, actions[:, :-1]], 1)
-    targets = torch.cat([begin, words, actions], 1)
-    return Batch(tokens, targets, counted=torch.arange(tokens.shape[1]) > MOST_WORDS)
-
-
 def _commands_with(length: int) -> tuple[Tensor, Tensor]:
-    """Commands with so many actions, ``(commands, 9)``, and these, ``(commands, length)``."""
+    """Return the commands with ``length`` actions, ``(commands, 9)``, and these, ``(commands, length)``."""
     if length not in commands():
         raise Unsupported(f"task=scan: {_missing(length)}")
     return commands()[length]
@@ -111,13 +104,13 @@ def _missing(length: int) -> str:
 
 
 def _trainable(length: int) -> int:
-    """The length itself, or the next that has commands."""
+    """Return the length, or the next that has commands."""
     return min((other for other in commands() if other >= length), default=length)
 
 
 @cache
 def commands() -> dict[int, tuple[Tensor, Tensor]]:
-    """All commands by their number of actions, as tokens: the words ``(commands, 9)``, and the actions."""
+    """Return all commands by their number of actions, as tokens: the words ``(commands, 9)``, and the actions."""
     number = {token: place for place, token in enumerate(TOKENS)}
     found = defaultdict(list)
     for words, actions in grammar():
@@ -130,7 +123,7 @@ def commands() -> dict[int, tuple[Tensor, Tensor]]:
 
 
 def grammar() -> Iterator[Phrase]:
-    """Every command and its actions, from the rules in the paper's supplement."""
+    """Generate every command and its actions, from the rules in the paper's supplement."""
     sentences = list(_sentences())
     yield from sentences
     for (words, actions), (further_words, further) in itertools.product(sentences, repeat=2):

@@ -5,31 +5,28 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.question import Question
-from experiments.tasks.kinds.task import Batch, tasks
-from pe_zoo import Unsupported
+from experiments.tasks.kinds.problem import Question
+from experiments.tasks.kinds.task import tasks
 from pe_zoo._knobs import whole
 
 
 @tasks.register("solve_equation")
 class SolveEquation(Question):
-    """Say what x is in an equation with brackets, modulo 5: ``( x - 2 ) = 4 | 1``.
+    """Solve an equation with brackets for x, modulo 5: ``( x - 2 ) = 4 | 1``.
 
         tokens    ^ 7 9 6 2 8 10 4 |
         targets   . . . . . . .  . 1
 
-    An expression is a digit (3, -3, (3) or (-3), to fill what there is of room), or the sum or difference of two in
+    An expression is a digit (3, -3, (3) or (-3), whichever fills the room), or the sum or difference of two in
     brackets; their lengths are uniform over those possible. x stands for the first digit from a uniform place on. There
-    is no multiplication, and so one solution; it is any digit as likely as another. After the digits come + (5), - (6),
-    brackets (7, 8), x (9) and = (10).
+    is no multiplication, and so one solution; all digits are equally likely. After the digits come + (5), - (6),
+    brackets (7, 8), x (9) and = (10). Length counts symbols. Delétang et al. (2023), arXiv:2207.02098: a deterministic
+    context-free task, trained there on up to 40 symbols; there words of one or two symbols are nothing but 0s.
 
-    Delétang et al. (2023), arXiv:2207.02098, as Ruoss et al. (2023), arXiv:2305.16843, train encoders on it; there
-    without ``^``, and words of one or two symbols are nothing but 0s. A deterministic context-free task.
-
-    Chance: ``1 / modulus``. Place alone: no more.
+    Chance: ``1 / modulus``. Best guess from position: no better.
 
     Args:
-        train_length: longest equation trained on, in symbols, at least 3; 40 published, 16 here for quick training.
+        train_length: longest equation trained on, at least 3.
         min_length: shortest equation trained on, between 3 and ``train_length``.
         modulus: there are as many digits, at least 2; 5 as published.
     """
@@ -37,20 +34,11 @@ class SolveEquation(Question):
     shortest = 3
 
     def __init__(self, *, train_length: int = 16, min_length: int = 3, modulus: int = 5) -> None:
-        self.modulus = whole("task.modulus", modulus, at_least=2)
-        super().__init__(train_length, min_length, num_symbols=modulus + 6, num_answers=modulus)
+        self.modulus = self.num_answers = whole("task.modulus", modulus, at_least=2)
+        self.num_symbols = modulus + 6
+        super().__init__(train_length=train_length, min_length=min_length)
 
-    def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < self.shortest:
-            raise Unsupported(f"task={self.name} asks of words of at least {self.shortest} symbols; got {length}")
-        words, solutions = self.equations(batch_size, length, generator)
-        begin, mark = (torch.full((batch_size, 1), token) for token in (self._begin, self._mark))
-        tokens = torch.cat([begin, words, mark], 1)
-        targets = torch.cat([begin, words, solutions], 1)
-        return Batch(tokens, targets, counted=torch.arange(length + 2) > length)
-
-    def equations(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw equations, ``(batch, length)``, and their solutions, ``(batch, 1)``."""
+    def draw(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
         size, x, equals = length - 2, self.modulus + 4, self.modulus + 5
         words, signs = self._expressions(batch_size, size, generator)
         values = (words * signs).sum(1, keepdim=True) % self.modulus
@@ -61,7 +49,7 @@ class SolveEquation(Question):
         return torch.cat([words.scatter(1, chosen, x), torch.full_like(values, equals), values], 1), solutions
 
     def _expressions(self, batch_size: int, size: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw expressions, ``(batch, size)``, and of each digit the sign it counts with, 0 where there is none."""
+        """Draw expressions, ``(batch, size)``, and the sign that each digit counts with, 0 where there is none."""
         digits = torch.randint(self.modulus, (batch_size, size), generator=generator)
         # One draw for each place, of which each split takes two: that of its opening bracket and of its operator.
         draws = torch.rand(batch_size, size, generator=generator, dtype=torch.float64)

@@ -118,13 +118,13 @@ def paragraph(name: str, opening: str) -> str:
 def test_what_is_said_of_guessing_is_so(name: str) -> None:
     # What is said of whole answers is said of scratchpads.
     task = tasks.build(name, **({"scratchpad": True} if name == "parity" else {}))
-    by_chance, alone = paragraph(name, "Chance:").split("Place alone:")
+    by_chance, alone = paragraph(name, "Chance:").split("Best guess from position:")
     known = {knob.name: knob.default for knob in knobs_of(tasks.get(name)).values()}
     length = task.train_length
     for metric, formula in zip(task.metrics, re.findall(r"``(.+?)``", by_chance), strict=True):
         for asked in (3, length):
             assert task.chance(metric, asked) == pytest.approx(eval(formula, {**known, "length": asked}))
-    if "no more" in alone:
+    if "no better" in alone:
         guesses = [task.chance(metric, length) for metric in task.metrics]
     else:
         *said, at = re.findall(r"\d[-.\de]*\d|\d+", alone)

@@ -314,7 +314,7 @@ def test_the_published_examples() -> None:
     ]:
         task = tasks.build(name)
         given_word = torch.tensor([list(map(int, word))])
-        assert task.answer(given_word).flatten().tolist() == list(map(int, answer)), (name, word)
+        assert task.solve(given_word).flatten().tolist() == list(map(int, answer)), (name, word)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -338,7 +338,7 @@ def test_longer_equations_are_bracketed_as_published() -> None:
     for word, share in equations(11).items():
         likely[tuple(max(symbol, 4) for symbol in word)] += share  # type: ignore[assignment]
     task: Any = tasks.build("solve_equation")
-    words, _ = task.equations(20000, 11, generator())
+    words, _ = task.draw(20000, 11, generator())
     counts = Counter(map(tuple, words.clamp(min=4).tolist()))
     assert set(counts) == set(likely)
     for word, share in likely.items():
@@ -528,7 +528,7 @@ def test_every_length_from_the_shortest_on_can_be_drawn(name: str) -> None:
         batch = draw(task, length, 1)
         assert batch.tokens.shape[1] == task.sequence_length(length)
     for length in range(SHORTEST[name]):
-        with pytest.raises(Unsupported, match=rf"task={name} .* at least {SHORTEST[name]} symbols; got {length}"):
+        with pytest.raises(Unsupported, match=rf"task={name} .* at least {SHORTEST[name]}; got {length}"):
             draw(task, length)
 
 

@@ -139,7 +139,7 @@ def test_lego_has_no_more_clauses_than_names() -> None:
     task = tasks.build("lego", train_length=2, num_variables=4)
     assert len(set(draw(task, 4, 1).tokens[0, 14:].tolist())) == 4
     for length in (0, 5):
-        with pytest.raises(Unsupported, match=rf"1 to 4 clauses .*; got a length of {length}") as refusal:
+        with pytest.raises(Unsupported, match=rf"task=lego .*; got {length}") as refusal:
             draw(task, length)
         assert "\n" not in str(refusal.value)
 
@@ -445,7 +445,7 @@ def test_a_bidirectional_model_generates_no_actions() -> None:
         lambda: draw(task, 5, causal=False),
         lambda: task.evaluation(2, 5, generator(), causal=False),
     ):
-        with pytest.raises(ValueError, match=r"task=scan .* needs a causal model: set model\.causal=true") as refusal:
+        with pytest.raises(ValueError, match=r"task=scan .*needs a causal model: set model\.causal=true") as refusal:
             ask()
         assert "\n" not in str(refusal.value)
 

@@ -428,27 +428,16 @@ def test_the_shortest_and_the_long(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "knobs", "length", "said"),
     [
-        ("flip_flop", {}, 1, "task=flip_flop writes and reads, which takes 2 instructions at least; got 1"),
-        (
-            "associative_recall",
-            {"num_keys": 9},
-            10,
-            "task=associative_recall has 1 to 9 pairs, all keys being distinct (task.num_keys); got a length of 10",
-        ),
-        (
-            "copy",
-            {"unique": True, "train_length": 10},
-            11,
-            "task=copy with task.unique=true has words of at most task.num_symbols=10 symbols; got 11",
-        ),
+        ("flip_flop", {}, 1, r"at least 2; got 1$"),
+        ("associative_recall", {"num_keys": 9}, 10, r"at most 9 \(task\.num_keys\); got 10$"),
+        ("copy", {"unique": True, "train_length": 10}, 11, r"at most 10 \(task\.num_symbols\); got 11$"),
     ],
 )
 def test_a_length_that_a_task_cannot_express_is_unsupported(
     name: str, knobs: dict[str, Any], length: int, said: str
 ) -> None:
-    with pytest.raises(Unsupported) as refusal:
+    with pytest.raises(Unsupported, match=rf"task={name} .*{said}"):
         draw(tasks.build(name, **knobs), length)
-    assert str(refusal.value) == said
 
 
 @pytest.mark.parametrize(
@@ -548,10 +537,8 @@ def test_a_run_end_to_end(command: Command, tmp_path: Path, asked: list[str], un
 
 def test_an_alphabet_too_small_to_train_on_is_one_line(command: Command) -> None:
     for asked, said in {
-        ("task=copy", "task.unique=true"): "task.train_length=16 exceeds task.num_symbols=10, and with "
-        "task.unique=true all symbols of a word differ; lower the one or raise the other",
-        ("task=associative_recall", "task.num_keys=7"): "task.train_length=8 exceeds task.num_keys=7, all keys being "
-        "distinct; lower the one or raise the other",
+        ("task=copy", "task.unique=true"): "task.train_length=16 exceeds task.num_symbols=10",
+        ("task=associative_recall", "task.num_keys=7"): "task.train_length=8 exceeds task.num_keys=7",
     }.items():
         done = command(*QUICK, *asked)
-        assert (done.code, done.err) == (2, f"error: {said}\n")
+        assert (done.code, done.err) == (2, f"error: {said}; lower the one or raise the other\n")

@@ -1,1 +1,1 @@
-"""What tasks have in common: the contract, and the families that several tasks belong to."""
+"""What tasks share: the contract, and the families that several tasks belong to."""

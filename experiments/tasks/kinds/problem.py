@@ -1,116 +1,138 @@
-"""Tasks that set a problem and ask for its solution, which need not be as long: addition, counting, parity, …."""
+"""Tasks that set a problem and ask for its solution; those with one answer, and those with a scratchpad."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task
-from pe_zoo import Unsupported
+from experiments.tasks.kinds.task import Batch, Task, ask
 from pe_zoo._knobs import true_or_false
 
 
 class Problem(Task):
-    """A random problem, a mark, its solution.
+    """A random problem, a mark, and its solution.
 
         causal        tokens    ^ 3 + 9 | 2        bidirectional    ^ 3 + 9 | |
         (addition)    targets   . . . . 2 1                         . . . . 2 1
 
-    Teacher-forced exact match equals free-running greedy exact match: up to the first wrong token both have
-    read the same.
+    The solution's length is not predicted (no end token is scored). Teacher-forced exact match equals free-running
+    greedy exact match: up to the first wrong token both have read the same. A subclass sets ``num_symbols`` and
+    ``num_answers``, draws problems and solves them.
 
     Args:
-        train_length: longest problem trained on, at least 1.
-        min_length: shortest problem trained on, between 1 and ``train_length``.
-        num_symbols: tokens that problems and solutions are made of.
-        num_answers: solutions are made of the tokens from 0 up to this number.
+        train_length: longest problem trained on, at least ``shortest``.
+        min_length: shortest problem trained on, between ``shortest`` and ``train_length``.
     """
 
-    def __init__(self, train_length: int, min_length: int, *, num_symbols: int, num_answers: int) -> None:
+    num_symbols: int = 2
+    """Problems are made of the tokens from 0 up to this number."""
+    reads_answers: ClassVar[bool] = True
+    """Whether a causal model reads its answers; otherwise marks stand in their place."""
+
+    def __init__(self, *, train_length: int = 16, min_length: int = 1) -> None:
         self.set_lengths(train_length, min_length)
-        self.num_answers = num_answers
-        self._begin, self._mark = num_symbols, num_symbols + 1
-        self.vocab_size = num_symbols + 2
+        self._begin = max(self.num_symbols, self.num_answers)
+        self._mark = self._begin + 1
+        self.vocab_size = self._mark + 1
 
     def problem_size(self, length: int) -> int:
-        """Symbols of a problem of a length."""
+        """Return how many symbols a problem of a length has."""
         return length
 
-    def solution_size(self, length: int) -> int:
-        """Symbols of its solution."""
-        raise NotImplementedError
-
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw problems, ``(batch, problem_size)`` int64."""
-        raise NotImplementedError
+        """Draw problems, ``(batch, problem_size)`` int64: by default, uniform words."""
+        return torch.randint(self.num_symbols, (batch_size, length), generator=generator)
 
     def solve(self, problems: Tensor) -> Tensor:
-        """Their solutions, ``(batch, solution_size)``."""
+        """Return the solutions, ``(batch, answer_size)``."""
         raise NotImplementedError
 
+    def draw(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw problems with their solutions."""
+        problems = self.problems(batch_size, length, generator)
+        return problems, self.solve(problems)
+
     def numbered(self, kind: str, length: int) -> tuple[Tensor, int, Tensor] | None:
-        """The numbers of a problem's symbols, of the mark and of the solution's; None where there are none."""
+        """Return the numbers of a problem's symbols, of the mark and of the solution's; None where there are none."""
         return None
 
     def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
-        # Sequences grow by as much with every step in length.
-        first, second = self.sequence_length(1), self.sequence_length(2)
-        numbered = self.numbered(kind, 1 + (size - first) // (second - first))
+        # Sequences grow evenly with length; of some tasks, by two symbols with every second length.
+        shortest, longer = self.sequence_length(1), self.sequence_length(3)
+        numbered = self.numbered(kind, 1 + 2 * (size - shortest) // (longer - shortest))
         if numbered is None:
             return super().numbers(kind, size, causal=causal)
         problem, mark, solution = numbered
-        shown = torch.cat([torch.tensor([mark]), solution[:-1]]) if causal else solution
+        shown = torch.cat([torch.tensor([mark]), solution[:-1]]) if causal and self.reads_answers else solution
         return torch.cat([torch.zeros(1, dtype=torch.long), problem, shown])
 
     def sequence_length(self, length: int) -> int:
-        return 1 + self.problem_size(length) + self.solution_size(length)
+        return 1 + self.problem_size(length) + self.answer_size(length)
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < 1:
-            raise Unsupported(f"task={self.name} has problems of length 1 and more; got {length}")
-        problems = self.problems(batch_size, length, generator)
-        solutions = self.solve(problems)
-        begin = torch.full((batch_size, 1), self._begin)
-        marks = torch.full_like(solutions, self._mark)
-        shown = torch.cat([marks[:, :1], solutions[:, :-1]], 1) if causal else marks
-        tokens = torch.cat([begin, problems, shown], 1)
-        targets = torch.cat([begin, problems, solutions], 1)
-        return Batch(tokens, targets, counted=torch.arange(tokens.shape[1]) > problems.shape[1])
+        self.check_length(length)
+        problems, solutions = self.draw(batch_size, length, generator)
+        shown = torch.full_like(solutions, self._mark)
+        if causal and self.reads_answers:
+            shown = torch.cat([shown[:, :1], solutions[:, :-1]], 1)
+        return ask(problems, shown, solutions, begin=self._begin)
 
     def input_span(self, length: int) -> slice:
         return slice(1, 1 + self.problem_size(length))
 
-    def chance(self, metric: str, length: int) -> float:
-        return float(self.num_answers) ** -(self.solution_size(length) if metric == "exact_match" else 1)
+
+class Question(Problem):
+    """A word, a mark, and one symbol as the answer, asked for at the mark.
+
+        tokens    ^ 3 1 3 |
+        targets   . . . . 3
+
+    Causal and bidirectional models get the same tokens. One symbol is the whole answer: exact match would be token
+    accuracy again, and is not reported. A subclass whose answers are not equally likely says how likely each is.
+    """
+
+    metrics = ("token_accuracy",)
+
+    def answer_size(self, length: int) -> int:
+        return 1
+
+    def answer_shares(self, length: int) -> list[float]:
+        """Return the probability of each answer over the words of a length."""
+        return [1 / self.num_answers] * self.num_answers
+
+    def numbered(self, kind: str, length: int) -> tuple[Tensor, int, Tensor] | None:
+        if kind != "abacus":
+            return None
+        return torch.arange(1, length + 1), 0, torch.zeros(1, dtype=torch.long)
+
+    def position_guess(self, metric: str, length: int) -> float:
+        """Return the share of the likeliest answer."""
+        return max(self.answer_shares(length))
 
 
 class Stepwise(Problem):
-    """A problem that is worked out from left to right, asked for its last value or for the value after each step.
-
-    A subclass says what the values are.
+    """A problem that is worked out from left to right; asks for its last value, or for the value after each step.
 
     Args:
         train_length: most steps trained on, at least 1.
         min_length: fewest steps trained on, between 1 and ``train_length``.
         scratchpad: whether the values after all steps are asked for, the result being the last.
-        num_symbols: as in ``Problem``.
-        num_answers: as in ``Problem``.
     """
 
-    def __init__(
-        self, train_length: int, min_length: int, *, scratchpad: bool, num_symbols: int, num_answers: int
-    ) -> None:
-        super().__init__(train_length, min_length, num_symbols=num_symbols, num_answers=num_answers)
+    def __init__(self, *, train_length: int, min_length: int, scratchpad: bool) -> None:
+        super().__init__(train_length=train_length, min_length=min_length)
         self.scratchpad = true_or_false("task.scratchpad", scratchpad)
         if not scratchpad:
             # Of one answer, exact match would be token accuracy again.
             self.metrics = ("token_accuracy",)  # type: ignore[misc]  # the one kind of task where a knob decides
 
     def values(self, problems: Tensor) -> Tensor:
-        """The value after each step: ``(batch, problem_size)`` to ``(batch, length)``."""
+        """Return the value after each step: ``(batch, problem_size)`` to ``(batch, length)``."""
         raise NotImplementedError
 
-    def solution_size(self, length: int) -> int:
+    def answer_size(self, length: int) -> int:
         return length if self.scratchpad else 1
 
     def solve(self, problems: Tensor) -> Tensor:

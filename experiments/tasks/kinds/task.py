@@ -14,13 +14,13 @@ from pe_zoo._knobs import whole
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What crosses from a task to the model and back.
+    """Sequences that a model reads, and what it should answer.
 
     Args:
-        tokens: ``(batch, length)`` int64, what the model reads.
-        targets: ``(batch, length)`` int64, what it should say at each place.
+        tokens: ``(batch, length)`` int64, the input.
+        targets: ``(batch, length)`` int64, the right output at each place.
         counted: ``(length,)`` bool, the places that are scored.
-        target_bytes: ``(batch, length)`` int64, how many bytes of text each target stands for; None: one each.
+        target_bytes: ``(batch, length)`` int64, bytes of text that each target stands for; None: one each.
     """
 
     tokens: Tensor
@@ -29,12 +29,12 @@ class Batch:
     target_bytes: Tensor | None = None
 
     def part(self, rows: slice) -> Batch:
-        """Some of the sequences."""
+        """Return some of the sequences."""
         widths = None if self.target_bytes is None else self.target_bytes[rows]
         return Batch(self.tokens[rows], self.targets[rows], self.counted, widths)
 
     def first(self, count: int) -> Batch:
-        """The first so many sequences."""
+        """Return the first ``count`` sequences."""
         return self.part(slice(count))
 
     def to(self, device: torch.device) -> Batch:
@@ -53,28 +53,51 @@ class Task:
     """What it is scored by, the main one first."""
     converged_at: ClassVar[float] = 0.98
     """In-range token accuracy from which a run counts as having learned the task."""
-
     shortest: ClassVar[int] = 1
     """Shortest length there is."""
 
     vocab_size: int
+    num_answers: int = 2
+    """Answers are made of the tokens from 0 up to this number, or of as many others."""
     train_length: int
     """Longest length trained on."""
     min_length: int
     """Shortest length trained on; each training batch draws its length between the two."""
     running_length: int = 0
     """Length of the running text that it is tested on; 0 if its test sequences stand alone."""
+    limit: tuple[str, int] | None = None
+    """A knob that limits lengths, and its value; set before `set_lengths`."""
 
     def set_lengths(self, train_length: int, min_length: int) -> None:
-        """Check the lengths that are trained on, and keep them."""
+        """Check and keep the lengths to train on."""
         self.train_length = whole("task.train_length", train_length, at_least=self.shortest)
         self.min_length = whole("task.min_length", min_length, at_least=self.shortest)
         if min_length > train_length:
             raise ValueError(f"task.min_length={min_length} exceeds task.train_length={train_length}; lower it")
+        if self.limit and train_length > self.limit[1]:
+            limit = "task.{}={}".format(*self.limit)
+            raise ValueError(f"task.train_length={train_length} exceeds {limit}; lower the one or raise the other")
+
+    def check_length(self, length: int) -> None:
+        """Raise ``Unsupported`` for a length that the task does not have."""
+        if length < self.shortest:
+            raise Unsupported(f"task={self.name} has lengths of at least {self.shortest}; got {length}")
+        if self.limit and length > self.limit[1]:
+            knob, most = self.limit
+            raise Unsupported(f"task={self.name} has lengths of at most {most} (task.{knob}); got {length}")
+
+    def check_causal(self, causal: bool) -> None:
+        """Refuse a bidirectional model, which would read the answers."""
+        if not causal:
+            raise ValueError(f"task={self.name} shows its answers and needs a causal model: set model.causal=true")
 
     def sequence_length(self, length: int) -> int:
-        """Positions that a sequence of a length takes up."""
+        """Return how many positions a sequence of a length takes."""
         raise NotImplementedError
+
+    def answer_size(self, length: int) -> int:
+        """Return how many symbols are scored."""
+        return length
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         """Draw sequences of one length.
@@ -89,14 +112,14 @@ class Task:
         raise NotImplementedError
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
-        """The sequences that a length is measured on: ``samples`` test draws, unless a task has a fixed test set."""
+        """Return the test sequences of a length: ``samples`` draws, unless a task has a fixed test set."""
         return self.sample(samples, length, generator, split="test", causal=causal)
 
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
-        """Windows of the running test text, so that the same targets can be asked with more of it before them or less.
+        """Return windows of the running test text, so that the same targets can be asked with more or less context.
 
         Args:
-            ends: ``(batch,)`` int64, where each window ends: the place after its last target, counted from 0.
+            ends: ``(batch,)`` int64, the place after each window's last target, counted from 0.
             length: of every window.
             causal: whether the model is.
 
@@ -106,11 +129,11 @@ class Task:
         raise Unsupported(f"{self.name}: the answer depends on all of the input; with less of it, the question changes")
 
     def input_span(self, length: int) -> slice:
-        """The places whose order a permutation may change; what is scored after them is the answer."""
+        """Return the places whose order a permutation may change; what is scored after them is the answer."""
         raise NotImplementedError
 
     def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
-        """The task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.
+        """Return the task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.
 
         Args:
             kind: ``coupled`` (places that belong together share a number) or ``abacus`` (counted within words).
@@ -123,20 +146,41 @@ class Task:
         raise ValueError(f"task={self.name} offers no {kind} positions; take another task or numbering")
 
     def chance(self, metric: str, length: int) -> float:
-        """What guessing uniformly gets."""
-        raise NotImplementedError
+        """Return the expected score of a uniform guess over the possible answers."""
+        return float(self.num_answers) ** -(self.answer_size(length) if metric == "exact_match" else 1)
 
     def position_guess(self, metric: str, length: int) -> float:
-        """What the best guess gets that knows the place and the length but does not read the input."""
+        """Return the score of the best guess that knows place and length but does not read the input."""
         return self.chance(metric, length)
 
     def has_converged(self, quality: dict[str, float]) -> bool:
-        """Whether in-range quality, by metric, says that the task was learned."""
+        """Return whether in-range quality, by metric, shows that the task was learned."""
         return quality["token_accuracy"] >= self.converged_at
 
     def provenance(self) -> dict[str, Any] | None:
-        """Hash and size of the data, for tasks that read any."""
+        """Return hash and size of the data, for tasks that read any."""
         return None
 
 
 tasks: Registry[Task] = Registry("task", Task)
+
+
+def ask(problem: Tensor, shown: Tensor, answers: Tensor, *, begin: int) -> Batch:
+    """Return sequences of a begin token, problem and answers; only the answers count.
+
+    Args:
+        problem: ``(batch, size)``, may be empty.
+        shown: ``(batch, answers)``, what the model reads at the places where it answers.
+        answers: ``(batch, answers)``.
+        begin: the token in front of each sequence.
+    """
+    first = torch.full((len(problem), 1), begin)
+    tokens = torch.cat([first, problem, shown], 1)
+    targets = torch.cat([first, problem, answers], 1)
+    return Batch(tokens, targets, counted=torch.arange(tokens.shape[1]) > problem.shape[1])
+
+
+def shuffles(batch_size: int, size: int, generator: Generator) -> Tensor:
+    """Draw independent uniform permutations, ``(batch, size)``."""
+    # In single precision, equal keys would favour the order before the shuffle.
+    return torch.rand(batch_size, size, generator=generator, dtype=torch.float64).argsort(-1)

@@ -1,83 +1,76 @@
-"""Tasks that turn a random word into another of the same length: copy, reverse, sort."""
+"""Tasks that turn a random word into another: after a mark, or at blanks as the Chomsky hierarchy's."""
 
 from __future__ import annotations
 
-import torch
-from torch import Generator, Tensor
+from collections.abc import Callable
 
-from experiments.tasks.kinds.task import Batch, Task
-from pe_zoo import Unsupported
+import torch
+from torch import Tensor
+
+from experiments.tasks.kinds.problem import Problem
 from pe_zoo._knobs import whole
 
 
-class Transduction(Task):
-    """A random word, a mark, its answer.
+class Transduction(Problem):
+    """A random word, a mark, and an answer of the same length.
 
         causal         tokens    ^ 3 1 2 | 2 1          bidirectional    ^ 3 1 2 | | |
         (reverse)      targets         . 2 1 3                                   2 1 3
 
-    The answer's length is not predicted (no end token is scored), so that quality speaks of order and
-    content alone. Teacher-forced exact match equals free-running greedy exact match: up to the first
-    wrong token both have read the same.
-
     Args:
-        train_length: longest word trained on, at least 1.
-        min_length: shortest word trained on, between 1 and ``train_length``.
-        num_symbols: alphabet, at least 2.
+        train_length: longest word trained on, at least ``shortest``.
+        min_length: shortest word trained on, between ``shortest`` and ``train_length``.
+        num_symbols: size of the alphabet, at least 2.
     """
 
     def __init__(self, *, train_length: int = 16, min_length: int = 1, num_symbols: int = 10) -> None:
-        self.set_lengths(train_length, min_length)
-        self.num_symbols = whole("task.num_symbols", num_symbols, at_least=2)
-        self.vocab_size = num_symbols + 2
-        self._begin, self._mark = num_symbols, num_symbols + 1
-
-    def words(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw words, ``(batch, length)`` int64: uniform over all there are."""
-        return torch.randint(self.num_symbols, (batch_size, length), generator=generator)
-
-    def answer(self, word: Tensor) -> Tensor:
-        """The answer to each word: ``(batch, length)`` to the same shape."""
-        raise NotImplementedError
+        self.num_symbols = self.num_answers = whole("task.num_symbols", num_symbols, at_least=2)
+        super().__init__(train_length=train_length, min_length=min_length)
 
     def sources(self, length: int) -> Tensor | None:
-        """Which symbol of the word each symbol of the answer repeats, ``(length,)`` from 0; None where it depends."""
+        """Return which symbol of the word, from 0, each symbol of the answer repeats; None where it depends."""
         return None
 
-    def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
-        length = size // 2
-        word = torch.arange(1, length + 1)
-        sources = word - 1 if kind == "abacus" else self.sources(length)
-        if kind not in ("abacus", "coupled") or sources is None:
-            return super().numbers(kind, size, causal=causal)
-        answer = sources + 1
+    def numbered(self, kind: str, length: int) -> tuple[Tensor, int, Tensor] | None:
+        of_kind: dict[str, Callable[[int], Tensor | None]] = {"abacus": torch.arange, "coupled": self.sources}
+        answer, first_two = (of_kind[kind](size) if kind in of_kind else None for size in (length, 2))
+        if answer is None or first_two is None:
+            return None
         # The mark stands where the symbol before the answer's first would: one step before it.
-        step = self.sources(2) if kind == "coupled" else torch.arange(2)
-        assert step is not None
-        shown = torch.cat([answer[:1] - step.diff(), answer[:-1]]) if causal else answer
-        return torch.cat([torch.zeros(1, dtype=torch.long), word, shown])
-
-    def sequence_length(self, length: int) -> int:
-        return 2 * length + 1
-
-    def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        if length < 1:
-            raise Unsupported(f"task={self.name} answers words of at least 1 symbol; got {length}")
-        word = self.words(batch_size, length, generator)
-        return asked(word, self.answer(word), begin=self._begin, mark=self._mark, causal=causal)
-
-    def input_span(self, length: int) -> slice:
-        return slice(1, length + 1)
-
-    def chance(self, metric: str, length: int) -> float:
-        return float(self.num_symbols) ** -(length if metric == "exact_match" else 1)
+        mark = int(answer[0] + 1 - first_two.diff())
+        return torch.arange(1, length + 1), mark, answer + 1
 
 
-def asked(word: Tensor, answer: Tensor, *, begin: int, mark: int, causal: bool) -> Batch:
-    """Words, ``(batch, length)``, and their answers, asked for after a mark; see ``Transduction``."""
-    first = torch.full_like(word[:, :1], begin)
-    marks = torch.full_like(answer, mark)
-    shown = torch.cat([marks[:, :1], answer[:, :-1]], 1) if causal else marks
-    tokens = torch.cat([first, word, shown], 1)
-    targets = torch.cat([first, word, answer], 1)
-    return Batch(tokens, targets, counted=torch.arange(tokens.shape[1]) > word.shape[1])
+class Blanks(Transduction):
+    """A word, then a blank for each symbol of its answer.
+
+        tokens       ^ 0 1 1 _ _ _
+        targets      . . . . 1 1 0      (reverse_string)
+
+    The blanks are those of Delétang et al. (2023), arXiv:2207.02098, and Ruoss et al. (2023), arXiv:2305.16843, who
+    ask networks without a causal mask, train on words of up to 40 symbols (16 here, for quick training) and put no
+    ``^`` in front. No answer is ever read: causal and bidirectional models get the same tokens.
+    """
+
+    reads_answers = False
+
+    def __init__(self, *, train_length: int = 16, min_length: int = 1, num_symbols: int = 2) -> None:
+        super().__init__(train_length=train_length, min_length=min_length, num_symbols=num_symbols)
+
+
+class Ended(Blanks):
+    """An answer whose length depends on the word: 2 ends it, and 0 fills the remaining blanks.
+
+    The published accuracy is over the symbols up to the end. Which places these are differs from word to word; here
+    all places are scored, as they are trained on there and here. Read accuracy against ``position_guess``.
+    """
+
+    def __init__(self, *, train_length: int, min_length: int, num_symbols: int) -> None:
+        super().__init__(train_length=train_length, min_length=min_length, num_symbols=num_symbols)
+        self.num_answers = 3
+
+    def answer_size(self, length: int) -> int:
+        return length + 1
+
+    def numbered(self, kind: str, length: int) -> None:
+        return None
