@@ -18,8 +18,8 @@ In each layer, queries, keys and values ``(batch, heads, length, head_dim)`` bec
     >>> mask = torch.ones(10, 10, dtype=torch.bool).tril()
     >>> site = pe_zoo.Site(layer=0, query_positions=positions, key_positions=positions, rows=slice(0, 10), mask=mask,
     ...                    causal=True, x=x)
-    >>> turned_q, turned_k = encoder.rotate(q, k, site)
-    >>> scores = encoder.score(turned_q @ turned_k.mT * geometry.head_dim**-0.5, turned_q, turned_k, site)
+    >>> rotated_q, rotated_k = encoder.rotate(q, k, site)
+    >>> scores = encoder.score(rotated_q @ rotated_k.mT * geometry.head_dim**-0.5, rotated_q, rotated_k, site)
     >>> encoder.mix(scores.masked_fill(~mask, -torch.inf), v, site).shape
     torch.Size([2, 4, 10, 8])
 

@@ -12,10 +12,7 @@ from pe_zoo._positions import distances
 
 
 class Unsupported(Exception):
-    """An encoder was asked for something it cannot do; the message says what and why.
-
-    A measurement that meets it becomes a row with ``status=unsupported``: *cannot* is a result.
-    """
+    """An encoder cannot do what a measurement needs. The measurement becomes a row with ``status=unsupported``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +51,10 @@ class Geometry:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Site:
-    """Where a per-layer hook stands: which layer, which queries, which keys, what may be seen.
+    """The context of a per-layer hook: layer, queries, keys, mask.
 
-    The queries may be a block of the sequence (long evaluation) or its last row (generation), so
-    distances come from here and never from ``arange``.
+    Queries may be a block of the sequence (long evaluation) or its last row (generation), so take distances from
+    here, never from ``arange``.
 
     Args:
         layer: index of the attention layer, from 0.
@@ -91,11 +88,10 @@ class Site:
 
 
 class Encoder(nn.Module):
-    """A positional encoder: override only the hooks the method uses; the rest are identities.
+    """A positional encoder. Override only the hooks that the method uses; the others are identities.
 
-    Claims live on the class (or, where a knob decides, on the instance) and the contract tests check
-    each of them both ways: those who claim it have it, those who do not lack it. ``causal_only`` alone is taken at
-    its word: it says what is not asked.
+    Claims are attributes of the class or, where a knob decides, of the instance. Contract tests check each both ways:
+    an encoder that claims it has it, one that does not lacks it. ``causal_only`` alone limits what is tested.
 
     Args:
         geometry: the sizes the model dictates. Keyword-only arguments of a subclass are its knobs.
@@ -109,16 +105,16 @@ class Encoder(nn.Module):
     direction_aware: bool = False
     """A bidirectional model can tell a sequence from its reversal."""
     causal_only: bool = False
-    """Means nothing without a causal mask, and so claims no direction."""
+    """Undefined without a causal mask; excludes ``direction_aware``."""
     static_bias: bool = False
-    """``score`` adds a term that neither the scores nor q and k decide (positions do, or the layer's input)."""
+    """``score`` adds a term that depends on positions or the layer's input, not on scores, q or k."""
     distance_bias: bool = False
-    """``score`` adds a term that the distance alone decides: what one query is given tells what every other is."""
+    """``score`` adds a term that depends on distance alone, so that one query's row gives every other's."""
     blockwise_rotation: bool = False
-    """``rotate`` goes by which queries are at hand or what they may see, so that a long sequence has to be turned anew
-    for each block of queries; their products with keys are the same all the while."""
+    """``rotate`` depends on the block of queries or its mask, so that keys must be rotated again for each block;
+    products of queries and keys do not change."""
     max_length: int | None = None
-    """Positions, whole or not, must lie between 0 and this less 1; None: no limit."""
+    """Positions must lie between 0 and this minus 1; None: no limit."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__()
@@ -134,14 +130,14 @@ class Encoder(nn.Module):
         return x
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        """Turn queries and keys, ``(batch, heads, query | key, head_dim)``, before their product.
+        """Transform queries and keys, ``(batch, heads, query | key, head_dim)``, before their product.
 
         May widen the last dimension of both; scores are scaled by the geometry's head_dim all the same.
         """
         return q, k
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
-        """Change scores, ``(batch, heads, query, key)``: after 1/sqrt(head_dim), before the mask."""
+        """Transform scores, ``(batch, heads, query, key)``: after 1/sqrt(head_dim), before the mask."""
         return scores
 
     def mix(self, scores: Tensor, v: Tensor, site: Site) -> Tensor:

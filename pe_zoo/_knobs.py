@@ -1,4 +1,4 @@
-"""Knobs: what an experimenter may turn. Read off a signature, so that nothing is written twice."""
+"""Knobs: the keyword-only arguments of an encoder, numbering or task, read from its signature, and their checks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 LARGEST = 2**31 - 1
-"""Nothing is counted further than this, unless its own limit says so: a larger number is a slip of the hand."""
+"""Limit of whole-number knobs that have no limit of their own: a larger number is a typing error."""
 LARGEST_REAL = float.fromhex("0x1.fffffep+127")
-"""The largest number of float32, which everything is computed in."""
+"""The largest number of float32."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Knob:
 def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
     """The keyword-only arguments of a class or function, by name, in the order written."""
     target = component.__init__ if isinstance(component, type) else component  # type: ignore[misc]
-    turnable = [p for p in inspect.signature(target).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for parameter in turnable:
+    parameters = [p for p in inspect.signature(target).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for parameter in parameters:
         if parameter.default is parameter.empty:
             raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a default")
         if parameter.annotation is parameter.empty:
             raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a type")
     # Only the knobs' own annotations are looked up: others may name types that are not imported.
-    annotations = SimpleNamespace(__annotations__={p.name: p.annotation for p in turnable})
+    annotations = SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
     hints = get_type_hints(annotations, globalns=getattr(target, "__globals__", {}))
-    return {p.name: Knob(p.name, hints[p.name], p.default) for p in turnable}
+    return {p.name: Knob(p.name, hints[p.name], p.default) for p in parameters}
 
 
 def check_knobs(owner: str, component: Callable[..., Any], given: Iterable[str]) -> None:
-    """Refuse names that are no knobs of a component, with the nearest one."""
+    """Refuse a name that is no knob of a component; the message names the nearest."""
     known = knobs(component)
     for name in given:
         if name not in known:
@@ -49,7 +49,7 @@ def check_knobs(owner: str, component: Callable[..., Any], given: Iterable[str])
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'rope'?`` or nothing.
+    """Return `` Did you mean 'rope'?`` or nothing.
 
     >>> suggestion("ropee", ["alibi", "rope"])
     " Did you mean 'rope'?"
@@ -60,19 +60,19 @@ def suggestion(given: str, known: Iterable[str]) -> str:
 
 
 def listing(what: str, known: Iterable[str]) -> str:
-    """`` Known: alibi, rope.``"""
+    """Return `` Known: alibi, rope.``"""
     return f" {what}: {', '.join(sorted(known)) or 'none'}."
 
 
 def true_or_false(name: str, value: bool) -> bool:
-    """The value, if it is one of the two."""
+    """Return the value if it is a bool; raise ValueError otherwise."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false; got {value!r}")
     return value
 
 
 def one_of(knob: str, value: str, allowed: Iterable[str]) -> str:
-    """The value, if it is one of the allowed words."""
+    """Return the value if it is one of the allowed words; raise ValueError otherwise."""
     options = list(allowed)
     if value not in options:
         raise ValueError(f"{knob} must be one of {', '.join(options)}; got {value!r}.{suggestion(str(value), options)}")
@@ -88,17 +88,17 @@ def number(
     below: float = math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """The value, if it is a finite number within the limits; finite in float32."""
+    """Return the value if it is within the limits and finite in float32; raise ValueError otherwise."""
     real = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_REAL
     if not real or not (above < value < below and at_least <= value <= at_most):
         limits = {"above": above, "at least": at_least, "below": below, "at most": at_most}
-        said = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
-        raise ValueError(f"{knob} must be a finite number {said}".rstrip() + f"; got {value!r}")
+        allowed = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
+        raise ValueError(f"{knob} must be a finite number {allowed}".rstrip() + f"; got {value!r}")
     return value
 
 
 def whole(knob: str, value: int, *, at_least: int, at_most: int = LARGEST) -> int:
-    """The value, if it is a whole number within the limits."""
+    """Return the value if it is a whole number within the limits; raise ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{knob} must be a whole number of at least {at_least}; got {value!r}")
     if value > at_most:

@@ -111,7 +111,7 @@ def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:
     Args:
         name: one of ``names()``.
         geometry: the sizes the model dictates.
-        knobs: what to turn; each has its published value as default.
+        knobs: by name; each has its published value as default.
 
     Raises:
         ValueError: an unknown name or knob (the message has the nearest), or a value out of range.

@@ -1,4 +1,4 @@
-"""Turning pairs of dimensions, shared by the rotary encoders; at which frequencies is each encoder's own affair."""
+"""Rotation of pairs of dimensions, shared by the rotary encoders; each has its own frequencies."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def pairs_of(encoder: str, geometry: Geometry) -> int:
     """How many pairs of dimensions a head has; an odd head_dim is refused."""
     if geometry.head_dim % 2:
         raise ValueError(
-            f"{encoder} turns pairs of dimensions and needs an even head_dim; got {geometry.head_dim} "
+            f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {geometry.head_dim} "
             f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
         )
     return geometry.head_dim // 2
 
 
-def turn(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:
+def rotate_pairs(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:
     """Rotate the first ``2 · pairs`` dimensions of x counter-clockwise and leave the rest.
 
     Args:
         x: ``(batch, heads, length, head_dim)``.
         angle: radians, ``(length, pairs)`` or ``(batch, length, pairs)``.
         pairing: ``interleaved`` or ``half``.
-        scale: what the turned dimensions are multiplied by, a number or of the shape of the angles.
+        scale: what the rotated dimensions are multiplied by, a number or of the shape of the angles.
     """
-    return _turn(x, *_cos_and_sin(angle, scale, x.dtype), pairing)
+    return _rotate(x, *_cos_and_sin(angle, scale, x.dtype), pairing)
 
 
 def _cos_and_sin(angle: Tensor, scale: float | Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -38,19 +38,19 @@ def _cos_and_sin(angle: Tensor, scale: float | Tensor, dtype: torch.dtype) -> tu
     return cos.to(dtype), sin.to(dtype)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
-    turned, still = x.split([2 * cos.shape[-1], x.shape[-1] - 2 * cos.shape[-1]], -1)
-    if pairing == "interleaved" and _may_be_complex(turned):
-        # A turn is a complex product: the sums below, forwards and backwards in a third of the time.
-        pairs = torch.view_as_complex(turned.unflatten(-1, (-1, 2))) * torch.complex(cos, sin)
-        turned = torch.view_as_real(pairs).flatten(-2)
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
+    rotated, still = x.split([2 * cos.shape[-1], x.shape[-1] - 2 * cos.shape[-1]], -1)
+    if pairing == "interleaved" and _may_be_complex(rotated):
+        # A rotation is a complex product: the sums below, forwards and backwards in a third of the time.
+        pairs = torch.view_as_complex(rotated.unflatten(-1, (-1, 2))) * torch.complex(cos, sin)
+        rotated = torch.view_as_real(pairs).flatten(-2)
     elif pairing == "interleaved":
-        a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        a, b = rotated.unflatten(-1, (-1, 2)).unbind(-1)
+        rotated = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
     else:
-        a, b = turned.chunk(2, -1)
-        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
-    return torch.cat([turned, still], -1) if still.shape[-1] else turned
+        a, b = rotated.chunk(2, -1)
+        rotated = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+    return torch.cat([rotated, still], -1) if still.shape[-1] else rotated
 
 
 def _may_be_complex(x: Tensor) -> bool:
@@ -59,13 +59,13 @@ def _may_be_complex(x: Tensor) -> bool:
     return x.dtype in (torch.float32, torch.float64) and x.stride(-1) == 1 and even
 
 
-def turn_both(
+def rotate_both(
     q: Tensor, k: Tensor, site: Site, frequencies: Tensor, pairing: str = "interleaved", scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys, each turned by its own position times the frequencies, ``(pairs,)`` float64."""
+    """Rotate queries and keys, each by its position times the frequencies, ``(pairs,)`` float64."""
     of_keys = _cos_and_sin(angles(site.key_positions, frequencies), scale, k.dtype)
     of_queries = [part[..., site.rows, :] for part in of_keys]
-    return _turn(q, of_queries[0], of_queries[1], pairing), _turn(k, of_keys[0], of_keys[1], pairing)
+    return _rotate(q, of_queries[0], of_queries[1], pairing), _rotate(k, of_keys[0], of_keys[1], pairing)
 
 
 def reach(site: Site) -> Tensor:
@@ -81,14 +81,14 @@ def reach(site: Site) -> Tensor:
 def rotations_ramp(
     num: int, base: float, length: int, fast: float, slow: float, device: torch.device | None = None
 ) -> Tensor:
-    """0 for pairs that turn more than ``fast`` times over a length, 1 below ``slow`` times, linear between.
+    """0 for pairs that rotate more than ``fast`` times over a length, 1 below ``slow`` times, linear between.
 
     The bounds are rounded outwards to whole pairs, as in YaRN's code; ``(num,)`` float64.
 
     >>> rotations_ramp(4, 10000.0, 64, 32.0, 1.0)
     tensor([0.0000, 0.5000, 1.0000, 1.0000], dtype=torch.float64)
     """
-    low, high = (num * math.log(length / (2 * math.pi * turns)) / math.log(base) for turns in (fast, slow))
+    low, high = (num * math.log(length / (2 * math.pi * rotations)) / math.log(base) for rotations in (fast, slow))
     first, last = max(math.floor(low), 0), max(min(math.ceil(high), 2 * num - 1), 0)
     pair = torch.arange(num, dtype=torch.float64, device=device)
     return ((pair - first) / max(last - first, 1e-3)).clamp(0, 1)

@@ -1,4 +1,4 @@
-"""Learned tables: a row per position, with nothing beyond the last; and rows that distances pick."""
+"""Learned tables: rows looked up by position or by distance."""
 
 from __future__ import annotations
 
@@ -77,3 +77,8 @@ def pick(products: Tensor, rows: Tensor) -> Tensor:
         ``(batch, heads, query, key)``.
     """
     return products.gather(-1, rows.expand(*products.shape[:-1], rows.shape[-1]))
+
+
+def heads_first(bias: Tensor) -> Tensor:
+    """Biases of each distance, ``(query, key, heads)`` or ``(batch, 1, query, key, heads)``, in the order of scores."""
+    return (bias.squeeze(1) if bias.ndim == 5 else bias).movedim(-1, -3)

@@ -1,4 +1,4 @@
-"""Attention with linear biases: the further away a key, the lower its score."""
+"""ALiBi: attention with linear biases."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ FORMS = ("symmetric", "one_sided", "asymmetric")
 
 @register("alibi")
 class ALiBi(Encoder):
-    """Lowers scores linearly with distance, each head at its own slope. Press et al. (2022), arXiv:2108.12409, §3.
+    """Biases scores by a linear penalty on distance, with a slope per head.
+    Press et al. (2022), arXiv:2108.12409, §3.
 
         scores[h, q, k] −= slope[h] · |q − k|,      slope[h] = 2^(−max_bias · h / heads),  h = 1 … heads
 
-    Head counts that are no power of two get the official interpolation: the slopes of the power of two
-    below, then every other slope of the power of two above; they are not sorted.
+    Head counts that are no power of two get the official interpolation: the slopes of the power of two below, then
+    every other slope of the power of two above; they are not sorted.
 
     Args:
         max_bias: above 0; the gentlest slope is 2^(−max_bias); 8 as published. ``asymmetric`` takes no other: its
             slopes are learned.
-        form: what happens to keys on the right, which the causal paper leaves open. ``symmetric`` uses
-            |q − k| both ways (a bidirectional model then cannot tell left from right); ``one_sided`` lets
-            one half of the heads look left only and the other right only; ``asymmetric`` learns a slope
-            per head and side. These are the three of the authors' repository (issue 5). With a causal
-            mask ``symmetric`` is the published method.
+        form: what happens to keys on the right, which the causal paper leaves open. ``symmetric`` uses |q − k| both
+            ways (a bidirectional model then cannot tell left from right); ``one_sided`` lets one half of the heads look
+            left only and the other right only; ``asymmetric`` learns a slope per head and side. These are the three of
+            the authors' repository (issue 5). With a causal mask ``symmetric`` is the published method.
 
-    Departures: the official code adds slope · k, which softmax cannot tell from −slope · (q − k) under a
-    causal mask, and only there; here it is the distance.
+    Departures: the official code adds slope · k, which softmax cannot tell from −slope · (q − k) under a causal mask,
+    and only there; here it is the distance.
     """
 
     shift_invariant = True

@@ -1,4 +1,4 @@
-"""Clipped RoPE (CoPE): the slowest frequencies are faded out, or cut off."""
+"""CoPE: clipped RoPE."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, one_of
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("clipped_rope")
 class ClippedRoPE(Encoder):
-    """Fades out RoPE's slowest frequencies: those pairs turn more slowly still, the slowest not at all.
+    """Rotates as RoPE does, with the lowest frequencies clipped: faded out by a cosine taper, or cut off.
     "CoPE: Clipped RoPE", Li et al. (2026), arXiv:2602.05258, §4.2.
 
         angle[i] = p · base^(−2i/head_dim) · weight[i]
@@ -25,14 +25,14 @@ class ClippedRoPE(Encoder):
     Not the contextual position encoding that is also called CoPE (arXiv:2405.18719).
 
     Args:
-        fraction: share of the pairs that are clipped, in (0, 1), rounded up to whole pairs, though the
-            fastest pair never is; 0.3125 as published (onset 44 of 64).
-        clipping: ``soft`` as published; ``hard`` stops those pairs altogether, the paper's HardClip.
+        fraction: share of the pairs that are clipped, in (0, 1), rounded up to whole pairs, though the fastest pair
+            never is; 0.3125 as published (onset 44 of 64).
+        clipping: ``soft`` as published; ``hard`` does not rotate those pairs at all, the paper's HardClip.
         base: above 0; 10000 as in RoPE (the paper continues a model of 500000 with 10 million).
 
-    Departures: weights fall along the index i, as in the official code; the paper's equation has them fall
-    along the frequency. The first pair of the clipped range has weight 1, so that ``soft`` changes nothing
-    where only one is clipped.
+    Departures: weights fall along the index i, as in the official code; the paper's equation has them fall along the
+    frequency. The first pair of the clipped range has weight 1, so that ``soft`` changes nothing where only one is
+    clipped.
     """
 
     shift_invariant = True
@@ -59,4 +59,4 @@ class ClippedRoPE(Encoder):
         return plain * torch.cat([kept, fade])
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

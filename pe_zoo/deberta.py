@@ -1,4 +1,4 @@
-"""DeBERTa's disentangled attention: content asks distance, and distance asks content."""
+"""DeBERTa: disentangled attention."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from pe_zoo._tables import pick
 
 @register("deberta")
 class DeBERTa(Encoder):
-    """Adds two terms to each score: the query with a key made from the distance, and the key with a query made from it.
+    """Adds content-to-position and position-to-content terms to scores (disentangled attention).
     He et al. (2020), arXiv:2006.03654, §3.1.
 
         scores[q, k] = (query[q] · key[k] + query[q] · K vectors[c] + key[k] · (Q vectors[c] + b)) / sqrt(3 · head_dim)
         c = clip(q − k + max_distance, 0, 2 · max_distance − 1)
 
-    The table of vectors serves all layers; each layer has a K, a Q and a b of its own, with rows of their
-    own for each head. Rows of distances that training never reached stay as initialised.
+    The table of vectors serves all layers; each layer has a K, a Q and a b of its own, with rows of their own for each
+    head. Rows of distances that training never reached stay as initialised.
 
     Args:
-        max_distance: half the rows of the table, at least 1. None: ``train_length``, the published ratio
-            (512 at 512).
-        num_buckets: None: a row per distance, as published. Otherwise distances fall into so many buckets
-            to each side, as in version 2 (256 there): one each up to half of them, then growing
-            logarithmically up to ``max_distance`` − 1. Even, at least 4, below 2 · ``max_distance`` − 2.
+        max_distance: half the rows of the table, at least 1. None: ``train_length``, the published ratio (512 at 512).
+        num_buckets: None: a row per distance, as published. Otherwise distances fall into so many buckets to each side,
+            as in version 2 (256 there): one each up to half of them, then growing logarithmically up to
+            ``max_distance`` − 1. Even, at least 4, below 2 · ``max_distance`` − 2.
 
-    Departures: the paper writes the third term with the row of k − q; the official code takes that of q − k
-    for both terms and has the b, and so it is here. Version 2 also reuses the trunk's own projections for
-    K and Q and normalises the table, which is left out. The absolute positions that DeBERTa adds before its
-    last layers are another encoder's matter. Vectors start at the official standard deviation of 0.02, K
-    and Q as the trunk's projections do. A fractional distance counts as the nearest whole one, a half as the
-    further.
+    Departures: the paper writes the third term with the row of k − q; the official code takes that of q − k for both
+    terms and has the b, and so it is here. Version 2 also reuses the trunk's own projections for K and Q and normalises
+    the table, which is left out. The absolute positions that DeBERTa adds before its last layers are not part of it.
+    Vectors start at the official standard deviation of 0.02, K and Q as the trunk's projections do. A fractional
+    distance counts as the nearest whole one, a half as the further.
     """
 
     shift_invariant = True

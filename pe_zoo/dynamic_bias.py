@@ -1,4 +1,4 @@
-"""Dynamic position bias: a network that turns any distance, whole or not, into a bias per head."""
+"""Dynamic position bias."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from torch.nn import functional
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, true_or_false, whole
+from pe_zoo._layers import linear
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
+from pe_zoo._tables import heads_first
 
 NUM_FREQUENCIES = 16
 INPUTS = ("log", "linear", "fourier")
@@ -19,7 +21,7 @@ INPUTS = ("log", "linear", "fourier")
 
 @register("dynamic_bias")
 class DynamicBias(Encoder):
-    """Adds a bias that an MLP computes from the signed distance, one output for each head.
+    """Biases scores by an MLP of the signed distance, with one output per head.
     Wang et al. (2021), arXiv:2108.00154, §3.2; on a log scale: Liu et al. (2021), arXiv:2111.09883, §3.3.
 
         scores[h, q, k] += mlp(seen(q − k))[h]
@@ -27,18 +29,17 @@ class DynamicBias(Encoder):
     Args:
         input: what the MLP sees of a distance. ``linear``: the distance itself (Wang et al.; DynamicPositionBias of
             x-transformers). ``log``: sign(distance) · log(1 + |distance|) (Liu et al., Swin V2; x-transformers'
-            ``log_distance``), so that distances never trained on are not far outside those that were.
-            ``fourier``: cosines and sines of the distance, at frequencies from 1 down towards 1/10000;
-            none of the sources has it.
-        hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in
-            Swin V2).
+            ``log_distance``), so that distances never trained on are not far outside those that were. ``fourier``:
+            cosines and sines of the distance, at frequencies from 1 down towards 1/10000; none of the sources has it.
+        hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in Swin
+            V2).
         depth: hidden layers, 1 to 1000; 2 as in x-transformers (1 in Swin V2).
         num_frequencies: frequencies of ``fourier``, at least 1; the other inputs take none but the default.
         shared: one MLP for all layers, as in x-transformers, or one for each, as in Swin V2.
 
     Departures: written for one dimension; both papers have two. The MLP is that of x-transformers (SiLU, no
-    normalisation), its last layer without the bias, which softmax cannot see. Swin V2 has ReLU, scales
-    distances to ±8 over its window before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
+    normalisation), its last layer without the bias, which softmax cannot see. Swin V2 has ReLU, scales distances to ±8
+    over its window before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
     """
 
     shift_invariant = True
@@ -93,12 +94,4 @@ class DynamicBias(Encoder):
         found = self.seen(distance)
         for layer in hidden:
             found = functional.silu(linear(layer, found))
-        bias = linear(out, found)  # (query, key, heads), or (batch, 1, …)
-        bias = bias.squeeze(1) if bias.ndim == 5 else bias
-        return (scores + bias.movedim(-1, -3)).to(scores.dtype)
-
-
-def linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """A linear layer in the dtype of its input, whatever its own is."""
-    assert isinstance(layer, nn.Linear)
-    return functional.linear(x, *(parameter.to(x.dtype) for parameter in layer.parameters()))
+        return (scores + heads_first(linear(out, found))).to(scores.dtype)

@@ -1,4 +1,4 @@
-"""FIRE: a small network reads how far back a key lies, as a share of how far back it could lie."""
+"""FIRE: functional interpolation for relative encodings."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ from torch.nn import functional
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, true_or_false, whole
+from pe_zoo._layers import linear
 from pe_zoo._registry import register
+from pe_zoo._tables import heads_first
 
 EPSILON = 1e-6
 
 
 @register("fire")
 class FIRE(Encoder):
-    """Adds a bias that an MLP computes from the distance over the query's position, both on a learned log scale.
+    """Biases scores by an MLP of the log distance, normalised by the query's position (progressive interpolation).
     Li et al. (2023), arXiv:2310.04418, §3.
 
         scores[h, q, k] += out[h] · ReLU(hidden · share + hidden_bias)
         share = ψ(|q − k|) / ψ(max(limit, q)),      ψ(distance) = log(1 + c · distance)
 
-    A key at position 0 has share 1 for every query beyond the limit, so that the MLP meets no number at
-    a greater length that it has not met in training. The bias depends on where the query stands, not on
-    the distance alone. It is defined for keys at or before the query. Heads share c, limit and hidden layer.
+    A key at position 0 has share 1 for every query beyond the limit, so that the MLP gets no input at greater lengths
+    that it has not seen in training. The bias depends on the query's position, not on the distance alone. It is defined
+    for keys at or before the query. Heads share c, limit and hidden layer.
 
     Args:
         hidden_dim: width of the MLP, at least 1; 32 as published.
         init_c: c at the start, above 0; 0.1 as published.
-        init_limit: the limit at the start, at least 1; 512 as published. None: a quarter of
-            ``train_length``; with a limit beyond the training length the normaliser would be one constant.
+        init_limit: the limit at the start, at least 1; 512 as published. None: a quarter of ``train_length``; with a
+            limit beyond the training length the normaliser would be one constant.
         shared: one MLP, c and limit for all layers (FIRE-S) instead of one each, as published.
 
-    Departures: c and limit are exponentials of their parameters where the published code takes absolute
-    values, and the output layer has no bias, which softmax cannot see.
+    Departures: c and limit are exponentials of their parameters where the published code takes absolute values, and the
+    output layer has no bias, which softmax cannot see.
     """
 
     causal_only = True
@@ -78,12 +80,4 @@ class FIRE(Encoder):
         network = 0 if self.shared else site.layer
         share = self.share(site, torch.promote_types(scores.dtype, torch.float32))
         hidden = functional.relu(linear(self.hidden[network], share.unsqueeze(-1)))
-        bias = linear(self.out[network], hidden)  # (query, key, heads), or (batch, 1, …)
-        bias = bias.squeeze(1) if bias.ndim == 5 else bias
-        return (scores + bias.movedim(-1, -3)).to(scores.dtype)
-
-
-def linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """A linear layer in the dtype of its input, whatever its own is."""
-    assert isinstance(layer, nn.Linear)
-    return functional.linear(x, *(parameter.to(x.dtype) for parameter in layer.parameters()))
+        return (scores + heads_first(linear(self.out[network], hidden))).to(scores.dtype)

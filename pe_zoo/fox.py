@@ -1,4 +1,4 @@
-"""The forgetting Transformer's bias: every token decides how much of all that came before it is kept."""
+"""FoX: the forgetting Transformer."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from pe_zoo._registry import register
 
 @register("fox")
 class FoX(Encoder):
-    """Lowers the score of a key by what the tokens after it forget: a gate per token and head, read off the
-    layer's input. Lin et al. (2025), arXiv:2503.02130, §3.
+    """Biases scores by accumulated log forget gates, computed per token and head from the layer's input.
+    Lin et al. (2025), arXiv:2503.02130, §3.
 
         scores[h, q, k] += Σ log gate[h, t],  t = k + 1 … q,      gate[h, t] = sigmoid(weight[h] · x[t] + bias[h])
 
-    Each layer and head has its own gate. It goes by place in the sequence and does not read positions. A
-    gate that is the same for all tokens is ALiBi with slope −log gate. CABLE (Veisi et al. 2025,
-    arXiv:2503.08067) sums −softplus(weight · x + bias), which is this with weight and bias negated: the same
-    encoder, started from the same distribution, so that ``encoder=cable`` is another name for it.
+    Each layer and head has its own gate. Gates accumulate over the order of the sequence; positions are not read. A
+    gate that is the same for all tokens is ALiBi with slope −log gate. CABLE (Veisi et al. 2025, arXiv:2503.08067) sums
+    −softplus(weight · x + bias), which is this with weight and bias negated: the same encoder, started from the same
+    distribution, so that ``encoder=cable`` is another name for it.
 
     Args:
-        initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published (bias 0: a token is half
-            forgotten one token on). Nearer to 1 the encoder starts with a longer memory.
+        initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published (bias 0: a token is half forgotten one
+            token on). Nearer to 1 the encoder starts with a longer memory.
 
-    Departures: none. Weights start at standard deviation 0.02, as in the official code; of its models this
-    is the bias alone, without output gates, normalised queries and keys, or shifted keys and values. Sums
-    are in float64.
+    Departures: none. Weights start at standard deviation 0.02, as in the official code; of its models this is the bias
+    alone, without output gates, normalised queries and keys, or shifted keys and values. Sums are in float64.
     """
 
     shift_invariant = True

@@ -1,4 +1,4 @@
-"""Additive GRAPE: a linear bias whose slope queries and keys set themselves."""
+"""GRAPE-A: additive GRAPE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pe_zoo._registry import register
 
 @register("grape_a")
 class GRAPEA(Encoder):
-    """Lowers scores linearly with distance, at a slope that the query and the key raise or lower themselves.
+    """Biases scores linearly with distance, at a slope gated by the query and the key.
     Zhang et al. (2025), arXiv:2512.07805, §4.1.
 
         scores[h, q, k] −= omega[h] · slope[h] · (gate(query[h, q]) + gate(key[h, k])) · (q − k)
@@ -25,11 +25,11 @@ class GRAPEA(Encoder):
     Slopes are ALiBi's; omega and both gates are learned, per layer and head.
 
     Args:
-        gates: who sets the slope: ``query_key``, ``query`` or ``key``. All three are published.
+        gates: what gates the slope: ``query_key``, ``query`` or ``key``. All three are published.
 
-    Departures: gates are brought to unit length, as in the official code and unlike the paper's (4.6). omega
-    starts at 1 and stays positive by softplus, gates start in random directions, as there; its normalised
-    queries and keys, GRAPE-AP and GRAPE-M are not part of this.
+    Departures: gate directions are normalised to unit length, as in the official code and unlike the paper's (4.6).
+    omega starts at 1 and stays positive by softplus, gates start in random directions, as there; its normalised queries
+    and keys, GRAPE-AP and GRAPE-M are not part of this.
     """
 
     shift_invariant = True

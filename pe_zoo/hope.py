@@ -1,4 +1,4 @@
-"""High-frequency HoPE: only pairs that come full circle within the training length turn."""
+"""HoPE: high-frequency rotary position encoding."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("hope")
 class HoPE(Encoder):
-    """Turns the pairs that come full circle within the training length and leaves the others still.
-    High-frequency rotary position encoding, Chen et al. (2024), arXiv:2410.21216, on the rotation of Su
-    et al. (2021), arXiv:2104.09864, §3.2.
+    """Rotates only pairs whose wavelength fits into the training length; the others carry no position.
+    High-frequency rotary position encoding, Chen et al. (2024), arXiv:2410.21216, on the rotation of Su et al. (2021),
+    arXiv:2104.09864, §3.2.
 
         angle[i] = p · base^(−2i/head_dim) where that frequency is at least 2π / longest_wavelength, else 0
 
-    Two other methods are called HoPE: the hyperbolic rotary encoding (arXiv:2509.05218) and the hybrid of
-    position embeddings for video (arXiv:2505.20444). This is neither.
+    Two other methods are called HoPE: the hyperbolic rotary encoding (arXiv:2509.05218) and the hybrid of position
+    embeddings for video (arXiv:2505.20444). This is neither.
 
     Args:
-        longest_wavelength: positions within which a pair must come full circle in order to turn, at least
-            1. None: ``train_length``, as published.
+        longest_wavelength: the longest wavelength that is rotated, in positions, at least 1. None: ``train_length``, as
+            published.
         base: at least 1; 10000 as published.
 
-    Departures: the fastest pair turns even where that is shorter than its wavelength of 2π.
+    Departures: the pair of the highest frequency is rotated even if that is shorter than its wavelength of 2π.
     """
 
     shift_invariant = True
@@ -43,11 +43,11 @@ class HoPE(Encoder):
         whole("hope longest_wavelength", longest, at_least=1)
         self.base = number("hope base", base, at_least=1)
         wavelengths = [2 * math.pi * base ** (2 * i / geometry.head_dim) for i in range(pairs)]
-        self.turning_pairs = max(1, sum(wavelength <= longest for wavelength in wavelengths))
+        self.rotated_pairs = max(1, sum(wavelength <= longest for wavelength in wavelengths))
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of the pairs that turn, float64."""
-        return geometric_frequencies(self.turning_pairs, self.base, self.geometry.head_dim, device)
+        """Radians per position of the rotated pairs, float64."""
+        return geometric_frequencies(self.rotated_pairs, self.base, self.geometry.head_dim, device)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

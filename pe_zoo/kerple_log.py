@@ -1,4 +1,4 @@
-"""KERPLE's logarithmic kernel: scores fall with the logarithm of distance, each head at a learned rate."""
+"""KERPLE with the logarithmic kernel."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ FLOOR = 0.01
 
 @register("kerple_log")
 class KERPLELog(Encoder):
-    """Lowers scores with the logarithm of distance, by two learned numbers per head.
+    """Biases scores by a logarithmic kernel of distance with two learned parameters per head.
     Chi et al. (2022), arXiv:2205.09921, §4.
 
         scores[h, q, k] −= amplitude[h] · log(1 + rate[h] · |q − k|),      amplitude, rate > 0
 
-    Layers share the two numbers, as in the official code. In a bidirectional model the bias is the same
-    both ways: it cannot tell left from right.
+    Layers share both parameters, as in the official code. In a bidirectional model the bias is the same both ways: it
+    cannot tell left from right.
 
-    Departures: the official code keeps both numbers at 0.01 or above by overwriting them in every forward
-    pass; here they are exponentials of the parameters, positive without a floor. They start where the
-    official ones do: amplitude uniform in (0, 2), rate uniform in (0, 1), neither below 0.01.
+    Departures: the official code keeps both parameters at 0.01 or above by overwriting them in every forward pass; here
+    they are exponentials of what is learned, positive without a floor. They start where the official ones do: amplitude
+    uniform in (0, 2), rate uniform in (0, 1), neither below 0.01.
     """
 
     shift_invariant = True

@@ -1,4 +1,4 @@
-"""Learnable Fourier features: vectors that a small network makes of learned sines and cosines of the position."""
+"""Learnable Fourier features."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pe_zoo._registry import register
 
 @register("learnable_fourier")
 class LearnableFourier(Encoder):
-    """Adds to each token embedding a vector that an MLP makes of sines and cosines of the position, whose
-    frequencies are learned. Li et al. (2021), arXiv:2106.02795, §3, algorithm 1.
+    """Adds an MLP of learned Fourier features of the position to the token embeddings.
+    Li et al. (2021), arXiv:2106.02795, §3, algorithm 1.
 
         features[p] = [cos(p · frequency), sin(p · frequency)] / sqrt(num_features)
         x[p] += out · GELU(hidden · features[p] + hidden_bias) + out_bias
 
-    Any position has a vector, whole or not. At the start the features of two positions have the inner
-    product exp(−distance² / (2 · gamma²)) / 2, on average over the draw of the frequencies.
+    Every real-valued position has a vector. At the start the features of two positions have the inner product
+    exp(−distance² / (2 · gamma²)) / 2, on average over the draw of the frequencies.
 
     Args:
         num_features: sines and cosines together, even, at least 2. None: ``model_dim``, or one more if that is odd.
         hidden_dim: width of the MLP, at least 1; 32.
-        gamma: how many positions stay alike at the start, above 0: frequencies are drawn from
-            N(0, 1/gamma²); 10. Algorithm 1 leaves this and both widths open.
+        gamma: how many positions stay alike at the start, above 0: frequencies are drawn from N(0, 1/gamma²); 10.
+            Algorithm 1 leaves this and both widths open.
 
-    Departures: positions have one dimension. The MLP starts with weights of variance 2 and 1/hidden_dim and
-    biases of 0, which gives vectors near the scale of this trunk's token embeddings; torch's own start would
-    give a hundredth of that. Angles are computed in float64.
+    Departures: positions have one dimension. The MLP starts with weights of variance 2 and 1/hidden_dim and biases of
+    0, which gives vectors near the scale of this trunk's token embeddings; torch's own start would give a hundredth of
+    that. Angles are computed in float64.
     """
 
     direction_aware = True

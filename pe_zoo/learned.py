@@ -1,4 +1,4 @@
-"""One learned vector per position, added to the token embeddings."""
+"""Learned absolute positions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pe_zoo._tables import enough_rows, rows_at
 
 @register("learned")
 class Learned(Encoder):
-    """Adds a trained vector per position; rows that training never reached stay as initialised.
+    """Adds a learned vector per position to the token embeddings; rows never trained stay as initialised.
     Gehring et al. (2017), arXiv:1705.03122, §3.1.
 
         x[p] += table[p]
 
     Args:
-        num_rows: positions the table has, at least ``train_length``; 2048 as in GPT-Neo and Kazemnejad
-            et al. (512 in BERT, 1024 in GPT-2). Positions beyond ``num_rows`` − 1 are unsupported.
-        init_std: standard deviation of the rows at the start, at least above 0; 1.0, the scale of the
-            token embeddings here. (BERT and GPT-2 start both at 0.02: the ratio is the same.)
+        num_rows: positions the table has, at least ``train_length``; 2048 as in GPT-Neo and Kazemnejad et al. (512 in
+            BERT, 1024 in GPT-2). Positions beyond ``num_rows`` − 1 are unsupported.
+        init_std: standard deviation of the rows at the start, at least above 0; 1.0, the scale of the token embeddings
+            here. (BERT and GPT-2 start both at 0.02: the ratio is the same.)
 
-    Departures: a position between two whole numbers gets the linear interpolation of their rows, so that
-    fractional numberings work; whole positions are exact.
+    Departures: a position between two whole numbers gets the linear interpolation of their rows, so that fractional
+    numberings work; whole positions are exact.
     """
 
     direction_aware = True

@@ -1,4 +1,4 @@
-"""RoPE whose frequencies are learned."""
+"""LeRoPE: RoPE with learned frequencies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, true_or_false
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("learned_rope")
 class LearnedRoPE(Encoder):
-    """RoPE that learns how fast each pair turns, from RoPE's own frequencies on.
+    """Rotates query and key pairs at learned frequencies, initialised to those of RoPE.
     LeRoPE, Karypis (2026), arXiv:2607.10134, on the rotation of Su et al. (2021), arXiv:2104.09864, §3.2.
 
         angle[i] = p · base^(−2i/head_dim) · exp(log_scale[i]),      log_scale = 0 at the start
@@ -25,8 +25,8 @@ class LearnedRoPE(Encoder):
         per_layer: True gives each layer frequencies of its own; False, one set for all.
         base: of the frequencies at the start, above 0; 10000 as in RoPE.
 
-    Departures: written without code of the authors. Whether layers share their frequencies is a knob, and
-    ``log_scale`` learns at the rate of every other parameter.
+    Departures: written without code of the authors. Whether layers share their frequencies is a knob, and ``log_scale``
+    learns at the rate of every other parameter.
     """
 
     shift_invariant = True
@@ -45,4 +45,4 @@ class LearnedRoPE(Encoder):
         return geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device) * log_scale.exp()
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(site.layer, q.device))
+        return rotate_both(q, k, site, self.frequencies(site.layer, q.device))

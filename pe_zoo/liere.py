@@ -1,4 +1,4 @@
-"""Learned rotations: queries and keys turned by the exponential of a learned generator."""
+"""LieRE: learned rotations."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pe_zoo._registry import register
 
 @register("liere")
 class LieRE(Encoder):
-    """Turns queries and keys by a rotation of many dimensions at once, whose generator is learned.
+    """Rotates queries and keys by the matrix exponential of learned skew-symmetric generators.
     Ostmeier et al. (2024), arXiv:2406.10322, §4.
 
         q → exp(q/span · generator) q,   k → exp(k/span · generator) k,      generator = upper − upperᵀ
 
-    In one dimension a generator commutes with itself, so scores depend on distance exactly: a RoPE whose
-    planes and frequencies are both learned. Each layer and head has its own. A matrix exponential per
-    position and block costs about length · head_dim · block² a head; dense heads are slow at long lengths.
+    In one dimension a generator commutes with itself, so scores depend on distance exactly: a RoPE whose planes and
+    frequencies are both learned. Each layer and head has its own. A matrix exponential per position and block costs
+    about length · head_dim · block² a head; dense heads are slow at long lengths.
 
     Args:
-        block_fraction: share of the head that one block of the generator spans, in (0, 1], rounded down to
-            whole dimensions but at least two; what whole blocks leave over stays unturned. 1 is the dense
-            form; blocks of 8 in heads of 64 are 0.125.
-        span: positions over which an entry of the generator is counted in radians, at least 1. None:
-            ``train_length``, as the published positions run from 0 to 1 over an image of the training size.
+        block_fraction: share of the head that one block of the generator spans, in (0, 1], rounded down to whole
+            dimensions but at least two; dimensions beyond the last whole block are not rotated. 1 is the dense form;
+            blocks of 8 in heads of 64 are 0.125.
+        span: positions over which an entry of the generator is counted in radians, at least 1. None: ``train_length``,
+            as the published positions run from 0 to 1 over an image of the training size.
 
-    Departures: the published positions have two or three axes, whose generators need not commute; a
-    sequence has one. Entries start uniform in [0, 2π), as published. Everything is computed in float64.
+    Departures: the published positions have two or three axes, whose generators need not commute; a sequence has one.
+    Entries start uniform in [0, 2π), as published. Everything is computed in float64.
     """
 
     shift_invariant = True
@@ -43,7 +43,7 @@ class LieRE(Encoder):
         number("liere block_fraction", block_fraction, above=0, at_most=1)
         if head_dim < 2:
             raise ValueError(
-                f"liere turns at least two dimensions of a head; got head_dim {head_dim} "
+                f"liere rotates at least two dimensions of a head; got head_dim {head_dim} "
                 f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
             )
         self.span = whole("liere span", geometry.train_length if span is None else span, at_least=1)
@@ -66,11 +66,11 @@ class LieRE(Encoder):
         places = site.key_positions.double()[..., None, :, None, None, None]
         # One exponential for each key; the queries are some of the same rows.
         rotation = torch.matrix_exp(places * self.generators(site.layer).unsqueeze(1))
-        return self._turn(q, rotation[..., site.rows, :, :, :]), self._turn(k, rotation)
+        return self._rotate(q, rotation[..., site.rows, :, :, :]), self._rotate(k, rotation)
 
-    def _turn(self, x: Tensor, rotation: Tensor) -> Tensor:
-        turning = self.num_blocks * self.block
-        turned, still = x.split([turning, x.shape[-1] - turning], -1)
-        blocks = turned.double().unflatten(-1, (self.num_blocks, self.block)).unsqueeze(-1)
-        turned = (rotation @ blocks).squeeze(-1).flatten(-2).to(x.dtype)
-        return torch.cat([turned, still], -1) if still.shape[-1] else turned
+    def _rotate(self, x: Tensor, rotation: Tensor) -> Tensor:
+        rotated_dim = self.num_blocks * self.block
+        rotated, still = x.split([rotated_dim, x.shape[-1] - rotated_dim], -1)
+        blocks = rotated.double().unflatten(-1, (self.num_blocks, self.block)).unsqueeze(-1)
+        rotated = (rotation @ blocks).squeeze(-1).flatten(-2).to(x.dtype)
+        return torch.cat([rotated, still], -1) if still.shape[-1] else rotated

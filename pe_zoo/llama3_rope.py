@@ -1,4 +1,4 @@
-"""Llama 3.1's RoPE: slow pairs are slowed down by a factor, fast ones are not, by their wavelength."""
+"""RoPE of Llama 3.1."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("llama3_rope")
 class Llama3RoPE(Encoder):
-    """Divides the angles of pairs with long wavelengths by a factor and spares those with short ones.
+    """Rotates as RoPE does, with long wavelengths interpolated by a factor and short ones kept.
     Grattafiori et al. (2024), arXiv:2407.21783, §3.2, for the base; the rule is that of Llama 3.1's code.
 
-        turns[i] = original_length · base^(−2i/head_dim) / 2π
-        share[i] = (turns[i] − low_freq_factor) / (high_freq_factor − low_freq_factor), between 0 and 1
+        rotations[i] = original_length · base^(−2i/head_dim) / 2π
+        share[i] = (rotations[i] − low_freq_factor) / (high_freq_factor − low_freq_factor), between 0 and 1
         angle[i] = p · base^(−2i/head_dim) · (share[i] + (1 − share[i]) / factor)
 
-    Unlike YaRN it is linear in turns, not in i, and does not scale scores.
+    Unlike YaRN it is linear in rotations, not in i, and does not scale scores.
 
     Args:
         factor: at least 1 (1 is RoPE); 8 as published.
-        original_length: length that turns are counted over, at least 1. None: ``train_length``, as
-            published (8192).
-        low_freq_factor: turns up to which a pair is slowed in full, at least 0; 1 as published.
-        high_freq_factor: turns from which a pair is spared, above ``low_freq_factor``; 4 as published.
+        original_length: length over which rotations are counted, at least 1. None: ``train_length``, as published
+            (8192).
+        low_freq_factor: rotations up to which a pair is fully interpolated, at least 0; 1 as published.
+        high_freq_factor: rotations from which a pair is kept, above ``low_freq_factor``; 4 as published.
         base: above 0; 500000 as published.
 
-    Departures: the factor holds from the start of training; Llama brought it to a model trained with RoPE
-    and trained on.
+    Departures: the factor holds from the start of training; Llama continued training of a model pretrained with RoPE.
     """
 
     shift_invariant = True
@@ -67,9 +66,9 @@ class Llama3RoPE(Encoder):
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """Radians per position of each pair, ``(pairs,)`` float64."""
         plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
-        turns = self.original_length * plain / (2 * math.pi)
-        share = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        rotations = self.original_length * plain / (2 * math.pi)
+        share = ((rotations - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
         return plain * (share + (1 - share) / self.factor)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

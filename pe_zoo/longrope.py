@@ -1,4 +1,4 @@
-"""LongRoPE without its search: a factor per pair beyond the training length, RoPE's angles up to it."""
+"""LongRoPE without its search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, reach, rotations_ramp, turn
+from pe_zoo._rotation import pairs_of, reach, rotate_pairs, rotations_ramp
 
 FAST, SLOW = 32.0, 1.0
 """Turns over the original length between which factors grow: what the official search starts from."""
@@ -19,29 +19,28 @@ FAST, SLOW = 32.0, 1.0
 
 @register("longrope")
 class LongRoPE(Encoder):
-    """Turns by RoPE's angles up to the training length; beyond, each pair's is divided by a factor of its own.
+    """Rotates as RoPE does up to the training length and rescales each frequency by its own factor beyond it.
     Ding et al. (2024), arXiv:2402.13753, §3.2, with the factors that its search starts from.
 
         angle[i] = p · base^(−2i/head_dim) / rescale[i]
         rescale[i] = 1 up to the original length, 1 + (factor − 1) · ramp[i] beyond
-        q, k = m · turn(q), m · turn(k),      m = sqrt(1 + ln(factor) / ln(original_length))
+        q, k = m · rotate(q), m · rotate(k),      m = sqrt(1 + ln(factor) / ln(original_length))
 
-    m is there at every length: up to the original one, scores are m² times RoPE's. The ramp is 0 for pairs
-    that turn more than 32 times over that length, 1 for those that turn less than once, and linear in i
-    between. Which side a query is on goes by the highest position at hand plus 1: in a causal model that of
-    the text so far, otherwise that of the whole. Both sets of factors are kept side by side, which doubles
-    the width of queries and keys.
+    m applies at every length: up to the original one, scores are m² times RoPE's. The ramp is 0 for pairs that rotate
+    more than 32 times over that length, 1 for those that rotate less than once, and linear in i between. A query counts
+    as beyond by the highest position it knows of plus 1: in a causal model that of the text so far, otherwise that of
+    the whole text. Both sets of factors are kept side by side, which doubles the width of queries and keys.
 
     Args:
-        factor: length wanted over original length, at least 1 (1 is RoPE); 8 is what the paper reaches
-            without further training.
-        original_length: length up to which angles are RoPE's, at least 2. None: ``train_length``, as published.
+        factor: length wanted over original length, at least 1 (1 is RoPE); 8 is what the paper reaches without further
+            training.
+        original_length: length up to which angles are those of RoPE, at least 2. None: ``train_length``, as published.
         base: above 1; 10000 as published.
 
-    Departures: the paper searches the factors, and how many first tokens to exempt, by the perplexity of
-    a trained model. Here nothing is searched: factors are those that the official code's search starts
-    from, and no token is exempt. Published code gives a text one length, its last, for all queries, so
-    that what follows changes what came before; here a causal query goes by the text up to it.
+    Departures: the paper searches the factors, and how many first tokens to exempt, by the perplexity of a trained
+    model. Here nothing is searched: factors are those that the official code's search starts from, and no token is
+    exempt. Published code uses the final length of a text for all queries, so that later tokens change earlier outputs;
+    here a causal query uses the text up to it.
     """
 
     direction_aware = True
@@ -68,6 +67,6 @@ class LongRoPE(Encoder):
         beyond = beyond.unsqueeze(1) if beyond.ndim == 3 else beyond
         queries, keys = [], []
         for frequencies, mine in zip(self.frequencies(q.device), (~beyond, beyond), strict=True):
-            queries.append(turn(q, angles(site.query_positions, frequencies), scale=scale) * mine.to(q.dtype))
-            keys.append(turn(k, angles(site.key_positions, frequencies), scale=scale))
+            queries.append(rotate_pairs(q, angles(site.query_positions, frequencies), scale=scale) * mine.to(q.dtype))
+            keys.append(rotate_pairs(k, angles(site.key_positions, frequencies), scale=scale))
         return torch.cat(queries, -1), torch.cat(keys, -1)

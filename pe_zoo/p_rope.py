@@ -1,4 +1,4 @@
-"""p-RoPE: the fastest share of RoPE's frequencies turns, the slow rest stands still."""
+"""p-RoPE."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("p_rope")
 class PRoPE(Encoder):
-    """Turns the fastest pairs as RoPE does and leaves the slowest still, free to carry content.
+    """Rotates only RoPE's highest frequencies; the pairs of the lowest carry no position, only content.
     Barbero et al. (2024), arXiv:2410.06205, §6.
 
         angle[i] = p · base^(−2i/head_dim) for the first fraction of the pairs i, 0 for the others
 
-    Three things are called partial RoPE. This is not that of GPT-J and GPT-NeoX, which spreads the whole
-    range of frequencies over fewer pairs (``rope`` with ``fraction`` below 1), nor the "Rotary" of
-    Kazemnejad et al. (2023), which is the same with a quarter of the dimensions.
+    Three things are called partial RoPE. This is not that of GPT-J and GPT-NeoX, which spreads the whole range of
+    frequencies over fewer pairs (``rope`` with ``fraction`` below 1), nor the "Rotary" of Kazemnejad et al. (2023),
+    which is the same with a quarter of the dimensions.
 
     Args:
-        fraction: share of the pairs that turn, the paper's p, in (0, 1], rounded down to whole pairs but
-            at least one; 0.75 as published, 1 is RoPE.
+        fraction: share of the pairs that are rotated, the paper's p, in (0, 1], rounded down to whole pairs but at
+            least one; 0.75 as published, 1 is RoPE.
         base: above 0; 10000 as published.
 
     Departures: none. Angles are computed in float64.
@@ -38,12 +38,12 @@ class PRoPE(Encoder):
         super().__init__(geometry)
         pairs = pairs_of("p_rope", geometry)
         number("p_rope fraction", fraction, above=0, at_most=1)
-        self.turning_pairs = max(1, int(fraction * pairs + 1e-9))  # 15/22 of 22 pairs is 15, not 14.999…
+        self.rotated_pairs = max(1, int(fraction * pairs + 1e-9))  # 15/22 of 22 pairs is 15, not 14.999…
         self.base = number("p_rope base", base, above=0)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of the pairs that turn, float64."""
-        return geometric_frequencies(self.turning_pairs, self.base, self.geometry.head_dim, device)
+        """Radians per position of the rotated pairs, float64."""
+        return geometric_frequencies(self.rotated_pairs, self.base, self.geometry.head_dim, device)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

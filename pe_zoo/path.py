@@ -1,4 +1,4 @@
-"""PaTH: a key reaches its query through a product of reflections chosen by the tokens between them."""
+"""PaTH: accumulated Householder transformations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._content import look_back, unit_length
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
+from pe_zoo._layers import look_back, unit_length
 from pe_zoo._registry import register
 
 CHUNK = 64
@@ -17,23 +17,22 @@ CHUNK = 64
 
 @register("path")
 class PaTH(Encoder):
-    """Sends each key to its query through one near-reflection per token on the way, read off the input.
+    """Transforms keys by accumulated, data-dependent Householder-like reflections, one per token up to the query.
     Yang et al. (2025), arXiv:2505.16381, §2.
 
         scores[q, k] = q · H[q] H[q−1] … H[k+1] k / sqrt(head_dim),      H[t] = 1 − beta[t] · w[t] w[t]ᵀ
         w = silu(convolution(x @ down @ up)), of length 1 in each head;   beta = 2 · sigmoid(x @ strength + offset)
 
-    The product goes by place in the sequence; positions are not read. The short causal convolution is a
-    positional signal of its own: it tells a token its nearest predecessors. Every layer has its own
-    parameters; heads share ``down``. Costs length² · head_dim a head, as plain attention does, but in
-    length/64 steps one after another: several times its time.
+    The product follows the order of the sequence; positions are not read. The short causal convolution is a positional
+    signal of its own: it lets a token see its nearest predecessors. Every layer has its own parameters; heads share
+    ``down``. Costs length² · head_dim a head, as plain attention does, but in length/64 steps one after another:
+    several times its time.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 32 as in the official code.
         conv_width: tokens the convolution sees, its own included, at least 1; 3 as in the official code.
 
-    Departures: weights start with variance 1/fan-in, as this trunk's do. Products are computed at least
-    in float32.
+    Departures: weights start with variance 1/fan-in, as this trunk's do. Products are computed at least in float32.
     """
 
     shift_invariant = True

@@ -1,4 +1,4 @@
-"""Random Fourier features: sines and cosines of the position, at frequencies drawn once and kept."""
+"""Random Fourier features."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ STEP = 2.0**-40
 
 @register("random_fourier")
 class RandomFourier(Encoder):
-    """Adds to each token embedding cosines and sines of the position, at random frequencies that stay as drawn.
+    """Adds random Fourier features of the position to the token embeddings, at frequencies that stay as drawn.
     Tancik et al. (2020), arXiv:2006.10739, §6.
 
         x[p] += [cos(p · frequency), sin(p · frequency)],      frequency = 2π · scale · N(0, 1) / train_length
 
-    The inner product of two vectors, divided by model_dim/2, is close to
-    exp(−2 · (π · scale · distance / train_length)²), the closer the more dimensions there are: near positions
-    are alike, all others equally unlike. Frequencies are drawn with the model's other initial values, so that
-    each seed has its own, and are saved with them.
+    The inner product of two vectors, divided by model_dim/2, is close to exp(−2 · (π · scale · distance /
+    train_length)²), the closer the more dimensions there are: near positions are alike, all others equally unlike.
+    Frequencies are drawn with the model's other initial values, so that each seed has its own, and are saved with them.
 
     Args:
-        scale: standard deviation of the frequencies in periods per training length, above 0; 10, the middle one
-            of 1, 10 and 100 in the official demonstration. Positions are alike over about
-            train_length / (2π · scale) of them.
+        scale: standard deviation of the frequencies in periods per training length, above 0; 10, the middle one of 1,
+            10 and 100 in the official demonstration. Positions are alike over about train_length / (2π · scale) of
+            them.
 
-    Departures: features are added to the token embeddings, one half of model_dim cosines and the other
-    sines, where the paper makes them a network's only input. Angles are computed in float64.
+    Departures: features are added to the token embeddings, one half of model_dim cosines and the other sines, where the
+    paper makes them a network's only input. Angles are computed in float64.
     """
 
     direction_aware = True

@@ -1,4 +1,4 @@
-"""Relative projection: each token mixes a few learned curves over distance into its own bias."""
+"""Relative projection."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pe_zoo._registry import register
 
 @register("relative_projection")
 class RelativeProjection(Encoder):
-    """Adds to each score a curve over distance that the query's token mixes from a few learned ones.
-    Inkling, Thinking Machines (2026), ``InklingRelativeLogits`` in transformers; it has no paper. The term is
-    that of Shaw et al. (2018), arXiv:1803.02155, §3.2, with a small projection in the place of the query.
+    """Biases scores by learned functions of distance, mixed by a projection of the query's token.
+    Inkling, Thinking Machines (2026), ``InklingRelativeLogits`` in transformers; it has no paper. The term is that of
+    Shaw et al. (2018), arXiv:1803.02155, §3.2, with a small projection in place of the query.
 
         scores[h, q, k] += Σ weight[h, r] · x[q] · curves[r, q − k],  r = 1 … rank,      0 ≤ q − k < window
 
-    Keys ahead, or ``window`` and more behind, get nothing. Each layer has its own weights and curves; the
-    curves serve all of its heads.
+    Keys ahead, or ``window`` and more behind, get nothing. Each layer has its own weights and curves; the curves serve
+    all of its heads.
 
     Args:
         rank: curves to mix, at least 1; 16 as published (``d_rel``).
-        window: distances a curve holds, at least 1 (``rel_extent``). None: 1024 as published, but no more
-            than ``train_length``, beyond which curves would stay as initialised.
+        window: distances a curve holds, at least 1 (``rel_extent``). None: 1024 as published, but no more than
+            ``train_length``, beyond which curves would stay as initialised.
 
-    Departures: of the model this is the bias alone, without its short convolutions, normalised queries
-    and keys, and scores that grow with the logarithm of length. A distance between two whole numbers counts
-    as the lower one. Both tables start at standard deviation 0.02, the default in transformers.
+    Departures: of the model this is the bias alone, without its short convolutions, normalised queries and keys, and
+    scores that grow with the logarithm of length. A distance between two whole numbers counts as the lower one. Both
+    tables start at standard deviation 0.02, the default in transformers.
     """
 
     shift_invariant = True

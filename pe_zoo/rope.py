@@ -1,4 +1,4 @@
-"""Rotary position embedding: queries and keys turned by an angle that grows with position."""
+"""RoPE: rotary position embedding."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, one_of
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both, rotate_pairs
 
-__all__ = ["RoPE", "turn"]  # `turn` was defined here, and is asked for here
+turn = rotate_pairs
+"""The name under which this module has always offered it."""
 
 
 @register("rope")
 class RoPE(Encoder):
-    """Turns pairs of query and key dimensions by position, so that scores depend on distance.
+    """Rotates query and key pairs by position, so that scores depend on relative distance.
     Su et al. (2021), arXiv:2104.09864, §3.2.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = p · base^(−2i/rotated_dim)
 
     Args:
         base: above 0; 10000 as published (500000 in Llama 3).
-        pairing: which dimensions form pair i: ``interleaved`` (2i, 2i+1) as published and in GPT-J, or
-            ``half`` (i, i + rotated_dim/2) as in GPT-NeoX and Llama: the same up to a fixed permutation
-            of the head's dimensions.
-        fraction: share of the head's pairs that turn, in (0, 1], rounded down to whole pairs; 1 as
-            published. What "partial rotation" means then is said by:
-        spectrum: ``compressed`` turns the first dimensions with the whole range of frequencies, 1 down to
-            1/base, spread over fewer pairs (GPT-J; GPT-NeoX ``rotary_pct``; Kazemnejad et al. use 0.25);
-            ``truncated`` keeps the fastest pairs of the full head and leaves the slow ones still (p-RoPE,
-            Barbero et al. 2024, arXiv:2410.06205). They differ only where ``fraction`` is below 1.
+        pairing: which dimensions form pair i: ``interleaved`` (2i, 2i+1) as published and in GPT-J, or ``half`` (i, i +
+            rotated_dim/2) as in GPT-NeoX and Llama: the same up to a fixed permutation of the head's dimensions.
+        fraction: share of the head's pairs that are rotated, in (0, 1], rounded down to whole pairs; 1 as published.
+            What "partial rotation" means then is said by:
+        spectrum: ``compressed`` rotates the first dimensions with the whole range of frequencies, 1 down to 1/base,
+            spread over fewer pairs (GPT-J; GPT-NeoX ``rotary_pct``; Kazemnejad et al. use 0.25); ``truncated`` rotates
+            at the highest frequencies of the full head and not at the lowest (p-RoPE, Barbero et al. 2024,
+            arXiv:2410.06205). They differ only where ``fraction`` is below 1.
 
     Departures: none. Angles are computed in float64.
     """
@@ -54,19 +54,19 @@ class RoPE(Encoder):
         self.pairing = one_of("rope pairing", pairing, ("interleaved", "half"))
         self.spectrum = one_of("rope spectrum", spectrum, ("compressed", "truncated"))
         number("rope fraction", fraction, above=0, at_most=1)
-        self.turning_pairs = int(fraction * pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
-        if self.turning_pairs < 1:
+        self.rotated_pairs = int(fraction * pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
+        if self.rotated_pairs < 1:
             raise ValueError(
                 f"rope fraction={fraction:g} of head_dim={geometry.head_dim} is less than one pair; raise it"
             )
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64; 0 for pairs that stand still."""
-        turning, head_dim = self.turning_pairs, self.geometry.head_dim
+        """Radians per position of each pair, ``(pairs,)`` float64; 0 for pairs that are not rotated."""
+        rotated, head_dim = self.rotated_pairs, self.geometry.head_dim
         if self.spectrum == "compressed":
-            return geometric_frequencies(turning, self.base, 2 * turning, device)
-        still = torch.zeros(head_dim // 2 - turning, dtype=torch.float64, device=device)
-        return torch.cat([geometric_frequencies(turning, self.base, head_dim, device), still])
+            return geometric_frequencies(rotated, self.base, 2 * rotated, device)
+        still = torch.zeros(head_dim // 2 - rotated, dtype=torch.float64, device=device)
+        return torch.cat([geometric_frequencies(rotated, self.base, head_dim, device), still])
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device), self.pairing)
+        return rotate_both(q, k, site, self.frequencies(q.device), self.pairing)

@@ -1,4 +1,4 @@
-"""Dynamic NTK: the base rises with the length of the text so far, once that exceeds the training length."""
+"""Dynamic NTK interpolation."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from pe_zoo._rotation import pairs_of, reach
 
 @register("rope_dynamic_ntk")
 class DynamicNTKRoPE(Encoder):
-    """RoPE up to the training length; beyond, its base rises with the length of the text.
+    """Rotates as RoPE does up to the training length; beyond, its base grows with the length of the text.
     "Dynamic NTK" interpolation, Peng et al. (2023), arXiv:2309.00071, §3.3.
 
-        scores[q, k] = turn(q, q_p · θ) · turn(k, k_p · θ) / sqrt(head_dim)
+        scores[q, k] = rotate(q, q_p · θ) · rotate(k, k_p · θ) / sqrt(head_dim)
         θ[i] = base^(−2i/head_dim) · s^(−2i/(head_dim − 2))
         s = max(1, factor · length / original_length − (factor − 1))
 
-    The length is the highest position at hand plus 1: in a causal model, that of the text so far, so that
-    each query has frequencies of its own, under which all its keys are turned; otherwise that of the
-    whole. Keys are thus turned anew for each query: head_dim/2 products of the size of the scores instead
-    of one matrix product, all of them kept in training. It is for short training lengths.
+    The length is the highest position known plus 1: in a causal model, that of the text so far, so that each query has
+    its own frequencies, at which all its keys are rotated; otherwise that of the whole text. Keys are thus rotated
+    again for each query: head_dim/2 products of the size of the scores instead of one matrix product, all of them kept
+    in training. It is for short training lengths.
 
     Args:
-        factor: how fast the base rises, above 0; 1 as published.
+        factor: how fast the base grows, above 0; 1 as published.
         original_length: length up to which this is RoPE, at least 1. None: ``train_length``, as published.
-        base: the base before it rises, above 0; 10000 as published.
+        base: the base before it grows, above 0; 10000 as published.
 
-    Departures: published code evaluates a causal text with one length, its last, for all queries, so that
-    what follows changes what came before. Here a query gets what it gets when the text is generated up
-    to it without a cache of turned keys.
+    Departures: published code uses the final length of a causal text for all queries, so that later tokens change
+    earlier outputs. Here a query gets what it gets when the text is generated up to it without a cache of rotated keys.
     """
 
     direction_aware = True
@@ -61,10 +60,10 @@ class DynamicNTKRoPE(Encoder):
         distance = site.distance.double()
         frequencies = self.frequencies(reach(site) + 1).unsqueeze(-2)  # (..., query, 1, pairs)
         frequencies = frequencies.unsqueeze(1) if frequencies.ndim == 4 else frequencies
-        turned = torch.zeros_like(scores, dtype=exact)
+        rotated = torch.zeros_like(scores, dtype=exact)
         for pair in range(self.pairs):  # one by one: all at once would need head_dim/2 times the memory
             angle = distance * frequencies[..., pair]
             here, there = (x[..., 2 * pair : 2 * pair + 2].to(exact) for x in (q, k))
             quarter = torch.stack([here[..., 1], -here[..., 0]], -1)
-            turned = turned + (here @ there.mT) * angle.cos().to(exact) - (quarter @ there.mT) * angle.sin().to(exact)
-        return (turned * self.geometry.head_dim**-0.5).to(scores.dtype)
+            rotated = rotated + (here @ there.mT) * angle.cos().to(exact) - (quarter @ there.mT) * angle.sin().to(exact)
+        return (rotated * self.geometry.head_dim**-0.5).to(scores.dtype)

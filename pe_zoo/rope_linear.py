@@ -1,4 +1,4 @@
-"""Position interpolation: RoPE with all positions divided by one factor."""
+"""Position interpolation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("rope_linear")
 class LinearRoPE(Encoder):
-    """Squeezes all positions by one factor, so that a long text spans the angles of a shorter one.
+    """Rotates as RoPE does, with positions interpolated: divided by a constant factor.
     Position interpolation, Chen et al. (2023), arXiv:2306.15595, §2.3.
 
         angle[i] = p / factor · base^(−2i/head_dim)
 
     Args:
-        factor: length wanted over length trained at, at least 1 (1 is RoPE); 4 is the paper's step from
-            2048 to 8192.
+        factor: length wanted over length trained at, at least 1 (1 is RoPE); 4 is the paper's step from 2048 to 8192.
         base: above 0; 10000 as published.
 
-    Departures: the factor holds from the start of training; the paper gives it to a model trained with
-    RoPE and trains on.
+    Departures: the factor holds from the start of training; the paper fine-tunes a model pretrained with RoPE.
     """
 
     shift_invariant = True
@@ -42,4 +40,4 @@ class LinearRoPE(Encoder):
         return geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device) / self.factor
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

@@ -1,4 +1,4 @@
-"""NTK-aware interpolation: RoPE with a higher base, which slows the slow pairs and spares the fast ones."""
+"""NTK-aware interpolation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both
 
 
 @register("rope_ntk")
 class NTKRoPE(Encoder):
-    """Raises the base, so that the slowest pair turns slower by a factor and the fastest as before.
+    """Rotates as RoPE does, at a raised base: interpolates the lowest frequency by a factor and keeps the highest.
     "NTK-aware" interpolation, Peng et al. (2023), arXiv:2309.00071, §3.1.
 
         angle[i] = p · base^(−2i/head_dim) · factor^(−2i/(head_dim − 2))
@@ -22,12 +22,11 @@ class NTKRoPE(Encoder):
     which is RoPE with the base base · factor^(head_dim/(head_dim − 2)).
 
     Args:
-        factor: length wanted over length trained at, at least 1 (1 is RoPE). The method names no value;
-            4 here, as in ``rope_linear``.
+        factor: length wanted over length trained at, at least 1 (1 is RoPE). The method names no value; 4 here, as in
+            ``rope_linear``.
         base: the base before it is raised, above 0; 10000 as published.
 
-    Departures: the factor holds from the start of training; the method was made for a model already
-    trained with RoPE.
+    Departures: the factor holds from the start of training; the method was made for a model already trained with RoPE.
     """
 
     shift_invariant = True
@@ -47,4 +46,4 @@ class NTKRoPE(Encoder):
         return geometric_frequencies(self.pairs, self.base, head_dim, device) * slower
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device))

@@ -1,40 +1,40 @@
-"""Selective RoPE: how far queries and keys turn at each place is read off the input."""
+"""Selective RoPE."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._content import look_back, unit_length
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, true_or_false, whole
+from pe_zoo._layers import look_back, unit_length
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn
+from pe_zoo._rotation import pairs_of, rotate_pairs
 
 
 @register("selective_rope")
 class SelectiveRoPE(Encoder):
-    """Turns pairs of query and key dimensions by angles that grow by as much as each token says.
+    """Rotates query and key pairs by input-dependent angles, accumulated over the tokens.
     Movahedi et al. (2025), arXiv:2511.17388, §4.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle[p] = Σ_{t ≤ p} step[t] · base^(−2i/head_dim)
         step = convolution(x @ down @ up)
 
-    Each head's slice of x is scaled to length 1 first. The sum goes by place in the sequence; positions are
-    not read. The short causal convolution is a positional signal of its own: it tells a token its nearest
-    predecessors. Pairs are (i, i + head_dim/2). Every layer has its own parameters; heads share ``down``.
+    Each head's slice of x is scaled to length 1 first. The sum follows the order of the sequence; positions are not
+    read. The short causal convolution is a positional signal of its own: it lets a token see its nearest predecessors.
+    Pairs are (i, i + head_dim/2). Every layer has its own parameters; heads share ``down``.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 16 as in the official code.
         conv_width: tokens the convolution sees, its own included, at least 1; 4 as in the official code.
         base: above 0; 500000 as in the official code.
-        bias: adds a learned positive number to every step, 1 at the start: with no other input that is
-            RoPE. False as in the official code.
+        bias: adds a learned positive number to every step, 1 at the start: with no other input that is RoPE. False as
+            in the official code.
         gate: multiplies the steps of a head by a sigmoid of x. False as in the official code.
 
-    Departures: weights start with variance 1/fan-in, as this trunk's do; the official models start all of
-    them at standard deviation 0.02, which turns almost nothing. The sum is taken in float64.
+    Departures: weights start with variance 1/fan-in, as this trunk's do; the official models start all of them at
+    standard deviation 0.02, which rotates almost nothing. The sum is taken in float64.
     """
 
     shift_invariant = True
@@ -66,7 +66,7 @@ class SelectiveRoPE(Encoder):
         self.gate_bias = nn.Parameter(torch.zeros(layers, heads)) if gate else None
 
     def angle(self, site: Site) -> Tensor:
-        """How far each pair has turned at each key, ``(batch, heads, key, pairs)`` float64, radians."""
+        """The angle of each pair at each key, ``(batch, heads, key, pairs)`` float64, radians."""
         layer, heads, x = site.layer, self.geometry.num_heads, site.content("selective_rope")
         x = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(-1, (heads, -1))
         x = unit_length(x).flatten(-2)
@@ -83,10 +83,10 @@ class SelectiveRoPE(Encoder):
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = self.angle(site)
-        return turn_heads(q, angle[..., site.rows, :]), turn_heads(k, angle)
+        return rotate_heads(q, angle[..., site.rows, :]), rotate_heads(k, angle)
 
 
-def turn_heads(x: Tensor, angle: Tensor) -> Tensor:
-    """Turn each head by its own angles, ``(batch, heads, length, pairs)``."""
-    # To `turn`, all heads of a sample turn alike: here each stands as a sample.
-    return turn(x.flatten(0, 1).unsqueeze(1), angle.flatten(0, 1), "half").reshape(x.shape)
+def rotate_heads(x: Tensor, angle: Tensor) -> Tensor:
+    """Rotate each head by its own angles, ``(batch, heads, length, pairs)``."""
+    # `rotate_pairs` rotates all heads of a sample alike: here each stands as a sample.
+    return rotate_pairs(x.flatten(0, 1).unsqueeze(1), angle.flatten(0, 1), "half").reshape(x.shape)

@@ -1,4 +1,4 @@
-"""Shaw's relative position representations: a learned vector per distance, for keys and for values."""
+"""Relative position representations of Shaw et al."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from pe_zoo._tables import pick
 
 @register("shaw")
 class Shaw(Encoder):
-    """Adds to each key, and to each value, a learned vector of its clipped distance from the query.
+    """Adds learned vectors of the clipped relative distance to keys and values.
     Shaw et al. (2018), arXiv:1803.02155, §3.2.
 
         scores[q, k] += query[q] · key_vectors[c] / sqrt(head_dim),      c = clip(k − q, −max_distance, max_distance)
         output[q] += Σ_k weights[q, k] · value_vectors[c]
 
-    Each layer has tables of its own, shared by its heads. All keys beyond ``max_distance`` on one side
-    look alike.
+    Each layer has its own tables, shared by its heads. All keys beyond ``max_distance`` on one side share a vector.
 
     Args:
         max_distance: where distances are clipped, at least 1; 16 as published.
         value_term: whether values get vectors too; true as published.
 
-    Departures: none from the official code, whose tables are shared by heads and start uniform within
-    sqrt(6 / (rows + head_dim)), as here. A fractional distance takes the vector of the nearest whole one,
-    a half that of the further.
+    Departures: none from the official code, whose tables are shared by heads and start uniform within sqrt(6 / (rows +
+    head_dim)), as here. A fractional distance takes the vector of the nearest whole one, a half that of the further.
     """
 
     shift_invariant = True

@@ -1,37 +1,36 @@
-"""The short convolution alone: what encoders that bring one are to be compared with."""
+"""The short causal convolution alone, a control."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._content import look_back
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
+from pe_zoo._layers import look_back
 from pe_zoo._registry import register
 
 
 @register("short_convolution")
 class ShortConvolution(Encoder):
-    """Adds to queries and keys what a token and its nearest predecessors hold: no encoder, but the convolution that
-    some encoders bring. After Allen-Zhu (2025), arXiv:2512.17351, §4, whose Canon layers lift a model without an
-    encoder to one with RoPE.
+    """Adds a short causal convolution of the input to queries and keys: a control for encoders that contain one.
+    After Allen-Zhu (2025), arXiv:2512.17351, §4, whose Canon layers lift a model without an encoder to one with RoPE.
 
         q → q + query_convolution(x @ down @ up),      k → k + key_convolution(x @ down @ up)
 
-    A control: PaTH and Selective RoPE read the layer's input through such a branch, and what this one gains over
-    no encoder needs none of their reflections and turns. The defaults stand against PaTH; ``rank=9 conv_width=4``
-    has the kernel and the number of parameters of Selective RoPE. With a kernel of one token nothing is left but
-    another projection. Positions are not read. Every layer has its own parameters; heads share ``down``.
+    A control: PaTH and Selective RoPE read the layer's input through such a branch, and what this one gains over no
+    encoder needs none of their reflections and rotations. The defaults match PaTH; ``rank=9 conv_width=4`` has the
+    kernel and the number of parameters of Selective RoPE. With a kernel of one token nothing is left but another
+    projection. Positions are not read. Every layer has its own parameters; heads share ``down``.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 32 as in PaTH's official code.
         conv_width: tokens the convolution sees, its own included, at least 1; 3 as in PaTH's official code; Canon
             layers and Selective RoPE have 4.
 
-    Departures: Canon layers convolve projections and stream themselves, values too; here the low-rank branch of
-    PaTH is convolved, without its activation, as Canon layers go without one. Kernels start uniform within
-    ±1/sqrt(conv_width), as torch's convolutions do, the other weights with variance 1/fan-in, as this trunk's do.
+    Departures: Canon layers convolve projections and stream themselves, values too; here the low-rank branch of PaTH is
+    convolved, without its activation, as Canon layers go without one. Kernels start uniform within ±1/sqrt(conv_width),
+    as torch's convolutions do, the other weights with variance 1/fan-in, as this trunk's do.
     """
 
     shift_invariant = True

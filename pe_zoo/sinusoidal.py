@@ -1,4 +1,4 @@
-"""Fixed sine and cosine vectors, added to the token embeddings."""
+"""Sinusoidal absolute positions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pe_zoo._registry import register
 
 @register("sinusoidal")
 class Sinusoidal(Encoder):
-    """Adds a fixed vector of sines and cosines to each token embedding. Vaswani et al. (2017), arXiv:1706.03762, §3.5.
+    """Adds fixed sines and cosines of the position to the token embeddings.
+    Vaswani et al. (2017), arXiv:1706.03762, §3.5.
 
         x[p, 2i] += sin(p · base^(−2i/model_dim)),      x[p, 2i+1] += cos(p · base^(−2i/model_dim))
 
     Args:
         base: above 0; 10000 as published. Wavelengths run from 2π to almost 2π · base.
-        channels: ``interleaved`` as published, or ``concatenated`` (all sines, then all cosines, as in
-            Tensor2Tensor and Transformer-XL): the same up to a fixed permutation of the channels.
+        channels: ``interleaved`` as published, or ``concatenated`` (all sines, then all cosines, as in Tensor2Tensor
+            and Transformer-XL): the same up to a fixed permutation of the channels.
 
     Departures: none. Angles are computed in float64, so that position 10⁶ is right to 1e-9 radian.
     """

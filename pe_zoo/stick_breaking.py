@@ -1,4 +1,4 @@
-"""Stick-breaking attention: each key, the nearest first, takes its share of what is left."""
+"""Stick-breaking attention."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from pe_zoo._registry import register
 
 @register("stick_breaking")
 class StickBreaking(Encoder):
-    """Replaces the softmax: going back from the query, each key breaks its share off what is left of a stick.
+    """Replaces softmax by stick-breaking: from the nearest key back, each takes a share of what is left.
     Tan et al. (2024), arXiv:2410.17980, §2.
 
         weights[q, k] = sigmoid(scores[q, k]) · Π_t (1 − sigmoid(scores[q, t])),      t between k and q
 
-    Order is that of the keys in the sequence; positions are not read. Weights of a query sum to at most 1,
-    and nearer keys come first. By default a query does not see its own place: the first one sees nothing
-    and gets zeros.
+    Keys count in the order of the sequence; positions are not read. Weights of a query sum to at most 1, and nearer
+    keys come first. By default a query does not see its own place: the first one sees nothing and gets zeros.
 
     Args:
         attend_current: whether a query may attend to its own place, first of all; False as published.
-        remainder: what becomes of the rest of the stick: ``dropped`` as published, or given to a learned
-            ``vector`` of each layer and head, 0 at the start, as in the authors' training code.
+        remainder: what happens to the rest of the stick: ``dropped`` as published, or given to a learned ``vector`` of
+            each layer and head, 0 at the start, as in the authors' training code.
 
-    Departures: that code also normalises each head's output; this trunk does not. Weights are computed
-    in log space, at least in float32.
+    Departures: that code also normalises each head's output; this trunk does not. Weights are computed in log space, at
+    least in float32.
     """
 
     shift_invariant = True

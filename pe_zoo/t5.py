@@ -1,4 +1,4 @@
-"""T5's relative position bias: a learned number per head and bucket of distances."""
+"""T5's relative position bias."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import whole
 from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
+from pe_zoo._tables import heads_first
 
 
 @register("t5")
 class T5(Encoder):
-    """Adds a learned number per head to each score, one for each bucket of distances.
+    """Biases scores by a learned value per head and distance bucket.
     Raffel et al. (2020), arXiv:1910.10683, §2.1.
 
         scores[h, q, k] += bias[bucket(q − k), h]
 
-    Buckets hold one distance each up to half of them, then grow logarithmically to ``max_distance``;
-    everything beyond shares the last. One table serves all layers.
+    Buckets hold one distance each up to half of them, then grow logarithmically to ``max_distance``; everything beyond
+    shares the last. One table serves all layers.
 
     Args:
-        num_buckets: a multiple of 4; 32 as published. A bidirectional model spends half on each side.
-        max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``. None: a quarter
-            of ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``; with the
-            published constant at short training lengths the far buckets would never be trained.
-        bidirectional: which bucket scheme: False, T5's decoder (all buckets look back, keys ahead share
-            bucket 0); True, its encoder. None: as the model's mask is.
+        num_buckets: a multiple of 4; 32 as published. A bidirectional model uses half for each side.
+        max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``. None: a quarter of
+            ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``; with the published
+            constant at short training lengths the far buckets would never be trained.
+        bidirectional: which bucket scheme: False, T5's decoder (all buckets look back, keys ahead share bucket 0);
+            True, its encoder. None: as the model's mask.
 
-    Departures: T5 does not scale scores by 1/sqrt(head_dim); this trunk does, for every encoder. Rows
-    start at standard deviation model_dim^(−1/2), as in the official code. Distances count by their whole part: one
-    between two whole numbers as the one nearer to 0, which a key less than 1 ahead shares with the query's own.
+    Departures: T5 does not scale scores by 1/sqrt(head_dim); this trunk does, for every encoder. Rows start at standard
+    deviation model_dim^(−1/2), as in the official code. Distances count by their whole part: one between two whole
+    numbers as the one nearer to 0, which a key less than 1 ahead shares with the query's own.
     """
 
     shift_invariant = True
@@ -75,6 +76,5 @@ class T5(Encoder):
         return look_up_both_ways(distance, self.one_side, len(self.bias) // 2)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
-        bias = self.bias[self.buckets(site.distance, site.causal)]  # (query, key, heads), or (batch, 1, …)
-        bias = bias.squeeze(1) if bias.ndim == 5 else bias
-        return scores + bias.movedim(-1, -3).to(scores.dtype)
+        bias = heads_first(self.bias[self.buckets(site.distance, site.causal)])
+        return scores + bias.to(scores.dtype)

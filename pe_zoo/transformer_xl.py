@@ -1,4 +1,4 @@
-"""Transformer-XL's relative attention: each head asks a sinusoid of the distance."""
+"""Transformer-XL's relative attention."""
 
 from __future__ import annotations
 
@@ -13,26 +13,23 @@ from pe_zoo._registry import register
 
 @register("transformer_xl")
 class TransformerXL(Encoder):
-    """Lets each query ask, besides the key, a sinusoid of the distance, and gives every query a common part.
+    """Adds to scores the query's product with a projected sinusoid of the distance, and two global biases.
     Dai et al. (2019), arXiv:1901.02860, §3.3.
 
         scores[q, k] = ((query[q] + u) · key[k] + (query[q] + v) · W R[q − k]) / sqrt(head_dim)
         R[d] = (sin(d · base^(−2i/model_dim)) …, cos(d · base^(−2i/model_dim)) …),      i = 0 … model_dim/2 − 1
 
-    Each layer has a W of its own, with rows of their own for each head; u and v belong to a head and
-    serve all layers.
+    Each layer has its own W, with separate rows for each head; u and v are per head and shared by all layers.
 
     Args:
         base: above 0; 10000 as published.
-        clamp_len: distances beyond count as this one, on either side, at least 1; None: never, the
-            official default.
-        untied: whether each layer has a u and a v of its own; false as published.
+        clamp_len: distances beyond count as this one, on either side, at least 1; None: never, the official default.
+        untied: whether each layer has its own u and v; false as published.
 
-    Departures: the official code computes the term once per distance and shifts the result into place, which
-    holds for the positions 0, 1, 2, … under a causal mask. Here it is computed for each pair, by
-    sin(a − b) = sin a cos b − cos a sin b: the same numbers for any positions and without a mask, at
-    ``num_heads`` times the multiplications. W starts as the trunk's projections do, u and v at the official
-    standard deviation of 0.02. Angles are computed in float64.
+    Departures: the official code computes the term once per distance and shifts the result into place, which holds for
+    the positions 0, 1, 2, … under a causal mask. Here it is computed for each pair, by sin(a − b) = sin a cos b − cos a
+    sin b: the same numbers for any positions and without a mask, at ``num_heads`` times the multiplications. W starts
+    as the trunk's projections do, u and v at the official standard deviation of 0.02. Angles are computed in float64.
     """
 
     shift_invariant = True
@@ -83,8 +80,8 @@ class TransformerXL(Encoder):
         of_sin, of_cos = asked.chunk(2, -1)
         sin, cos = self.sinusoid(_for_heads(site.query_positions), asked.dtype)
         key_sin, key_cos = self.sinusoid(_for_heads(site.key_positions), asked.dtype)
-        turned = torch.cat([of_sin * sin + of_cos * cos, of_cos * sin - of_sin * cos], -1)
-        term = turned @ torch.cat([key_cos, key_sin], -1).mT
+        rotated = torch.cat([of_sin * sin + of_cos * cos, of_cos * sin - of_sin * cos], -1)
+        term = rotated @ torch.cat([key_cos, key_sin], -1).mT
         if self.clamp_len is None:
             return term
         ends = torch.tensor([self.clamp_len, -self.clamp_len], device=asked.device)

@@ -1,4 +1,4 @@
-"""TUPE: positions are compared with positions, apart from content."""
+"""TUPE: untied positional encoding."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import true_or_false, whole
 from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
-from pe_zoo._tables import enough_rows, rows_at
+from pe_zoo._tables import enough_rows, heads_first, rows_at
 
 
 @register("tupe")
 class TUPE(Encoder):
-    """Adds to each score a product of two learned and projected position vectors, and unties the first token from them.
+    """Biases scores by products of projected position vectors; the first token is untied from position.
     Ke et al. (2020), arXiv:2006.15595, §3.
 
         scores[q, k] = query[q] · key[k] / sqrt(2 · head_dim) + reset(bias)[q, k]
         bias[q, k] = (U_q norm(table[q])) · (U_k norm(table[k])) / sqrt(2 · head_dim)  (+ relative[bucket(q − k)])
         reset(bias) = first_to_others in the first row, others_to_first in the rest of the first column, else bias
 
-    The bias is the same in all layers, and so are its parameters; U_q and U_k have rows of their own for
-    each head.
+    The bias is the same in all layers, and so are its parameters; U_q and U_k have separate rows for each head.
 
     Args:
-        num_rows: positions the table has, at least ``train_length``; 2048 as in ``learned`` (the official table
-            ends at the training length). Positions beyond ``num_rows`` − 1 are unsupported.
-        untie_first: whether the first token of the sequence, here the beginning-of-sequence token in the
-            place of [CLS], has two numbers per head instead of a position; true as published.
-        num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with so many buckets, a
-            multiple of 4: 32 in the published TUPE-R.
-        max_distance: where the last of these buckets begins to saturate, above ``num_buckets / 2``. None: a
-            quarter of ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``. It
-            takes ``num_buckets``.
+        num_rows: positions the table has, at least ``train_length``; 2048 as in ``learned`` (the official table ends at
+            the training length). Positions beyond ``num_rows`` − 1 are unsupported.
+        untie_first: whether the first token of the sequence, here the beginning-of-sequence token in the place of
+            [CLS], has two numbers per head instead of a position; true as published.
+        num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with so many buckets, a multiple of
+            4: 32 in the published TUPE-R.
+        max_distance: where the last of these buckets begins to saturate, above ``num_buckets / 2``. None: a quarter of
+            ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``. It takes
+            ``num_buckets``.
 
-    Departures: a causal model has T5's buckets for looking back only. Untied numbers get no relative bias; the
-    official code adds one per head, which says the same. As there, the untied numbers are products of vectors
-    of their own, and U_q and U_k have biases that the paper does not write; the table and those vectors start
-    at its standard deviation of 0.02, U_q and U_k as the trunk's projections do, the relative bias at
-    model_dim^(−1/2). Fractional positions are interpolated, as in ``learned``; distances between two whole numbers
-    fall into the bucket of the one nearer to 0, as in ``t5``.
+    Departures: a causal model has T5's buckets for looking back only. Untied numbers get no relative bias; the official
+    code adds one per head, which says the same. As there, the untied numbers are products of vectors of their own, and
+    U_q and U_k have biases that the paper does not write; the table and those vectors start at its standard deviation
+    of 0.02, U_q and U_k as the trunk's projections do, the relative bias at model_dim^(−1/2). Fractional positions are
+    interpolated, as in ``learned``; distances between two whole numbers fall into the bucket of the one nearer to 0, as
+    in ``t5``.
     """
 
     direction_aware = True
@@ -120,8 +119,7 @@ class TUPE(Encoder):
             buckets = look_up(site.distance, self.looking_back)
         else:
             buckets = look_up_both_ways(site.distance, self.one_side, len(relative) // 2)
-        bias = relative[buckets]  # (query, key, heads), or (batch, 1, …)
-        return (bias.squeeze(1) if bias.ndim == 5 else bias).movedim(-1, -3)
+        return heads_first(relative[buckets])
 
     def _untie(self, first: Tensor, bias: Tensor, site: Site) -> Tensor:
         queries, keys = self._project(first)

@@ -1,4 +1,4 @@
-"""xPos: RoPE whose pairs also fade with distance, the fast ones sooner."""
+"""xPos: extrapolatable position embedding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported
 from pe_zoo._knobs import number
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, turn
+from pe_zoo._rotation import pairs_of, rotate_pairs
 
 LARGEST_PRODUCT = 2.0**10
 """Room left for products of queries and keys, which the decay multiplies."""
@@ -19,27 +19,25 @@ LARGEST_PRODUCT = 2.0**10
 
 @register("xpos")
 class XPos(Encoder):
-    """RoPE with a decay per pair: the further back a key, the less each pair counts, fast ones least.
+    """Rotates as RoPE does, with an exponential decay of each pair over distance, strongest at high frequencies.
     Sun et al. (2022), arXiv:2212.10554, §3.2.
 
-        q = turn(q, angle) · decay[i]^(p / scale_base),      k = turn(k, angle) · decay[i]^(−p / scale_base)
+        q = rotate(q, angle) · decay[i]^(p / scale_base),      k = rotate(k, angle) · decay[i]^(−p / scale_base)
         angle[i] = p · base^(−2i/head_dim),      decay[i] = (2i/head_dim + gamma) / (1 + gamma)
 
-    Their product fades as decay^(distance / scale_base); keys ahead would grow instead, hence a causal
-    mask only.
+    Their product fades as decay^(distance / scale_base); keys ahead would grow instead, hence a causal mask only.
 
     Args:
-        scale_base: distance over which a pair fades by its decay, above 0; 512 as published, where the
-            training length is 1024. Over 33 positions that hardly fades: the fastest pair to 0.925. Half of a
-            shorter ``train_length`` is the same ratio.
+        scale_base: distance over which a pair fades by its decay, above 0; 512 as published, where the training length
+            is 1024. Over 33 positions that hardly fades: the fastest pair to 0.925. Half of a shorter ``train_length``
+            is the same ratio.
         gamma: above 0; the lower, the faster pairs fade; 0.4 as published.
         base: above 0; 10000 as published.
 
-    Departures: exponents count from the middle of the queries at hand, where the official code counts from
-    the middle of the text: the same product, in range however long the text is. In float32 the queries
-    handled at once, with the keys they see, may span about 65 · scale_base positions at the published gamma,
-    less at a lower one; more is unsupported. The blockwise attention that the paper evaluates long texts with
-    is not part of the encoder.
+    Departures: exponents count from the middle of the queries at hand, where the official code counts from the middle
+    of the text: the same product, in range however long the text is. In float32 the queries handled at once, with the
+    keys they see, may span about 65 · scale_base positions at the published gamma, less at a lower one; more is
+    unsupported. The blockwise attention that the paper evaluates long texts with is not part of the encoder.
     """
 
     shift_invariant = True
@@ -71,7 +69,7 @@ class XPos(Encoder):
         # Keys that none of these queries may see could lie too far ahead for a finite number.
         key_scale = torch.where(seen.unsqueeze(-1), key_scale, 0.0)
         frequencies = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, q.device)
-        return turn(q, angles(here, frequencies), scale=query_scale), turn(
+        return rotate_pairs(q, angles(here, frequencies), scale=query_scale), rotate_pairs(
             k, angles(there, frequencies), scale=key_scale
         )
 

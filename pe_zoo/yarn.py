@@ -1,4 +1,4 @@
-"""YaRN: slow pairs are interpolated, fast ones are not, and scores are sharpened."""
+"""YaRN."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotations_ramp, turn_both
+from pe_zoo._rotation import pairs_of, rotate_both, rotations_ramp
 
 
 @register("yarn")
 class YaRN(Encoder):
-    """Divides the angles of slow pairs by a factor, spares the fast ones, and sharpens all scores a little.
+    """Rotates as RoPE does, with low frequencies interpolated, high ones kept, and all scores scaled up.
     Peng et al. (2023), arXiv:2309.00071, §3.4.
 
         angle[i] = p · base^(−2i/head_dim) · ((1 − ramp[i]) + ramp[i] / factor)
-        q, k = m · turn(q), m · turn(k),      m = 0.1 · ln(factor) + 1
+        q, k = m · rotate(q), m · rotate(k),      m = 0.1 · ln(factor) + 1
 
-    The ramp is 0 for pairs that turn more than ``beta_fast`` times over the original length, 1 for those
-    that turn less than ``beta_slow`` times, and linear in i between. Scores grow by m².
+    The ramp is 0 for pairs that rotate more than ``beta_fast`` times over the original length, 1 for those that rotate
+    less than ``beta_slow`` times, and linear in i between. Scores grow by m².
 
     Args:
         factor: length wanted over original length, at least 1 (1 is RoPE); 16 as published.
-        original_length: length that turns are counted over, at least 1. None: ``train_length``, as
-            published.
-        beta_fast: turns from which a pair is spared, above ``beta_slow``; 32 as published.
-        beta_slow: turns below which a pair is fully interpolated, above 0; 1 as published.
+        original_length: length over which rotations are counted, at least 1. None: ``train_length``, as published.
+        beta_fast: rotations from which a pair is kept, above ``beta_slow``; 32 as published.
+        beta_slow: rotations below which a pair is fully interpolated, above 0; 1 as published.
         base: above 1; 10000 as published.
 
-    Departures: the factor holds from the start of training; the paper gives it to a model trained with
-    RoPE and trains on. The ramp's upper end stays at pair 0 or above; in the official code it can fall
-    below, where original lengths under 7 would turn the ramp round.
+    Departures: the factor holds from the start of training; the paper fine-tunes a model pretrained with RoPE. The
+    ramp's upper end stays at pair 0 or above; in the official code it can fall below, where original lengths under 7
+    would reverse the ramp.
     """
 
     shift_invariant = True
@@ -69,4 +68,4 @@ class YaRN(Encoder):
         return plain * (1 - ramp + ramp / self.factor)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return turn_both(q, k, site, self.frequencies(q.device), scale=0.1 * math.log(self.factor) + 1)
+        return rotate_both(q, k, site, self.frequencies(q.device), scale=0.1 * math.log(self.factor) + 1)

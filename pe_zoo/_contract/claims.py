@@ -148,11 +148,11 @@ def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BEN
     positions, x = some_positions(LENGTH), torch.randn(2, LENGTH, encoder.geometry.model_dim).double()
     q, k = heads_of(encoder.geometry, 2, LENGTH), heads_of(encoder.geometry, 2, LENGTH)
     everywhere = torch.ones(1, 1, dtype=torch.bool)
-    turned_q, turned_k = encoder.rotate(q, k, replace(site_of(positions, causal, x), mask=everywhere))
+    rotated_q, rotated_k = encoder.rotate(q, k, replace(site_of(positions, causal, x), mask=everywhere))
     changed = 0.0
     for rows in (slice(0, 2), slice(2, LENGTH), slice(LENGTH - 1, LENGTH)):
         some_q, some_k = encoder.rotate(q[:, :, rows], k, site_of(positions, causal, x, rows))
-        changed = max(changed, gap(some_q, turned_q[:, :, rows]), gap(some_k, turned_k))
+        changed = max(changed, gap(some_q, rotated_q[:, :, rows]), gap(some_k, rotated_k))
     if encoder.blockwise_rotation:
         hold(changed > 1e-5, "claims blockwise_rotation, but rotate does the same to some queries as to all")
     else:

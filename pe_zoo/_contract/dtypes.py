@@ -42,13 +42,13 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
         for queries in {length, 1}:
             site = site_of(positions, causal, x, slice(length - queries, length))
             q, k = heads_of(geometry, 2, queries, dtype), heads_of(geometry, 2, length, dtype)
-            turned_q, turned_k = encoder.rotate(q, k, site)
-            same("q from rotate, its last dimension aside,", turned_q[..., :0], q[..., :0])
-            same("k from rotate, its last dimension aside,", turned_k[..., :0], k[..., :0])
-            wide = turned_q.shape[-1] == turned_k.shape[-1] >= geometry.head_dim
+            rotated_q, rotated_k = encoder.rotate(q, k, site)
+            same("q from rotate, its last dimension aside,", rotated_q[..., :0], q[..., :0])
+            same("k from rotate, its last dimension aside,", rotated_k[..., :0], k[..., :0])
+            wide = rotated_q.shape[-1] == rotated_k.shape[-1] >= geometry.head_dim
             hold(wide, "rotate narrows q and k, or widens one more than the other")
-            raw = turned_q @ turned_k.mT
-            changed = encoder.score(raw, turned_q, turned_k, site)
+            raw = rotated_q @ rotated_k.mT
+            changed = encoder.score(raw, rotated_q, rotated_k, site)
             same("what score returns", changed, raw)
             same("what mix returns", encoder.mix(changed.masked_fill(~site.mask, -torch.inf), k, site), q)
             same("pe_zoo.scores", scores(encoder, q, k, positions, x=x, causal=causal), raw)

@@ -33,10 +33,11 @@ from pe_zoo._contract.bench import (
 )
 from pe_zoo._contract.dtypes import GRID
 from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._rotation import rotate_pairs
 from pe_zoo.alibi import ALiBi
 from pe_zoo.cope import CoPE
 from pe_zoo.learned import Learned
-from pe_zoo.rope import RoPE, turn
+from pe_zoo.rope import RoPE
 from pe_zoo.sinusoidal import Sinusoidal
 
 ORDERLESS = {"none"}
@@ -359,7 +360,7 @@ class RotatesByPlace(RoPE):
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         places = angles(torch.arange(k.shape[-2]), self.frequencies())
-        return turn(q, places[site.rows], self.pairing), turn(k, places, self.pairing)
+        return rotate_pairs(q, places[site.rows], self.pairing), rotate_pairs(k, places, self.pairing)
 
 
 class GatesBeforeTheMask(CoPE):
@@ -466,7 +467,7 @@ class HalfPrecisionAngles(RoPE):
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = site.key_positions.to(q.dtype)[..., None] * self.frequencies().to(q.dtype)
-        return turn(q, angle[..., site.rows, :], self.pairing), turn(k, angle, self.pairing)
+        return rotate_pairs(q, angle[..., site.rows, :], self.pairing), rotate_pairs(k, angle, self.pairing)
 
 
 class HalfPrecisionDistances(ALiBi):

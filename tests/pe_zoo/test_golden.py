@@ -309,10 +309,10 @@ def test_rope_partial_frequencies(spectrum: str) -> None:
 @pytest.mark.parametrize("pairs", [1, 2, 8, 22, 32, 50, 64])
 def test_rope_turns_as_many_pairs_as_the_fraction_says(pairs: int) -> None:
     for turning in range(1, pairs + 1):
-        assert RoPE(geometry(head_dim=2 * pairs), fraction=turning / pairs).turning_pairs == turning
+        assert RoPE(geometry(head_dim=2 * pairs), fraction=turning / pairs).rotated_pairs == turning
     for percent in range(1, 101):
         if percent * pairs >= 100:
-            assert RoPE(geometry(head_dim=2 * pairs), fraction=percent / 100).turning_pairs == percent * pairs // 100
+            assert RoPE(geometry(head_dim=2 * pairs), fraction=percent / 100).rotated_pairs == percent * pairs // 100
 
 
 KINDS: list[dict[str, Any]] = [

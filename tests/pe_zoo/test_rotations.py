@@ -18,7 +18,7 @@ import pe_zoo
 from experiments.model.transformer import Transformer
 from pe_zoo import Encoder, Geometry, Site, Unsupported
 from pe_zoo._positions import angles, geometric_frequencies
-from pe_zoo._rotation import _may_be_complex, reach, rotations_ramp, turn
+from pe_zoo._rotation import _may_be_complex, reach, rotate_pairs, rotations_ramp
 from pe_zoo.clipped_rope import ClippedRoPE
 from pe_zoo.longrope import LongRoPE
 from pe_zoo.rope_dynamic_ntk import DynamicNTKRoPE
@@ -216,7 +216,7 @@ def test_however_the_numbers_lie_in_memory_the_turn_is_the_same(
     turned, gradients = [], []
     for laid in (lambda x: x, lay):
         leaf = x.clone().requires_grad_()
-        turned.append(turn(laid(leaf), angle.to(dtype), scale=1.5))
+        turned.append(rotate_pairs(laid(leaf), angle.to(dtype), scale=1.5))
         gradients.append(torch.autograd.grad(turned[-1].pow(3).sum(), leaf)[0])
     assert not _may_be_complex(lay(x)[..., :6])
     for one, other in (turned, gradients):
@@ -248,8 +248,8 @@ class YaRNScalesOnce(YaRN):
     """The frequent mistake: m on the scores, not m²."""
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        turned_q, _ = super().rotate(q, k, site)
-        return turned_q, turn(k, angles(site.key_positions, self.frequencies()))
+        rotated_q, _ = super().rotate(q, k, site)
+        return rotated_q, rotate_pairs(k, angles(site.key_positions, self.frequencies()))
 
 
 class DynamicByTheWhole(DynamicNTKRoPE):
@@ -468,8 +468,8 @@ def test_learned_rope_gradients_are_right() -> None:
 
     def of_scale(log_scale: Tensor) -> Tensor:
         site = site_of(torch.tensor([0.0, 1.0, 2.5, 4.0]))
-        turned_q, turned_k = torch.func.functional_call(encoder, {"log_scale": log_scale}, (q, k, site))
-        return turned_q @ turned_k.mT
+        rotated_q, rotated_k = torch.func.functional_call(encoder, {"log_scale": log_scale}, (q, k, site))
+        return rotated_q @ rotated_k.mT
 
     encoder.forward = encoder.rotate  # type: ignore[method-assign]
     assert torch.autograd.gradcheck(of_scale, torch.zeros(1, HEAD_DIM // 2, dtype=torch.float64, requires_grad=True))

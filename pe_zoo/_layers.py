@@ -1,9 +1,9 @@
-"""What encoders that read the layer's input do with it."""
+"""Small layers shared by encoders."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 
@@ -27,3 +27,9 @@ def look_back(x: Tensor, kernel: Tensor) -> Tensor:
 def unit_length(x: Tensor) -> Tensor:
     """Vectors along the last dimension, scaled to length 1; 0 stays 0."""
     return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def linear(layer: nn.Module, x: Tensor) -> Tensor:
+    """A linear layer in the dtype of its input, whatever its own is."""
+    assert isinstance(layer, nn.Linear)
+    return functional.linear(x, *(parameter.to(x.dtype) for parameter in layer.parameters()))
