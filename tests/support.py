@@ -27,6 +27,7 @@ import pe_zoo
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.report import page
+from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame, write_json, write_rows
 from experiments.runs import lease
 from experiments.statistics.intervals import labelled, over_seeds
@@ -70,7 +71,7 @@ EXTRAPOLATE = ("none", "alibi", "t5")
 LENGTHS = (8, 16, 20, 24, 32, 48, 64, 96, 128)
 
 
-ORDERS = {  # condition -> index displacement, neighbours lost
+ORDERS = {  # change of order -> index displacement, neighbours lost
     "shuffle": (0.33, 0.88),
     "1-gram shuffle": (0.33, 0.88),
     "2-gram shuffle": (0.32, 0.45),
@@ -123,9 +124,9 @@ def made_up_rows(labels: dict[str, Any], random: np.random.Generator) -> list[Ro
         rows.append(Row(**labels, **(measured | {"eval_length": eval_length, "value": value} | more)))
 
     for step in range(100, 2001, 100):
-        add("training", "loss", 2.3 * math.exp(-step / 400) + 0.01 * random.random(), condition=f"step={step}")
+        add("training", "loss", 2.3 * math.exp(-step / 400) + 0.01 * random.random(), step=step)
         if step % 500 == 0:
-            add("training", "token_accuracy", 1 - 0.9 * math.exp(-step / 400), condition=f"step={step}")
+            add("training", "token_accuracy", 1 - 0.9 * math.exp(-step / 400), step=step)
     for length in LENGTHS:
         unsupported = {"status": "unsupported"} if encoder == "learned" and length > 16 else {}
         beyond = max(0.0, math.log2(length / 16))
@@ -139,13 +140,14 @@ def made_up_rows(labels: dict[str, Any], random: np.random.Generator) -> list[Ro
             add("length_extrapolation", metric, value, length, chance=chance, **unsupported)
         for first, last in ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128)):
             if first <= length:
-                place = f"position={first}" if first == last else f"position={first}-{min(last, length)}"
+                where = {"position": first, "size": min(last, length) - first + 1 if last > first else None}
                 loss = 0.05 + (3.0 * (1 - accuracy)) * (1 + 0.2 * math.log2(first)) + 0.05 * random.random()
                 value = math.nan if unsupported else loss
-                add("length_extrapolation", "position_loss", value, length, condition=place, **unsupported)
+                add("length_extrapolation", "position_loss", value, length, **where, **unsupported)
     measured = "permutation_sensitivity"
     add(measured, "token_accuracy", 0.99, chance=0.1)
-    for condition, (displacement, lost) in ORDERS.items():
+    for change, (displacement, lost) in ORDERS.items():
+        condition, where = unpack(change)
         loss = (0.3 if encoder == "none" else 0.85) * min(1.0, 0.2 + lost) + random.normal(0, 0.02)
         for metric, value in (
             ("token_accuracy", 0.99 - loss),
@@ -155,7 +157,7 @@ def made_up_rows(labels: dict[str, Any], random: np.random.Generator) -> list[Ro
             ("index_displacement", displacement),
             ("neighbours_lost", lost),
         ):
-            add(measured, metric, value, condition=condition)
+            add(measured, metric, value, condition=condition, **where)
     for metric in ("equivariance_error", "initial_equivariance_error"):
         add(measured, metric, 2e-7 if encoder == "none" else 0.5 + 0.1 * random.random(), condition="shuffle")
     return rows

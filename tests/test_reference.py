@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import ROOT
 
 import report
 from experiments.rows.results import ARCHIVE, kept_cells, read_run
+from experiments.rows.row import COORDINATES
 from experiments.runs import rerun
 
 PACKED = ROOT / "results" / "reference" / ARCHIVE
@@ -20,14 +22,15 @@ UNTRAINED = ("fire-copy-seed0-57d36a91", "sinusoidal-copy-seed0-4c0f6834")
 SMOOTH = ("code", "wave", "kernel", "kernel_at", "attention_entropy", "translation_invariance", "score_shift_change")
 """Of `structure`; what counts, ranks or measures rounding itself may jump from one processor to another."""
 EXACT = 1e-4
-EARLY = ("step=100", "step=200")
+EARLY = (100, 200)
 START = 1e-3
 """How far the loss may be off after so few steps, however sums are rounded; other data or weights are further off."""
 JUDGED = ("token_accuracy", "exact_match", "bits_per_byte")
 DRIFT = 0.05
 """How far quality may drift by the end of training on another processor, where sums are rounded in another order."""
 
-Rows = dict[tuple[str, str, int, str], tuple[float, str]]
+Key = tuple[Any, ...]
+Rows = dict[Key, tuple[float, str]]
 
 
 def unpacked(folder: Path, run_id: str) -> Path:
@@ -43,16 +46,17 @@ def judged(run: Path) -> Rows:
     """The first losses of training and what says how good a model is over lengths; what an untrained encoder does."""
     table = read_run(run, run.parent.parent, kept_cells())[2]
     assert table is not None
-    keys = zip(table["experiment"], table["metric"], table["eval_length"], table["condition"], strict=True)
+    columns = ("experiment", "metric", "step", "eval_length", "condition", *COORDINATES)
+    keys = zip(*(table[column] for column in columns), strict=True)
     cells = zip(table["value"], table["status"], strict=True)
     return {key: cell for key, cell in zip(keys, cells, strict=True) if allowed(key) is not None}
 
 
-def allowed(key: tuple[str, str, int, str]) -> float | None:
+def allowed(key: Key) -> float | None:
     """How far a value may be off; None where it is not looked at."""
-    experiment, metric, _, condition = key
+    experiment, metric, step, *_ = key
     if experiment == "training":
-        return START if metric == "loss" and condition in EARLY else None
+        return START if metric == "loss" and step in EARLY else None
     if experiment == "structure":
         return EXACT if metric in SMOOTH else None
     return DRIFT if experiment == "length_extrapolation" and metric in JUDGED else None

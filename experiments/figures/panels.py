@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.rows.row import among
+from experiments.rows.row import among, whole
 
 GREY = "#7f7f7f"
 
@@ -110,8 +110,8 @@ def why_empty(rows: pd.DataFrame) -> str:
 
 
 def failed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that stand for an experiment that failed as a whole: no condition, no value."""
-    return rows[(rows["condition"] == "") & (rows["status"] != "ok")]
+    """Return the rows that stand for a whole experiment without values: no condition and no coordinates."""
+    return whole(rows[rows["status"] != "ok"])
 
 
 def under_heads(parts: Sequence[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:

@@ -323,10 +323,9 @@ def training_curves(rows: pd.DataFrame) -> dict[str, Figure]:
     """Plot loss and held-out accuracy over training steps: stem -> figure, for each task.
 
     Args:
-        rows: those of experiment ``training``; condition ``step=100``.
+        rows: those of experiment ``training``.
     """
     rows = labelled(rows)
-    rows = rows.assign(step=[int(condition.rpartition("=")[2]) for condition in rows["condition"]])
     figures = {}
     for task, of_task in rows.groupby("task"):
         metrics = among(("loss", "token_accuracy"), of_task["metric"])

@@ -100,12 +100,12 @@ def training_rows(subject: Subject, log: TrainLog) -> list[Row]:
     """The training curve."""
     rows = []
     for step, loss, quality, n in log.points:
-        rows.append(subject.row("training", "loss", condition=f"step={step}", value=loss, n=n))
+        rows.append(subject.row("training", "loss", step=step, value=loss, n=n))
         rows += [
             subject.row(
                 "training",
                 metric,
-                condition=f"step={step}",
+                step=step,
                 value=quality[metric],
                 chance=subject.best_guess(metric, subject.task.train_length),
                 n=n,
@@ -124,7 +124,7 @@ def tuning_rows(subject: Subject, tuning: Tuning | None) -> list[Row]:
         subject.row(
             "tuning",
             "validation_loss",
-            condition=f"learning_rate={rate}",
+            learning_rate=rate,
             value=loss if math.isfinite(loss) else math.nan,
             n=tuning.tokens,
             status="ok" if math.isfinite(loss) else "diverged",

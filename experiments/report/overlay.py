@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from experiments.figures import style as _style
 from experiments.report.page import Page, Picture
 from experiments.rows.quality import OVER_LENGTHS
-from experiments.rows.row import COLUMNS
+from experiments.rows.row import COLUMNS, COORDINATES
 from experiments.rows.untrusted import name_of, read_cells
 
 NEEDED = ("encoder", "task", "metric", "eval_length", "value")
@@ -55,8 +55,9 @@ def read(path: Path) -> Published:
     table = pd.DataFrame(lines, columns=head, dtype=str).map(name_of)
     if "experiment" in head:
         table = table[table["experiment"].isin(("", OVER_LENGTHS))]
-    if "condition" in head:
-        table = table[table["condition"] == ""]
+    table = table[
+        (table[[column for column in head if column in ("condition", *COORDINATES)]] == "").all(axis="columns")
+    ]
     if "status" in head:
         table = table[table["status"].isin(("", "ok"))]
     if table.empty:

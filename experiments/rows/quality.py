@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.rows.row import main_metric
+from experiments.rows.row import main_metric, whole
 
 OVER_LENGTHS = "length_extrapolation"
 """The experiment that measures a task's quality over lengths."""
@@ -12,7 +12,7 @@ OVER_LENGTHS = "length_extrapolation"
 
 def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of each task's main metric over lengths, of whole sequences and not of slices."""
-    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    rows = whole(rows[rows["experiment"] == OVER_LENGTHS])
     parts = [
         of_task[of_task["metric"] == main_metric(of_task["metric"].unique())] for _, of_task in rows.groupby("task")
     ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.rows import sweeps
+from experiments.rows.packed import unpack
 from experiments.rows.quality import main_quality
-from experiments.rows.row import COLUMNS, frame
+from experiments.rows.row import COLUMNS, COORDINATES, Row, frame
 from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
 
 if TYPE_CHECKING:
@@ -142,13 +143,33 @@ def _one_table(tables: list[dict[str, list[Any]]], by_run: dict[str, dict[str, A
     columns: dict[str, Any] = {}
     for column in COLUMNS:
         kind = {"value": float, "chance": float, **dict.fromkeys(_WHOLE, int)}.get(column)
-        if kind:
+        if column in COORDINATES:
+            columns[column] = _coordinate([table.pop(column) for table in tables], COORDINATES[column])
+        elif kind:
             columns[column] = np.concatenate([np.array(table.pop(column), dtype=kind) for table in tables])
         else:
             columns[column] = pd.Series([cell for table in tables for cell in table.pop(column)], dtype="str")
     label = np.repeat(np.array([run["label"] for run in runs], dtype=object), lengths)
     converged = np.repeat(np.array([run.get("converged") for run in runs], dtype=object), lengths)
     return pd.DataFrame(columns).assign(label=pd.Series(label, dtype="str"), converged=converged)
+
+
+def _coordinate(parts: list[list[Any]], kind: type) -> Any:
+    """One column of coordinates; blank in most runs."""
+    import numpy as np
+    import pandas as pd
+
+    blank = [part.count(None) == len(part) for part in parts]
+    numbers = np.concatenate(
+        [
+            np.full(len(part), math.nan) if empty else np.array(part, dtype=float)
+            for part, empty in zip(parts, blank, strict=True)
+        ]
+    )
+    if kind is float:
+        return numbers
+    unknown = np.isnan(numbers)
+    return pd.arrays.IntegerArray(np.where(unknown, 0, numbers).astype(np.int32), unknown)
 
 
 def read_record(place: Path, folder: Path) -> dict[str, Any]:
@@ -233,6 +254,7 @@ class Cells(dict[str, Any]):
 def kept_cells() -> dict[str, Cells]:
     """Of each column of the rows but ``value``, where hardly any two are alike; columns of text share theirs."""
     numbers = {column: Cells(partial(_whole, least=least)) for column, least in _WHOLE.items()}
+    numbers |= {column: Cells(partial(_coordinate_of, kind=kind)) for column, kind in COORDINATES.items()}
     numbers["chance"], text = Cells(_finite), Cells(name_of)
     return {column: numbers.get(column, text) for column in COLUMNS if column != "value"}
 
@@ -240,18 +262,26 @@ def kept_cells() -> dict[str, Cells]:
 def _read_rows(path: Path, folder: Path, run_id: str, known: dict[str, Cells]) -> dict[str, list[Any]]:
     """Column -> cells."""
     head, lines = read_cells(path, folder)
-    if missing := [column for column in COLUMNS if column not in head]:
+    if missing := [column for column in NEEDED if column not in head]:
         raise ValueError(f"{path.name} cannot be read: it lacks the columns {', '.join(missing)}")
     if not lines:
         raise ValueError(f"{path.name} cannot be read: it is cut short")
-    cells = dict(zip(head, zip(*lines, strict=True), strict=True))
+    cells: dict[str, tuple[str, ...]] = dict(zip(head, zip(*lines, strict=True), strict=True))
     if strangers := set(cells["run_id"]) - {run_id}:
         raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
+    unpacked = {} if set(head) & set(COORDINATES) else _unpacked(cells.get("condition", ()))
+    if "condition" in unpacked:
+        cells["condition"] = tuple(unpacked.pop("condition"))
     table: dict[str, list[Any]] = {}
     for column in COLUMNS:
         try:
             read = known[column].__getitem__ if column in known else _finite
-            table[column] = list(map(read, cells[column]))
+            if column in unpacked:
+                table[column] = unpacked[column]
+            elif column not in cells or (column in COORDINATES and not any(cells[column])):
+                table[column] = [DEFAULTS[column]] * len(lines)
+            else:
+                table[column] = list(map(read, cells[column]))
         except ValueError as error:
             raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
     if unknown := sorted(set(table["status"]) - set(STATUSES)):
@@ -267,6 +297,18 @@ def _read_rows(path: Path, folder: Path, run_id: str, known: dict[str, Cells]) -
     return table
 
 
+def _unpacked(conditions: Iterable[str]) -> dict[str, list[Any]]:
+    """The columns ``condition`` and coordinates of a file that has the coordinates in its conditions."""
+    split = [_unpack(condition) for condition in conditions]
+    named = dict.fromkeys(name for _, found in {id(pair): pair for pair in split}.values() for name in found)
+    columns: dict[str, list[Any]] = {name: [found.get(name) for _, found in split] for name in named}
+    return columns | ({"condition": [condition for condition, _ in split]} if split else {})
+
+
+_unpack = lru_cache(maxsize=65536)(unpack)
+NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]
+"""Columns without which a file means nothing; the others are filled where an older file lacks them."""
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Row)}
 _WHOLE = {"seed": 0, "train_length": 1, "eval_length": 0, "n": 0}
 """Columns of whole numbers, and the least that each may be."""
 LARGEST = 1e100
@@ -278,6 +320,15 @@ def _whole(cell: str, least: int) -> int:
     if not least <= number < 2**53:
         raise ValueError(f"{name_of(cell)} is not from {least} to 2**53")
     return number
+
+
+def _coordinate_of(cell: str, kind: type) -> float | int | None:
+    if not cell:
+        return None
+    number = kind(cell)
+    if not abs(number) < 2**31:
+        raise ValueError(f"{name_of(cell)} is not below 2**31")
+    return number if kind is int else float(number)
 
 
 def _finite(cell: str) -> float:

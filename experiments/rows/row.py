@@ -1,4 +1,4 @@
-"""The row: one measurement. Rows are written whole or not at all; `_results` reads them back."""
+"""The row: one measurement. Rows are written whole or not at all; `results` reads them back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,21 @@ class Row:
         metric: what was measured.
         train_length: longest length trained on, in the task's own unit (symbols, bytes).
         eval_length: length measured at, in the same unit.
-        condition: what was done to the input, or which slice of it this is; blank where nothing was.
+        condition: what was done to the input or the model; blank where nothing was.
+        step: training step.
+        layer: counted from 0; of representations 0 is the embedded input.
+        head: attention head, counted from 0.
+        position: of a token, or of a query. The first of ``size`` positions where there is a ``size``.
+        key: position of a key.
+        dimension: of a vector.
+        distance: query less key position. The first of ``size`` distances where there is a ``size``.
+        shift: number added to positions.
+        part: which part of the sequences, counted from 1.
+        size: how many positions, distances or tokens form one piece.
+        share: of the places that are changed.
+        factor: by which the context is extended.
+        learning_rate: peak learning rate.
+        sequence_length: in positions, where it is not that of ``eval_length``.
         value: the measurement; NaN unless ``status`` is ``ok``.
         chance: what the best guess without reading the input would get; NaN where that means nothing.
         n: how many sequences or tokens the value is a mean over.
@@ -48,6 +61,20 @@ class Row:
     train_length: int
     eval_length: int
     condition: str = ""
+    step: int | None = None
+    layer: int | None = None
+    head: int | None = None
+    position: int | None = None
+    key: int | None = None
+    dimension: int | None = None
+    distance: int | None = None
+    shift: int | None = None
+    part: int | None = None
+    size: int | None = None
+    share: float | None = None
+    factor: float | None = None
+    learning_rate: float | None = None
+    sequence_length: int | None = None
     value: float = math.nan
     chance: float = math.nan
     n: int = 0
@@ -55,6 +82,12 @@ class Row:
 
 
 COLUMNS = [field.name for field in fields(Row)]
+COORDINATES: dict[str, type] = {
+    column: float if column in ("share", "factor", "learning_rate") else int
+    for column in COLUMNS[COLUMNS.index("condition") + 1 : COLUMNS.index("value")]
+}
+"""The columns that say where a row was measured, with the type of their numbers; blank where they mean nothing."""
+COORDINATE_DTYPES = {column: "Int32" if kind is int else "float64" for column, kind in COORDINATES.items()}
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
@@ -220,13 +253,28 @@ def among(order: Iterable[str], column: pd.Series) -> list[str]:
     return [one for one in order if one in found]
 
 
-def condition_of(done: str = "", **places: object) -> str:
-    """A condition: what was done to the input, then the slice that was measured.
+def slice_name(row: Row | Mapping[Any, Any]) -> str:
+    """Return the condition and the coordinates of a row as text.
 
-    >>> condition_of("shuffle", layer=2, head=0)
-    'shuffle, layer=2, head=0'
+    >>> slice_name({"condition": "shuffle", "layer": 2, "head": None})
+    'shuffle, layer=2'
     """
-    return ", ".join([*([done] if done else []), *(f"{name}={place}" for name, place in places.items())])
+    cells: Mapping[Any, Any] = vars(row) if isinstance(row, Row) else row
+    given = {column: cells.get(column) for column in COORDINATES}
+    coordinates = [f"{column}={value}" for column, value in given.items() if not pd.isna(value) and value != ""]
+    return ", ".join([*filter(None, [cells.get("condition")]), *coordinates])
+
+
+def coordinates_in(rows: pd.DataFrame) -> list[str]:
+    """The coordinates that any of the rows has."""
+    return [column for column in COORDINATES if column in rows.columns and rows[column].notna().any()]
+
+
+def whole(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that measure everything at once: without condition and coordinates."""
+    rows = rows[rows["condition"] == ""]
+    used = coordinates_in(rows)
+    return rows[rows[used].isna().all(axis="columns")] if used else rows
 
 
 def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
@@ -235,22 +283,6 @@ def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return rows if alike.all() else rows[alike]
 
 
-def sliced(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a column for each name of a slice in their conditions, as text, and ``done`` for what is left."""
-    import pandas as pd
-
-    places, conditions = rows["condition"].factorize()  # a few conditions stand in many rows
-    columns: dict[str, list[str]] = {"done": []}
-    for number, condition in enumerate(conditions):
-        parts = [part.partition("=") for part in condition.split(", ")]
-        columns["done"].append(", ".join(word for word, sign, _ in parts if not sign))
-        for name, _, value in (part for part in parts if part[1]):
-            columns.setdefault(name, [""] * len(conditions))[number] = value
-    return rows.assign(**{name: pd.array(values, dtype="str").take(places) for name, values in columns.items()})
-
-
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
     """Rows as a frame with the columns of `Row`."""
-    import pandas as pd
-
-    return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS)
+    return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS).astype(COORDINATE_DTYPES)

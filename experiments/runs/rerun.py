@@ -17,14 +17,14 @@ from experiments.figures import words
 from experiments.model.layout import Layout
 from experiments.plan.plan import BadRequest, ModelConfig, RunConfig, check_name
 from experiments.rows.results import FINISHED, TUNED, kept_cells, read_record, read_run
-from experiments.rows.row import metric_of
+from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
 from experiments.runs.record import Outcome, run
 from experiments.training.loop import TrainConfig
 from experiments.training.parallel import Team
 
 SHOWN = 20
-KEY = ("experiment", "metric", "train_length", "eval_length", "condition")
+KEY = ("experiment", "metric", "train_length", "eval_length", "condition", *COORDINATES)
 """What tells the rows of a run apart."""
 COMPARED = ("value", "chance", "n", "status")
 MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
@@ -136,8 +136,8 @@ def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
     if not differing:
         return True, f"The same: {words.count(len(first) - timed, 'row')} came out alike, bit for bit{aside}."
     differing.sort(key=lambda pair: -pair[0])
-    lines = [[*key[:5], _shown(first.get(key)), _shown(second.get(key))] for _, key in differing[:SHOWN]]
-    table = tabulate(lines, headers=[*KEY, "first", "second"], tablefmt="simple", disable_numparse=True)
+    lines = [[*key[:4], _slice(key), _shown(first.get(key)), _shown(second.get(key))] for _, key in differing[:SHOWN]]
+    table = tabulate(lines, headers=[*KEY[:4], "slice", "first", "second"], tablefmt="simple", disable_numparse=True)
     more = f"\nand {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
     largest = differing[0][0]
     said = f"by {largest:.3g} at most" if largest < math.inf else "some in more than their value"
@@ -167,6 +167,10 @@ def _distance(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> 
         return math.inf
     gap = abs(first[0] - second[0])
     return math.inf if math.isnan(gap) else gap
+
+
+def _slice(key: tuple[Any, ...]) -> str:
+    return slice_name(dict(zip(KEY, key, strict=False)))
 
 
 def _shown(cells: tuple[Any, ...] | None) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tabulate import tabulate
 
+from experiments.measures.permutation_sensitivity import Change
 from experiments.plan.plan import load_experiment
 from experiments.report.sections import reach
 from experiments.rows.row import Row, frame, main_metric, metric_of
@@ -78,13 +79,18 @@ def _show_record(outcome: Outcome) -> None:
         print(f"{outcome.status}: {outcome.message}")
     rows = outcome.rows
     train_length = rows[0].train_length if rows else 0
-    whole = [row for row in rows if row.experiment == "length_extrapolation" and not row.condition]
-    _table(whole, "eval_length", f"length (trained on up to {train_length})")
+    whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
+    _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
     main = main_metric(row.metric for row in whole)
     if main and (held := reach.of_one_run(labelled(frame(row for row in whole if row.metric == main)))):
         print(held)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
-    _table(permuted, "condition", f"order of the input (length {train_length})", upright=True)
+    _table(
+        permuted,
+        _change,
+        f"order of the input (length {train_length})",
+        upright=True,
+    )
     for name in dict.fromkeys(row.experiment for row in rows):
         if name not in TABLED:
             _headlines(name, [row for row in rows if row.experiment == name])
@@ -111,12 +117,16 @@ def _headlines(name: str, rows: list[Row]) -> None:
     print("\n" + tabulate(lines, headers=heads, tablefmt="simple", disable_numparse=True, colalign=("left", "right")))
 
 
-def _table(rows: Iterable[Row], across: str, title: str, *, upright: bool = False) -> None:
+def _change(row: Row) -> str:
+    return Change(row.condition, row.size, row.share).name
+
+
+def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, upright: bool = False) -> None:
     """Metrics by lengths or conditions; ``upright`` puts the metrics on top."""
     cells: dict[str, dict[object, str]] = {}
     for row in rows:
         value = row.status if math.isnan(row.value) else f"{row.value:.3f}"
-        cells.setdefault(metric_of(row.metric).label, {})[getattr(row, across)] = value
+        cells.setdefault(metric_of(row.metric).label, {})[across(row)] = value
     if not cells:
         return
     columns = list(dict.fromkeys(key for line in cells.values() for key in line))

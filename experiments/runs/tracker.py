@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.rows.row import Row
+from experiments.rows.row import Row, slice_name
 from experiments.training.tune import rates
 from pe_zoo._knobs import listing, suggestion
 
@@ -180,7 +180,7 @@ def _point(loss: float, quality: dict[str, float]) -> dict[str, float]:
 
 
 def _named(row: Row) -> tuple[str, ...]:
-    return row.experiment, row.metric, row.condition, f"length_{row.eval_length}"
+    return row.experiment, row.metric, slice_name(row), f"length_{row.eval_length}"
 
 
 def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str | float | bool]]:

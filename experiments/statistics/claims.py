@@ -6,10 +6,9 @@ A claim is an entry of a file in ``configs/claims/``, written before its rows ar
     source      who says so
     cases       the conditions it is tested under, each with
       when        the condition, in words
-      rows        which rows decide: columns of a row, names of slices (``layer: 2``), ``done`` (what was done to
-                  the input), ``multiple`` (length in training lengths), keys of the configuration
-                  (``model.causal: false``), ``trained``; a list means any of them, null means blank;
-                  positions are sequential unless it says otherwise
+      rows        which rows decide: columns of a row (``condition: shuffle``, ``layer: 2``), ``multiple`` (length in
+                  training lengths), keys of the configuration (``model.causal: false``), ``trained``; a list means
+                  any of them, null means blank; positions are sequential unless it says otherwise
       take        what is made of a seed's rows if there are several: max, min, mean (of all, or there is none), range,
                   or unsupported (the share of them that is)
       table       position -> codes: the value is then the largest difference from it
@@ -35,7 +34,7 @@ import pandas as pd
 import yaml
 
 from experiments.rows.results import Results
-from experiments.rows.row import METRICS, sliced
+from experiments.rows.row import METRICS, slice_name
 from experiments.statistics import intervals
 
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "claims"
@@ -169,11 +168,11 @@ def check_measure(case: Mapping[str, Any]) -> None:
 
 
 def selectable(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
-    """Some of the rows, as cases choose from them: with slices and multiples, without widened trunks."""
+    """Some of the rows, as cases choose from them: with multiples, without widened trunks."""
     # A trunk widened to be a control is not what a statement is about.
     widened = {run for run, config in results.configs.items() if config.get("model.as_many_as", "null") != "null"}
-    rows = sliced(rows[~rows["run_id"].isin(widened)])
-    rows["multiple"] = rows["eval_length"] / rows["train_length"]
+    rows = rows[~rows["run_id"].isin(widened)]
+    rows = rows.assign(multiple=rows["eval_length"] / rows["train_length"])
     text = [column for column in rows if pd.api.types.is_string_dtype(rows[column])]
     return rows.astype(dict.fromkeys(text, "category"))  # to choose by a number for each text, not by the text
 
@@ -280,7 +279,7 @@ def select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -
             cells = rows["run_id"].iloc[places]
             fitting = [run for run in cells.unique() if results.configs[run].get(key, "") in allowed]
         else:
-            return rows.iloc[:0]  # a slice that no row has
+            return rows.iloc[:0]  # a column that no row has
         places = places[cells.isin(fitting).to_numpy()]
     return rows.iloc[places]
 
@@ -290,8 +289,8 @@ def _listed(wanted: Any) -> list[Any]:
 
 
 def _plain(value: object) -> str:
-    """A value as it is written in a condition or a configuration: ``2`` for 2.0, ``false``, blank for null."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    """A value as it is written in rows or a configuration: ``2`` for 2.0, ``false``, blank for null."""
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
@@ -316,7 +315,7 @@ def _by_seed(rows: pd.DataFrame, case: Mapping[str, Any]) -> pd.Series:
 
 
 def _few_conditions(rows: pd.DataFrame) -> str:
-    places = {f"{line['condition'] or 'blank'} at {line['eval_length']}" for line in rows.to_dict("records")}
+    places = {f"{slice_name(line) or 'blank'} at {line['eval_length']}" for line in rows.to_dict("records")}
     return "; ".join(sorted(places)[:4])
 
 
@@ -324,7 +323,7 @@ def _furthest(rows: pd.DataFrame, table: Mapping[int, list[float]]) -> float:
     """Largest difference of codes from a table; NaN where a cell was not measured."""
     codes = {(line["position"], line["dimension"]): line["value"] for line in rows.to_dict("records")}
     cells = [
-        codes.get((str(position), str(dimension)), math.nan) - value
+        codes.get((position, dimension), math.nan) - value
         for position, values in table.items()
         for dimension, value in enumerate(values)
     ]

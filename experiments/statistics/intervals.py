@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 from statsmodels.stats.multitest import multipletests
 
-from experiments.rows.row import metric_of
+from experiments.rows.row import coordinates_in, metric_of
 from experiments.statistics.power import effect, improvement, seeds_wanted
 
 SIGNIFICANCE = 0.05
@@ -53,12 +53,11 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         and ``diverged`` (seeds without one), ``chance``. Sorted by ``by``.
     """
     by = list(by)
-    groups = rows.groupby(by)
+    groups = rows.groupby(by, dropna=False)
     table = groups[["chance"]].mean()
     # Grouping by number is much faster than by several texts, and there may be millions of rows.
     numbered = rows[["seed", "value"]].assign(group=groups.ngroup())
     valued = numbered[rows["status"] == "ok"].groupby(["group", "seed"])["value"].mean()
-    valued = valued[valued.index.get_level_values("group") >= 0]  # a row that lacks a key is in no group
     every = range(len(table))
     of_group = valued.groupby(level="group").agg(["mean", "median", "std", "count"]).reindex(every)
     for column in ("mean", "median", "std"):
@@ -83,9 +82,18 @@ def _iqm(valued: pd.Series[float]) -> pd.Series[float]:
     return ordered[(place >= cut) & (place < count - cut)].groupby(level="group").mean()
 
 
-def by_measurement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise one experiment over seeds: by task, metric, label, lengths and condition; see `over_seeds`."""
-    return over_seeds(labelled(rows), ["task", "metric", "label", "train_length", "eval_length", "condition"])
+def by_measurement(rows: pd.DataFrame, coordinates: Sequence[str] | None = None) -> pd.DataFrame:
+    """Summarise each label's measurements over seeds, one line for each metric, length, condition and coordinates.
+
+    Args:
+        rows: of one experiment; a ``label`` is taken to be the line of comparison, else the encoder is.
+        coordinates: columns of coordinates to keep; None: those that any of the rows has.
+
+    Returns:
+        ``task, metric, label, train_length, eval_length, condition`` and the coordinates, then what `over_seeds` gives.
+    """
+    columns = ["task", "metric", "label", "train_length", "eval_length", "condition"]
+    return over_seeds(labelled(rows), [*columns, *(coordinates_in(rows) if coordinates is None else coordinates)])
 
 
 def half_width(deviation: float, count: int) -> float:

@@ -11,7 +11,7 @@ from scikit_posthocs import posthoc_nemenyi_friedman
 from scipy.stats import friedmanchisquare, kendalltau, rankdata, studentized_range
 
 from experiments.rows.quality import OVER_LENGTHS, main_quality
-from experiments.rows.row import metric_of
+from experiments.rows.row import metric_of, whole
 from experiments.statistics import bootstrap
 from experiments.statistics.bootstrap import FEWEST_TASKS
 from experiments.statistics.groups import letters
@@ -202,7 +202,7 @@ def by_metric(rows: pd.DataFrame) -> pd.DataFrame:
         τ-b of the mean ranks with those of ``main``, ``beyond``). Only choices with at least two labels.
     """
     rows = labelled(rows)
-    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    rows = whole(rows[rows["experiment"] == OVER_LENGTHS])
     judged = sorted(name for name in set(rows["metric"].unique()) if metric_of(name).higher_is_better is not None)
     main = main_quality(rows)
     kinds = {"main": main} | {

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row
+from experiments.rows.row import Row, slice_name
 from experiments.tasks import Batch, Task
 from pe_zoo import Numbering
 
@@ -148,7 +148,7 @@ class Subject:
         """The row of what could not be measured; why is said once, in the run's log and on the terminal."""
         if (experiment, str(reason)) not in self.refusals:
             self.refusals.add((experiment, str(reason)))
-            where = ", ".join(str(value) for value in (measured.get("eval_length"), measured.get("condition")) if value)
+            where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
             logger.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
         return self.row(experiment, metric, status="unsupported", **measured)
 

@@ -21,7 +21,7 @@ from experiments.measures.attention_pattern.weights import distance_bins, induct
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising
 from experiments.model.transformer import PLAIN, Layer, Transformer, attend
-from experiments.rows.row import Row, frame, sliced
+from experiments.rows.row import COORDINATES, Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Geometry, Site, Unsupported
@@ -330,7 +330,7 @@ def test_every_encoder_can_be_measured(name: str, causal: bool) -> None:
     assert all(-1e-6 < row.value < 1 + 1e-6 for row in rows if not row.metric.endswith("mean_distance"))
     bins = len(distance_bins(13, causal=causal))
     assert len(rows) == 2 * 2 * 2 * (bins + 5)
-    table = sliced(frame(rows))
+    table = frame(rows)
     mass = table[table["metric"] == "attention_mass"].groupby(["layer", "head"])[["value", "chance"]].sum()
     assert (mass["value"] < 1 + 1e-5).all()
     assert mass["chance"].tolist() == pytest.approx([1.0] * 4)
@@ -348,7 +348,11 @@ def test_a_head_that_looks_at_one_distance_is_seen_to() -> None:
     # A word of six symbols, all different, twice: what came next the last time is five back.
     back = attention_pattern.measure(subject_of(type("Back", (Fixed,), {"far": 5}), num_symbols=40), samples=64)
     assert values(back, "induction_score") == pytest.approx([1.0] * 4)
-    alone = [row for row in back if row.metric == "attention_mass" and row.condition == "layer=1, head=0, distance=5-8"]
+    alone = [
+        row
+        for row in back
+        if row.metric == "attention_mass" and slice_name(row) == "layer=1, head=0, distance=5, size=4"
+    ]
     assert alone[0].value == pytest.approx(8 / 12), "all queries that have a key so far back, from the sixth place on"
 
 
@@ -361,7 +365,7 @@ def test_no_preference_is_what_uniform_attention_gives() -> None:
 
 def test_a_head_that_sees_one_key_has_no_entropy_and_says_so() -> None:
     rows = attention_pattern.measure(subject_of("rope", layout=Layout(masked_heads=1)), samples=2)
-    lacking = {(row.metric, row.condition) for row in rows if row.status == "unsupported"}
+    lacking = {(row.metric, slice_name(row)) for row in rows if row.status == "unsupported"}
     names = ("attention_entropy_share", "initial_attention_entropy_share")
     assert lacking == {(name, f"layer={layer}, head=0") for name in names for layer in (0, 1)}
     assert_drawn(rows, 3)
@@ -409,11 +413,11 @@ def test_models_of_many_heads_have_few_rows() -> None:
     assert len(rows) == 2 * (12 * 12 * 5 + 12 * 7)
     apart = attention_pattern.measure(subject_of("rope"), samples=3)
     together = attention_pattern.measure(subject_of("rope"), samples=3, max_histograms=3)
-    mean = sliced(frame(apart))
+    mean = frame(apart)
     mean = mean[mean["metric"] == "attention_mass"].groupby(["layer", "distance"])["value"].mean()
-    found = sliced(frame(together))
+    found = frame(together)
     for line in found[found["metric"] == "attention_mass"].to_dict("records"):
-        assert line["head"] == ""
+        assert pd.isna(line["head"])
         assert line["value"] == pytest.approx(mean[line["layer"], line["distance"]])
     assert_drawn(together, 3)
 
@@ -459,7 +463,8 @@ def test_the_table_averages_the_largest_head_of_each_seed() -> None:
             metric=metric,
             train_length=4,
             eval_length=4,
-            condition=f"layer=0, head={head}",
+            layer=0,
+            head=head,
             value=value,
             chance=head / 10,
         )
@@ -484,7 +489,8 @@ def test_figures_of_one_run_and_of_many() -> None:
         for seed in range(2)
         for row in attention_pattern.measure(subject_of(name, seed=seed), samples=2)
     ]
-    lost = replace(one[0], run_id="lost", encoder="t5", metric=attention_pattern.MAIN, condition="", status="diverged")
+    lost = replace(one[0], run_id="lost", encoder="t5", metric=attention_pattern.MAIN, status="diverged")
+    lost = replace(lost, **dict.fromkeys(COORDINATES))  # type: ignore[arg-type]
     table = frame([*many, replace(lost, value=math.nan)])
     assert_drawn(table, 3)
     lift = attention_pattern.plot(table)["copy_attention_lift"]

@@ -19,7 +19,7 @@ from experiments.figures.style import render
 from experiments.measures.context_extension import measure as context_extension
 from experiments.measures.context_extension.stand_ins import StandIn, agree, altered, stand_ins
 from experiments.model.layout import Layout
-from experiments.rows.row import Row, frame
+from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Geometry, Unsupported
@@ -62,7 +62,7 @@ def logits(model: Transformer, length: int) -> torch.Tensor:
 
 
 def done(rows: list[Row]) -> set[str]:
-    return {r.condition.partition(",")[0] for r in rows if r.status == "ok"}
+    return {r.condition for r in rows if r.status == "ok"}
 
 
 # ---- who can stand in -----------------------------------------------------------------------------
@@ -208,13 +208,13 @@ def test_the_trained_model_is_as_before() -> None:
 def test_rows_of_rope() -> None:
     rows = measured(subject_of("rope"))
     assert done(rows) == {"as trained", *STAND_INS, "window", "dropped"}
-    of_four = {r.condition for r in rows if r.eval_length == 4 * T}
-    factor = f"{(8 * T + 1) / (2 * T + 1):.4g}"
+    of_four = {slice_name(r) for r in rows if r.eval_length == 4 * T}
+    factor = float(f"{(8 * T + 1) / (2 * T + 1):.4g}")
     assert f"rope_ntk, factor={factor}" in of_four, "positions over positions, beginning and mark included"
-    assert "window, keys=17" in of_four
+    assert "window, size=17" in of_four
     assert "rope_dynamic_ntk" in of_four
-    by_place = {(r.eval_length, r.condition, r.metric): r.value for r in rows}
-    assert by_place[T, "yarn, factor=1", "token_accuracy"] == by_place[T, "as trained", "token_accuracy"]
+    by_place = {(r.eval_length, slice_name(r), r.metric): r.value for r in rows}
+    assert by_place[T, "yarn, factor=1.0", "token_accuracy"] == by_place[T, "as trained", "token_accuracy"]
     assert len(by_place) == len(rows)
     torch.manual_seed(0)
     assert rows == measured(subject_of("rope")), "repeatable"
@@ -224,7 +224,7 @@ def test_named_encoders_and_no_others() -> None:
     rows = measured(subject_of("rope"), replacements=("none", "yarn", "t5"))
     assert done(rows) == {"as trained", "none", "yarn", "window", "dropped"}
     assert {r.status for r in rows if r.condition == "t5"} == {"unsupported"}
-    by_place = {(r.eval_length, r.condition, r.metric): r.value for r in rows}
+    by_place = {(r.eval_length, slice_name(r), r.metric): r.value for r in rows}
     assert by_place[4 * T, "none", "token_accuracy"] == by_place[4 * T, "dropped", "token_accuracy"]
 
 
@@ -252,9 +252,9 @@ def test_every_encoder(name: str, causal: bool) -> None:
 
 def test_a_table_that_ends_is_unsupported_not_a_crash() -> None:
     rows = measured(subject_of("learned", knobs={"num_rows": 4 * T}))
-    status = {(r.eval_length, r.condition): r.status for r in rows}
+    status = {(r.eval_length, slice_name(r)): r.status for r in rows}
     assert status[T, "as trained"] == "ok"
-    assert status[4 * T, "as trained"] == status[4 * T, "window, keys=17"] == "unsupported"
+    assert status[4 * T, "as trained"] == status[4 * T, "window, size=17"] == "unsupported"
     assert status[4 * T, "dropped"] == "ok"
 
 
@@ -344,7 +344,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     (place,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
     rows = list(csv.DictReader((place / "rows.csv").read_text(encoding="utf-8").splitlines()))
-    conditions = {r["condition"].partition(",")[0] for r in rows if r["experiment"] == "context_extension"}
+    conditions = {r["condition"] for r in rows if r["experiment"] == "context_extension"}
     assert conditions == {"as trained", "yarn", "window", "dropped"}
     assert (place / "figures" / "context_extension_copy_context_extension_token_accuracy.png").is_file()
     refused = command("context_extension.replacements=[yarnn]", "experiment=context_extension")

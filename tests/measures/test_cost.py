@@ -19,7 +19,7 @@ from experiments.measures.cost import measure as cost
 from experiments.measures.cost.memory import Held
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.model.transformer import Transformer
-from experiments.rows.row import METRICS, Row, frame
+from experiments.rows.row import METRICS, Row, frame, slice_name
 from experiments.training.loop import TrainConfig
 from pe_zoo._cost import extra_operations
 
@@ -34,7 +34,7 @@ QUICK: dict[str, Any] = {"multiples": (1, 2), "memory_lengths": (8, 16), "second
 
 
 def value(rows: list[Row], metric: str, condition: str) -> float:
-    (found,) = (row.value for row in rows if (row.metric, row.condition) == (metric, condition))
+    (found,) = (row.value for row in rows if (row.metric, slice_name(row)) == (metric, condition))
     return found
 
 
@@ -202,9 +202,9 @@ def test_rows_are_amounts_with_and_without_and_their_ratio() -> None:
     }
     assert all(row.status == "ok" and math.isfinite(row.value) and row.value > 0 for row in rows)
     places = {
-        row.metric: sorted({int(r.condition.rpartition("=")[2]) for r in rows if r.metric == row.metric})
+        row.metric: sorted({r.sequence_length or 0 for r in rows if r.metric == row.metric})
         for row in rows
-        if row.condition
+        if row.sequence_length
     }
     assert places["peak_memory_mib"] == [8, 16]
     assert places["operations_per_token"] == places["inference_tokens_per_second"] == [13, 26]
@@ -212,28 +212,30 @@ def test_rows_are_amounts_with_and_without_and_their_ratio() -> None:
     assert places["train_tokens_per_second"] == places["train_peak_memory_mib"] == [13]
     for metric, relative in cost.RELATIVE.items():
         for size in places[metric]:
-            ours, bare = (value(rows, metric, f"{done}places={size}") for done in ("", "without encoder, "))
+            ours, bare = (value(rows, metric, f"{done}sequence_length={size}") for done in ("", "without encoder, "))
             wanted = bare / ours if metric.endswith("per_second") else ours / bare
-            assert value(rows, relative, f"places={size}") == pytest.approx(wanted)
+            assert value(rows, relative, f"sequence_length={size}") == pytest.approx(wanted)
     own = sum(p.numel() for p in subject.model.encoder.parameters())
     assert value(rows, "encoder_parameters", "") == own > 0
     rest = sum(p.numel() for _, p in subject.model.trunk_parameters())
     assert value(rows, "encoder_parameter_share", "") == own / rest
-    assert value(rows, "peak_memory_mib", "places=16") == Trunks(subject).forward_bytes(16).with_encoder / 2**20
+    assert (
+        value(rows, "peak_memory_mib", "sequence_length=16") == Trunks(subject).forward_bytes(16).with_encoder / 2**20
+    )
 
 
 def test_memory_is_measured_at_multiples_of_training_unless_told() -> None:
     rows = cost.measure(subject_of("rope"), multiples=(1,), seconds=0.0)
-    found = [row.condition for row in rows if row.metric == "relative_peak_memory"]
-    assert found == [f"places={13 * multiple}" for multiple in (1, 2, 4, 8, 16)]
+    found = [slice_name(row) for row in rows if row.metric == "relative_peak_memory"]
+    assert found == [f"sequence_length={13 * multiple}" for multiple in (1, 2, 4, 8, 16)]
 
 
 def test_a_table_that_ends_and_a_model_without_a_cache_are_rows() -> None:
     rows = cost.measure(subject_of("learned", num_rows=20, causal=False), **QUICK | {"memory_lengths": (16, 24)})
-    lost = {(row.metric, row.condition) for row in rows if row.status == "unsupported"}
-    ends = [(m, "places=26") for m in ("operations_per_token", "inference_tokens_per_second")]
-    ends += [("peak_memory_mib", "places=24")]
-    ends += [("generation_ms_per_token", f"places={size}") for size in (13, 26)]
+    lost = {(row.metric, slice_name(row)) for row in rows if row.status == "unsupported"}
+    ends = [(m, "sequence_length=26") for m in ("operations_per_token", "inference_tokens_per_second")]
+    ends += [("peak_memory_mib", "sequence_length=24")]
+    ends += [("generation_ms_per_token", f"sequence_length={size}") for size in (13, 26)]
     assert lost == {*ends, *((cost.RELATIVE[metric], condition) for metric, condition in ends)}
 
 
@@ -283,7 +285,9 @@ def test_figures_have_captions_and_every_label(labels: int, seeds: int) -> None:
     ours = memory.axes[0].lines[-1]
     assert np.asarray(ours.get_xdata()).tolist() == [16], "the line ends where the table does"
     assert len(relative.axes[0].get_yticks()) == labels
-    assert len(cost.summarise(rows)) == labels * len(set(zip(rows["metric"], rows["condition"], strict=True)))
+    assert len(cost.summarise(rows)) == labels * len(
+        {(row["metric"], slice_name(row)) for row in rows.to_dict("records")}
+    )
 
 
 def test_the_guide_is_linear_in_length_and_no_marker_is_clipped() -> None:
@@ -316,12 +320,13 @@ def test_the_table_has_each_quantity_at_its_longest_length() -> None:
     assert list(dict.fromkeys(table["head"])) == heads
     assert list(table.loc[table["encoder"] == "lost", "head"]) == heads
     found = table[(table["encoder"] == "rope") & (table["head"] == "memory at 16, MiB")]
-    assert found["value"].item() == value_of(rows, "peak_memory_mib", "places=16")
+    assert found["value"].item() == value_of(rows, "peak_memory_mib", 16)
     assert cost.plot(lost) == {}
 
 
-def value_of(rows: pd.DataFrame, metric: str, condition: str) -> float:
-    return float(rows[(rows["metric"] == metric) & (rows["condition"] == condition)]["value"].item())
+def value_of(rows: pd.DataFrame, metric: str, length: int) -> float:
+    at = (rows["condition"] == "") & (rows["sequence_length"] == length)
+    return float(rows[(rows["metric"] == metric) & at]["value"].item())
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:

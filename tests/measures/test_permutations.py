@@ -36,14 +36,22 @@ from experiments.measures.permutation_sensitivity.permutations import (
 )
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
-from experiments.rows.row import METRICS, Row, frame
+from experiments.rows.row import METRICS, Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject, evaluate
 from pe_zoo import Encoder, Geometry, Unsupported
 
 LENGTH = 8
 QUICK: dict[str, Any] = {"samples": 5, "ngrams": (2,), "windows": (4,), "swap_shares": (0.5,)}
-CONDITIONS = ("shuffle", "2-gram shuffle", "shuffle within 4", "adjacent swaps 50%", "rotation", "reversal")
+CONDITIONS = {
+    "shuffle": "shuffle",
+    "n-gram shuffle, size=2": "2-gram shuffle",
+    "shuffle within, size=4": "shuffle within 4",
+    "adjacent swaps, share=0.5": "adjacent swaps 50%",
+    "rotation": "rotation",
+    "reversal": "reversal",
+}
+"""Columns of a row -> the name of its change of order."""
 
 
 def subject(
@@ -80,7 +88,7 @@ def subject(
 
 def measured(*arguments: Any, **options: Any) -> dict[tuple[str, str], Row]:
     rows = permutation_sensitivity.measure(subject(*arguments, **options), **QUICK)
-    found = {(row.metric, row.condition): row for row in rows}
+    found = {(row.metric, slice_name(row)): row for row in rows}
     assert len(found) == len(rows), "a measurement twice"
     return found
 
@@ -226,7 +234,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_quality_lost_is_the_difference_of_two_evaluations() -> None:
     given = subject("rope")
-    rows = {(r.metric, r.condition): r for r in permutation_sensitivity.measure(given, **QUICK)}
+    rows = {(r.metric, slice_name(r)): r for r in permutation_sensitivity.measure(given, **QUICK)}
     batch, positions = given.question(permutation_sensitivity.NAME, 5, LENGTH)
     good = evaluate(given.model, batch, positions).quality()
     assert rows["token_accuracy", ""].value == good["token_accuracy"]
@@ -251,7 +259,7 @@ def test_sensitivities_are_slopes_over_rows_in_folds() -> None:
             expected = sum(x * y for x, y in zip(far, lost, strict=True)) / sum(x * x for x in far)
             assert rows[metric, kind].value == pytest.approx(expected)
             folds = [row for (name, where), row in rows.items() if name == metric and where.startswith(f"{kind}, ")]
-            assert [row.condition for row in folds] == [f"{kind}, inputs={i}/5" for i in range(1, 6)]
+            assert [slice_name(row) for row in folds] == [f"{kind}, part={i}" for i in range(1, 6)]
             assert sum(row.n for row in folds) == rows[metric, kind].n == 5
             assert len({row.value for row in folds}) > 1
 
@@ -336,7 +344,7 @@ def test_text_counts_bits_upwards(tmp_path: Path) -> None:
     geometry = Geometry(model_dim=16, num_heads=2, num_layers=2, train_length=16)
     model = Transformer(made.vocab_size, geometry, pe_zoo.build("rope", geometry))
     text = replace(given, task=made, model=model, initial=lambda: model)
-    rows = {(r.metric, r.condition): r for r in permutation_sensitivity.measure(text, **QUICK)}
+    rows = {(r.metric, slice_name(r)): r for r in permutation_sensitivity.measure(text, **QUICK)}
     more = rows["bits_per_byte", "shuffle"].value - rows["bits_per_byte", ""].value
     assert rows["quality_loss", "shuffle"].value == pytest.approx(more)
     too_short = replace(text, task=tasks.build("text", train_length=2, path=str(tmp_path)))
@@ -439,19 +447,22 @@ def many(table: pd.DataFrame, labels: int) -> pd.DataFrame:
 def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataFrame) -> None:
     metric, keys = "neighbour_sensitivity", ["label", "condition"]
     lines = permutation_sensitivity.summarise(table[table["seed"] == 0])
-    line = lines[lines["metric"] == metric].set_index(keys).loc[("rope", "tokens")]
+    line = lines[(lines["metric"] == metric) & lines["part"].isna()].set_index(keys).loc[("rope", "tokens")]
     of_rope = table[(table["seed"] == 0) & (table["encoder"] == "rope") & (table["metric"] == metric)]
-    folds = of_rope[of_rope["condition"].str.startswith("tokens, inputs=")]["value"]
+    folds = of_rope[(of_rope["condition"] == "tokens") & of_rope["part"].notna()]["value"]
     half = scipy_stats.t.ppf(0.975, len(folds) - 1) * folds.std(ddof=1) / math.sqrt(len(folds))
     assert (line["interval_over"], line["half_width"]) == ("inputs", pytest.approx(half))
-    assert line["mean"] == of_rope.set_index("condition").loc["tokens", "value"]
+    assert line["mean"] == of_rope[of_rope["part"].isna()].set_index("condition").loc["tokens", "value"]
     assert (line["low"], line["high"]) == (pytest.approx(line["mean"] - half), pytest.approx(line["mean"] + half))
     assert set(lines.loc[~lines["metric"].str.endswith("_sensitivity"), "interval_over"]) == {""}
     both = permutation_sensitivity.summarise(table)
-    line = both[both["metric"] == metric].set_index(keys).loc[("rope", "tokens")]
-    values = table[(table["encoder"] == "rope") & (table["metric"] == metric) & (table["condition"] == "tokens")][
-        "value"
-    ]
+    line = both[(both["metric"] == metric) & both["part"].isna()].set_index(keys).loc[("rope", "tokens")]
+    values = table[
+        (table["encoder"] == "rope")
+        & (table["metric"] == metric)
+        & (table["condition"] == "tokens")
+        & table["part"].isna()
+    ]["value"]
     half = scipy_stats.t.ppf(0.975, 1) * values.std(ddof=1) / math.sqrt(2)
     assert (line["interval_over"], line["half_width"]) == ("seeds", pytest.approx(half))
 
@@ -499,8 +510,8 @@ def test_dots_stand_where_the_rows_say(table: pd.DataFrame) -> None:
     names = [label.get_text() for label in left.get_yticklabels()]
     for axes, prefix in ((left, ""), (right, "positions: ")):
         drawn = {names[round(y)]: x for line in axes.lines if len(line.get_xdata()) > 2 for x, y in line.get_xydata()}
-        lost = rows[rows["metric"] == "quality_loss"].set_index("condition")["value"]
-        assert drawn == {name: pytest.approx(lost[f"{prefix}{name}"]) for name in CONDITIONS}
+        lost = {slice_name(row): row["value"] for row in rows[rows["metric"] == "quality_loss"].to_dict("records")}
+        assert drawn == {name: pytest.approx(lost[f"{prefix}{where}"]) for where, name in CONDITIONS.items()}
 
 
 def test_the_one_table(table: pd.DataFrame) -> None:
@@ -523,9 +534,9 @@ def test_from_the_command_line(command: Command, tmp_path: Path, steps: int) -> 
     (folder,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
     with (folder / "rows.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == "permutation_sensitivity"]
-    conditions = {row["condition"] for row in rows}
-    assert {"shuffle within 3", "positions: adjacent swaps 100%", "positions, inputs=8/8"} <= conditions
-    assert "positions: reversal, layer=2" in conditions
+    places = {slice_name(row) for row in rows}
+    assert {"shuffle within, size=3", "positions: adjacent swaps, share=1.0", "positions, part=8"} <= places
+    assert "positions: reversal, layer=2" in places
     assert len(list((folder / "figures").glob("permutation_sensitivity_*.png"))) == len(STEMS)
     assert report.main([str(folder.parent.parent)]) == 0
     page = (folder.parent.parent / "report" / "report.md").read_text()

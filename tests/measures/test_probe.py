@@ -18,13 +18,13 @@ import pe_zoo
 from experiments.figures.panels import spread
 from experiments.measures.position_probe import measure as position_probe
 from experiments.measures.position_probe import regression
-from experiments.rows.row import Row, condition_of, frame
+from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from pe_zoo import Unsupported
 
 
 def values(rows: list[Row], metric: str = "probe_error") -> dict[str, float]:
-    return {row.condition: row.value for row in rows if row.metric == metric}
+    return {slice_name(row): row.value for row in rows if row.metric == metric}
 
 
 def data(sequences: int, length: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +147,7 @@ def test_of_shuffled_places_nothing_is_read() -> None:
     rows = position_probe.measure(subject_of("sinusoidal"), samples=512)
     found, chance = values(rows), rows[0].chance
     for layer in range(3):
-        assert found[condition_of("shuffled labels", layer=layer)] == pytest.approx(chance, rel=0.02)
+        assert found[f"shuffled labels, layer={layer}"] == pytest.approx(chance, rel=0.02)
     assert found["layer=0"] < 0.01 * chance
 
 

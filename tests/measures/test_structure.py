@@ -26,7 +26,7 @@ from experiments.measures.structure.numbers import numbers
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising, stream
 from experiments.model.transformer import Transformer
-from experiments.rows.row import METRICS, Row
+from experiments.rows.row import METRICS, Row, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Geometry, Unsupported
@@ -99,7 +99,7 @@ def subject(
 
 def measured(encoder: str | Callable[[Geometry], Encoder], **how: Any) -> dict[tuple[str, str], Row]:
     rows = numbers(subject(encoder, **how), reach=REACH, shifts=SHIFTS, draws=2)
-    found = {(row.metric, row.condition): row for row in rows}
+    found = {(row.metric, slice_name(row)): row for row in rows}
     assert len(found) == len(rows), "no measurement twice"
     return found
 
@@ -326,8 +326,8 @@ def test_heads_that_rotate_differently_have_own_wavelengths() -> None:
             return q * torch.cos(site.query_positions[..., None, :, None] * w), k
 
     rows = measured(Heads)
-    assert value(rows, "wavelength", "dimension=3, head=0") == pytest.approx(4 * math.pi)
-    assert value(rows, "wavelength", "dimension=3, head=1") == pytest.approx(8 * math.pi)
+    assert value(rows, "wavelength", "head=0, dimension=3") == pytest.approx(4 * math.pi)
+    assert value(rows, "wavelength", "head=1, dimension=3") == pytest.approx(8 * math.pi)
 
 
 def test_the_base_is_recovered_or_refused() -> None:
@@ -374,10 +374,10 @@ def test_shift_maps_exist_for_sinusoids_and_not_for_tables(everything: dict[str,
         turn[i, i] = turn[2 + i, 2 + i] = math.cos(3 * w)
         turn[2 + i, i], turn[i, 2 + i] = math.sin(3 * w), -math.sin(3 * w)
     assert torch.allclose(found, turn, atol=1e-10)
-    for offset in ("offset=1", "held out, offset=32"):
+    for offset in ("shift=1", "held out, shift=32"):
         assert value(everything["sinusoidal"], "shift_map_residual", offset) < 1e-9
         assert value(everything["learned"], "shift_map_residual", offset) > 0.5
-    assert value(measured(Silent), "shift_map_residual", "offset=1") == 0
+    assert value(measured(Silent), "shift_map_residual", "shift=1") == 0
 
 
 def test_distance_and_collisions_of_codes_against_loops() -> None:
@@ -397,8 +397,10 @@ def test_codes_that_repeat_collide() -> None:
     assert value(rows, "code_distance") == 0
     per_code = LENGTH // 4
     for dtype in ("float32", "bfloat16"):
-        assert value(rows, "code_collisions", f"{dtype}, below={LENGTH}") == 4 * per_code * (per_code - 1) // 2
-        assert value(rows, "code_collisions", f"{dtype}, below=10000") == 4 * 2500 * 2499 // 2
+        assert (
+            value(rows, "code_collisions", f"{dtype}, sequence_length={LENGTH}") == 4 * per_code * (per_code - 1) // 2
+        )
+        assert value(rows, "code_collisions", f"{dtype}, sequence_length=10000") == 4 * 2500 * 2499 // 2
     assert value(rows, "code_range", "position=1000000") == 1
 
 
@@ -479,7 +481,7 @@ def test_every_encoder_has_every_number_or_cannot(name: str, everything: dict[st
         if row is not None and row.status == "ok" and metric not in ("wavelength", "code_distance", "code_growth"):
             assert row.value >= (-1 if metric in ("rank_correlation", "entropy_growth") else 0)
     assert 0 <= value(rows, "translation_invariance") <= 1
-    assert value(rows, "attention_entropy", "keys=72") <= math.log(72) + 1e-9
+    assert value(rows, "attention_entropy", "sequence_length=72") <= math.log(72) + 1e-9
     assert 1 <= value(rows, "half_life") <= value(rows, "window_99") <= LENGTH
     assert 1 <= value(rows, "receptive_field") <= LENGTH
 
@@ -527,7 +529,7 @@ def test_left_and_right(everything: dict[str, dict[tuple[str, str], Row]]) -> No
 
 def test_known_kernels(everything: dict[str, dict[tuple[str, str], Row]]) -> None:
     alibi, none, farther = everything["alibi"], everything["none"], measured(Farther)
-    for condition in ("", "within 16"):
+    for condition in ("", "within, size=16"):
         assert value(alibi, "monotonicity", condition) == 1
         assert value(none, "monotonicity", condition) == value(farther, "monotonicity", condition) == 0
     assert [value(rows, "rank_correlation") for rows in (alibi, none, farther)] == pytest.approx([1, 0, -1])
@@ -539,7 +541,7 @@ def test_known_kernels(everything: dict[str, dict[tuple[str, str], Row]]) -> Non
     assert value(none, "entropy_growth") == pytest.approx(1)
     for multiple in (1, 2, 4, 8):
         keys = multiple * GEOMETRY.train_length
-        assert value(none, "attention_entropy", f"keys={keys}") == pytest.approx(math.log(keys))
+        assert value(none, "attention_entropy", f"sequence_length={keys}") == pytest.approx(math.log(keys))
     assert value(farther, "half_life") == LENGTH
     slopes = [1 / 16, 1 / 256]
     for head, slope in enumerate(slopes):
@@ -578,23 +580,25 @@ def test_what_bfloat16_cannot_tell() -> None:
 
 def test_uncovered_cells_against_loops(everything: dict[str, dict[tuple[str, str], Row]]) -> None:
     for keys in (18, 36):
-        row = everything["sinusoidal"]["uncovered", f"keys={keys}"]
+        row = everything["sinusoidal"]["uncovered", f"sequence_length={keys}"]
         table = codes(exact(pe_zoo.build("sinusoidal", GEOMETRY)), torch.arange(keys).double())
         new = 0
         for d in range(16):
             seen = table[:9, d].tolist()
             new += sum(not min(seen) - 1e-9 <= cell <= max(seen) + 1e-9 for cell in table[:, d].tolist())
         assert (row.value, row.n) == (pytest.approx(new / (16 * keys)), 16 * keys)
-    assert value(everything["alibi"], "uncovered", "keys=18") == 0.5
-    assert value(everything["alibi"], "uncovered", "keys=36") == 0.75
-    nothing = everything["none"]["uncovered", "keys=36"]
+    assert value(everything["alibi"], "uncovered", "sequence_length=18") == 0.5
+    assert value(everything["alibi"], "uncovered", "sequence_length=36") == 0.75
+    nothing = everything["none"]["uncovered", "sequence_length=36"]
     assert (nothing.value, nothing.n) == (0, 0)
 
 
 def test_a_numbering_that_shows_far_positions_covers_more() -> None:
     for name in ("alibi", "rope", "sinusoidal"):
-        plain = value(measured(name), "uncovered", "keys=36")
-        far = value(measured(name, positions="randomized", numbering_knobs={"limit": 64}), "uncovered", "keys=36")
+        plain = value(measured(name), "uncovered", "sequence_length=36")
+        far = value(
+            measured(name, positions="randomized", numbering_knobs={"limit": 64}), "uncovered", "sequence_length=36"
+        )
         assert far < plain / 2
 
 
@@ -644,12 +648,12 @@ def test_a_table_that_is_too_short_is_said_not_hidden() -> None:
     for metric, condition in (
         ("translation_invariance", ""),
         ("score_shift_change", "shift=40"),
-        ("attention_entropy", "keys=18"),
-        ("uncovered", "keys=18"),
+        ("attention_entropy", "sequence_length=18"),
+        ("uncovered", "sequence_length=18"),
         ("receptive_field", ""),
-        ("shift_map_residual", "held out, offset=1"),
+        ("shift_map_residual", "held out, shift=1"),
         ("code_range", "beyond training"),
-        ("code_collisions", "float32, below=10000"),
+        ("code_collisions", "float32, sequence_length=10000"),
         ("code_error", "position=10000"),
     ):
         assert rows[metric, condition].status == "unsupported"

@@ -22,7 +22,7 @@ from experiments.figures import style
 from experiments.measures.structure import measure as structure
 from experiments.measures.structure.kernel import codes, exact, kernel
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row, condition_of, frame, metric_of, sliced
+from experiments.rows.row import Row, frame, metric_of, slice_name
 from experiments.statistics.intervals import over_seeds
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -69,7 +69,7 @@ def measured(name: str = "sinusoidal", *, knobs: dict[str, object] | None = None
 
 
 def values(rows: list[Row], metric: str) -> dict[str, float]:
-    return {row.condition: row.value for row in rows if row.metric == metric and row.status == "ok"}
+    return {slice_name(row): row.value for row in rows if row.metric == metric and row.status == "ok"}
 
 
 # ---- rows -----------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def test_a_table_is_shown_to_its_end_and_the_end_is_said() -> None:
     rows = measured("learned", knobs={"max_positions": 50}, num_rows=7)
     shown = {int(condition.split(",")[0].removeprefix("position=")) for condition in values(rows, "code")}
     assert shown == set(range(7))
-    ends = {(row.metric, row.condition) for row in rows if row.status == "unsupported"}
-    assert {("code", "position=7"), ("kernel", "query=7"), ("kernel_at", "distance=7")} <= ends
+    ends = {(row.metric, slice_name(row)) for row in rows if row.status == "unsupported"}
+    assert {("code", "position=7"), ("kernel", "position=7"), ("kernel_at", "distance=7")} <= ends
     assert "head=0, distance=6" in values(rows, "kernel_at")
     assert "head=0, distance=7" not in values(rows, "kernel_at")
 
@@ -108,13 +108,13 @@ def test_waves_of_the_default_that_the_model_lacks_are_left_out() -> None:
 
 def test_a_requested_wave_that_is_absent_is_unsupported() -> None:
     rows = [row for row in measured(knobs={"waves": (3, 8)}) if row.metric == "wave"]
-    assert {row.condition.rpartition("=")[2] for row in rows if row.status == "ok"} == {"3"}
-    assert [row.condition for row in rows if row.status == "unsupported"] == ["dimension=8"]
+    assert {row.dimension for row in rows if row.status == "ok"} == {3}
+    assert [slice_name(row) for row in rows if row.status == "unsupported"] == ["dimension=8"]
 
 
 def test_a_wide_model_keeps_pairs_of_dimensions() -> None:
     rows = [row for row in measured("sinusoidal", model_dim=256) if row.metric == "code"]
-    kept = sorted({int(row.condition.rpartition("=")[2]) for row in rows})
+    kept = sorted({row.dimension for row in rows if row.dimension is not None})
     assert len(kept) == structure.MAX_DIMENSIONS
     assert kept[::2] == [d - 1 for d in kept[1::2]]
     assert all(d % 2 == 0 for d in kept[::2])
@@ -159,9 +159,9 @@ def test_the_image_is_the_mean_over_heads_where_a_query_may_look(causal: bool) -
     got = values(measured("alibi", causal=causal), "kernel")
     places = [0, 3, 6, 9]
     seen = [(i, j) for i in places for j in places if j <= i or not causal]
-    assert set(got) == {f"query={i}, key={j}" for i, j in seen}
+    assert set(got) == {f"position={i}, key={j}" for i, j in seen}
     for i, j in seen:
-        assert got[f"query={i}, key={j}"] == pytest.approx(found[:, i, j].mean().item(), abs=1e-12)
+        assert got[f"position={i}, key={j}"] == pytest.approx(found[:, i, j].mean().item(), abs=1e-12)
 
 
 def test_the_slope_of_alibi_is_read_off_the_curve() -> None:
@@ -174,8 +174,8 @@ def test_the_slope_of_alibi_is_read_off_the_curve() -> None:
 
 def test_a_place_that_is_hidden_leaves_no_row() -> None:
     got = measured("stick_breaking")
-    assert "query=3, key=3" not in values(got, "kernel")
-    assert "query=3, key=0" in values(got, "kernel")
+    assert "position=3, key=3" not in values(got, "kernel")
+    assert "position=3, key=0" in values(got, "kernel")
     assert "head=0, distance=0" not in values(got, "kernel_at")
 
 
@@ -226,7 +226,7 @@ def test_every_encoder_has_pictures_and_all_values_are_finite(name: str) -> None
     assert {row.experiment for row in rows} == {structure.NAME}
     assert all(values(rows, metric) for metric in ("kernel", "kernel_at", structure.MAIN))
     assert bool(values(rows, "code")) == pe_zoo.get(name).overrides("embed")
-    assert len({(row.metric, row.condition) for row in rows}) == len(rows)
+    assert len({(row.metric, slice_name(row)) for row in rows}) == len(rows)
     figures = structure.plot(frame(rows))
     assert {"copy_kernel", "copy_kernel_curve", "copy_entropy"} <= set(figures)
 
@@ -263,14 +263,14 @@ def test_knobs_out_of_range_are_refused_by_name(knob: str, value: object) -> Non
 def test_the_table_takes_the_worst_shift_and_the_longest_length() -> None:
     it = subject()
     rows = [
-        it.row(structure.NAME, "score_shift_change", condition="shift=1", value=0.25),
-        it.row(structure.NAME, "score_shift_change", condition="shift=10", value=0.75),
-        it.cannot(structure.NAME, "score_shift_change", "no", condition="shift=100"),
-        it.row(structure.NAME, "uncovered", condition="keys=10", value=0.1),
-        it.row(structure.NAME, "uncovered", condition="keys=20", value=0.2),
-        it.row(structure.NAME, "translation_invariance", condition="", value=1.0),
-        it.row(structure.NAME, "translation_invariance", condition="head=0", value=0.5),
-        it.row(structure.NAME, "half_life", condition="", value=3e-17),
+        it.row(structure.NAME, "score_shift_change", shift=1, value=0.25),
+        it.row(structure.NAME, "score_shift_change", shift=10, value=0.75),
+        it.cannot(structure.NAME, "score_shift_change", "no", shift=100),
+        it.row(structure.NAME, "uncovered", sequence_length=10, value=0.1),
+        it.row(structure.NAME, "uncovered", sequence_length=20, value=0.2),
+        it.row(structure.NAME, "translation_invariance", value=1.0),
+        it.row(structure.NAME, "translation_invariance", head=0, value=0.5),
+        it.row(structure.NAME, "half_life", value=3e-17),
     ]
     table = structure.shown(frame(rows)).set_index("head")["value"].to_dict()
     assert table == {
@@ -283,7 +283,7 @@ def test_the_table_takes_the_worst_shift_and_the_longest_length() -> None:
 
 def test_what_cannot_be_told_stays_in_the_table() -> None:
     it = subject()
-    rows = [it.cannot(structure.NAME, "score_shift_change", "no", condition=f"shift={n}") for n in (1, 10)]
+    rows = [it.cannot(structure.NAME, "score_shift_change", "no", shift=n) for n in (1, 10)]
     table = structure.shown(frame(rows))
     assert list(table["status"]) == ["unsupported"]
 
@@ -366,8 +366,8 @@ def test_the_image_has_every_value_at_its_place() -> None:
 
 
 def _cells(rows: pd.DataFrame) -> list[tuple[str, str, float]]:
-    part = sliced(rows[rows["metric"] == "kernel"])
-    return list(zip(part["query"], part["key"], part["value"], strict=True))
+    part = rows[rows["metric"] == "kernel"]
+    return list(zip(part["position"], part["key"], part["value"], strict=True))
 
 
 def test_rounding_is_not_blown_up_to_a_picture() -> None:
@@ -400,8 +400,8 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     with (folder / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["metric"] for row in rows} >= {"code", "wave", "kernel", "kernel_at", structure.MAIN}
-    asked = {condition_of(position=p, dimension=d) for p in range(100) for d in (1, 3)}
-    assert {row["condition"] for row in rows if row["metric"] == "wave"} == asked
+    asked = {f"position={p}, dimension={d}" for p in range(100) for d in (1, 3)}
+    assert {slice_name(row) for row in rows if row["metric"] == "wave"} == asked
     drawn = {path.stem.removeprefix("structure_copy_") for path in (folder / "figures").glob("structure_*.svg")}
     assert drawn == set(structure.CAPTIONS)
     assert command("experiment=structure", "structure.reach=0", "name=t").code == 2

@@ -44,8 +44,8 @@ def search(chosen: float | None, seconds: float = 40.0) -> dict[str, Any]:
 
 def searched(rows: list[Row]) -> list[Row]:
     """With the rows of a search; what they say is in the record too."""
-    row = replace(rows[0], experiment="tuning", metric="validation_loss", condition="learning_rate=0.001", value=0.4)
-    return [*rows, row, replace(row, condition="learning_rate=0.003", value=math.nan, status="diverged")]
+    row = replace(rows[0], experiment="tuning", metric="validation_loss", learning_rate=0.001, value=0.4)
+    return [*rows, row, replace(row, learning_rate=0.003, value=math.nan, status="diverged")]
 
 
 def record(**changed: Any) -> dict[str, Any]:

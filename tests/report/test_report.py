@@ -39,6 +39,7 @@ from experiments.measures.length_extrapolation import measure as length_extrapol
 from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
 from experiments.report import build
 from experiments.rows import results
+from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame
 
 
@@ -210,9 +211,11 @@ def test_every_number_of_the_permutations_comes_from_the_rows(sweep: Path) -> No
     head, *lines = read_page(sweep).tables["Quality lost, copy"]
     assert head == ["change of order", "index displacement", "neighbours lost", *ENCODERS]
     assert sorted(line[0] for line in lines) == sorted(ORDERS)
-    for condition, displacement, lost, *cells in lines:
-        assert (float(displacement), float(lost)) == ORDERS[condition]
-        values = values_of(sweep, metric=["quality_loss"], condition=[condition])
+    for change, displacement, lost, *cells in lines:
+        assert (float(displacement), float(lost)) == ORDERS[change]
+        condition, where = unpack(change)
+        chosen = {column: [str(value)] for column, value in where.items()} | {"condition": [condition]}
+        values = values_of(sweep, metric=["quality_loss"], **chosen)
         for encoder, cell in zip(ENCODERS, cells, strict=True):
             mean, half = mean_and_half([values[encoder, seed] for seed in range(3)])
             assert cell == f"{mean:.3f} ± {half:.3f}"
@@ -340,7 +343,7 @@ def _diverged(rows: list[Row]) -> list[Row]:
     kept: dict[tuple[str | int, ...], Row] = {}
     for row in rows:
         of_lengths = row.experiment == "length_extrapolation"
-        if row.experiment != "training" and not (of_lengths and row.condition):
+        if row.experiment != "training" and not (of_lengths and row.position):
             key = (row.metric, row.eval_length) if of_lengths else ()
             kept.setdefault((row.experiment, *key), replace(row, value=math.nan, status="diverged"))
     return list(kept.values())
@@ -673,7 +676,7 @@ def test_loss_by_position_ends_at_the_last_and_is_split() -> None:
     shared: dict[str, Any] = {"run_id": "r", "encoder": "none", "positions": "sequential", "task": "duplicate_string"}
     shared |= {"seed": 0, "experiment": "length_extrapolation", "metric": "position_loss", "train_length": 8}
     rows = [
-        Row(**shared, eval_length=length, condition=f"position={place}", value=1.0)
+        Row(**shared, eval_length=length, position=place, value=1.0)
         for length in (8, 32)
         for place in range(1, 2 * length + 1)
     ]

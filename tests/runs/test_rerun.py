@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import Command
 
-from experiments.rows.row import METRICS
+from experiments.rows.row import COORDINATES, METRICS
 from experiments.runs import rerun
 
 TINY = ["model=tiny", "train.steps=4", "train.curve_points=2", "experiment=length_extrapolation", "name=first"]
@@ -90,6 +90,7 @@ def test_times_are_not_compared_and_everything_else_is() -> None:
     timed = {name for name, metric in METRICS.items() if not metric.repeats}
     assert timed == {name for name in METRICS if name.endswith(("_per_second", "_time", "_ms_per_token"))}
     table = {"experiment": ["cost"] * 2, "train_length": [1] * 2, "eval_length": [1] * 2, "condition": [""] * 2}
+    table |= {column: [None] * 2 for column in COORDINATES}
     table |= {"chance": [float("nan")] * 2, "n": [1] * 2, "status": ["ok"] * 2}
     table["metric"] = ["train_tokens_per_second", "operations_per_token"]
     first, timing, other = ({**table, "value": values} for values in ([1.0, 2.0], [3.0, 2.0], [1.0, 2.5]))

@@ -14,7 +14,7 @@ import torch
 import yaml
 from support import ROOT, Command, record_of
 
-from experiments.rows.row import COLUMNS
+from experiments.rows.row import COLUMNS, slice_name
 
 TINY = [
     "model=tiny",
@@ -286,7 +286,7 @@ def test_zero_steps_measure_the_untrained_model(command: Command, tmp_path: Path
     done = command(*tiny, "train.steps=0", "encoder=rope", "experiment=[permutation_sensitivity,structure]")
     assert done.code == 0, done.err
     rows = rows_of(only_run(tmp_path))
-    value = {(row["metric"], row["condition"]): row["value"] for row in rows}
+    value = {(row["metric"], slice_name(row)): row["value"] for row in rows}
     assert value["output_change", "shuffle"] == value["initial_output_change", "shuffle"] != ""
     assert {row["experiment"] for row in rows} == {"permutation_sensitivity", "structure"}
 

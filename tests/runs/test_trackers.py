@@ -14,6 +14,7 @@ from accelerate import tracking
 from support import Command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from experiments.rows.row import slice_name
 from experiments.runs import seeds
 from experiments.runs import tracker as _tracker
 from experiments.training import checkpoint
@@ -34,7 +35,7 @@ def rows_of(run: Path, experiment: str, metric: str) -> dict[str, float]:
     """Condition, or length where there is none -> value."""
     with (run / "rows.csv").open(newline="") as file:
         return {
-            row["condition"] or row["eval_length"]: float(row["value"])
+            slice_name(row) or row["eval_length"]: float(row["value"])
             for row in csv.DictReader(file)
             if (row["experiment"], row["metric"]) == (experiment, metric)
         }

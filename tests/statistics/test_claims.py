@@ -29,7 +29,7 @@ def made(metric: str, *values: float, encoder: str = "rope", **more: Any) -> Any
     """A change of a run's rows: those of one measurement in place of all."""
 
     def change(rows: list[Row]) -> list[Row]:
-        first = replace(rows[0], experiment="structure", metric=metric, condition="", eval_length=16)
+        first = replace(rows[0], experiment="structure", metric=metric, step=None, eval_length=16)
         return [replace(first, value=value, **more) for value in values]
 
     return change
@@ -169,7 +169,7 @@ def test_a_table_is_compared_cell_by_cell(tmp_path: Path) -> None:
     def codes(rows: list[Row]) -> list[Row]:
         first = replace(rows[0], experiment="structure", metric="loss", eval_length=16)
         cells = {(0, 0): 0.0, (0, 1): 1.0, (1, 0): 0.8414, (1, 1): 0.5404}
-        return [replace(first, condition=f"position={p}, dimension={d}", value=v) for (p, d), v in cells.items()]
+        return [replace(first, position=p, dimension=d, value=v) for (p, d), v in cells.items()]
 
     write_run(tmp_path, rows=codes, config={"train": None})
     rows = {"experiment": "structure", "metric": "loss"}
@@ -183,7 +183,8 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
     def two(rows: list[Row]) -> list[Row]:
         first = replace(rows[0], experiment="structure", metric="output_change")
         sliced = [
-            replace(first, condition=c, value=v) for c, v in (("", 1.0), ("shuffle, layer=2", 2.0), ("layer=2", 3.0))
+            replace(first, condition=condition, layer=layer, value=value)
+            for condition, layer, value in (("", None, 1.0), ("shuffle", 2, 2.0), ("", 2, 3.0))
         ]
         return [*sliced, replace(first, condition="shuffle", eval_length=64, value=4.0)]
 
@@ -192,10 +193,10 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
         write_run(tmp_path, rows=two, config=config, run_id=f"r{causal}")
     rows = {"experiment": "structure", "metric": "output_change", "model.causal": False}
     for chosen, value in (
-        ({"done": None, "layer": None}, 1.0),
-        ({"done": "shuffle", "layer": 2}, 2.0),
-        ({"done": None, "layer": [2, 3]}, 3.0),
-        ({"done": "shuffle", "multiple": 4}, 4.0),
+        ({"condition": None, "layer": None}, 1.0),
+        ({"condition": "shuffle", "layer": 2}, 2.0),
+        ({"condition": None, "layer": [2, 3]}, 3.0),
+        ({"condition": "shuffle", "multiple": 4}, 4.0),
     ):
         assert findings(tmp_path, rows=rows | chosen, holds="below 9").measured == value
     assert findings(tmp_path, rows=rows | {"layer": 7}, holds="below 9").outcome == "not measured"

@@ -14,6 +14,7 @@ import pe_zoo
 from experiments import Transformer
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
+from experiments.rows.row import slice_name
 from experiments.tasks import Batch, tasks
 from experiments.training.evaluate import Subject, evaluate, score
 from experiments.training.generate import Cache, fed, generate
@@ -238,7 +239,7 @@ def test_the_gap_is_that_of_the_same_sequences() -> None:
         labels=labels | {"seed": 0, "train_length": 6},
     )
     rows = length_extrapolation.measure(subject, multiples=(2.0,), samples=60, generated=5)
-    value = {row.metric: row.value for row in rows if not row.condition}
+    value = {row.metric: row.value for row in rows if not slice_name(row)}
     batch, positions = subject.question("length_extrapolation", 60, 12)
     same, all_of_them = (evaluate(model, batch.first(n), positions).quality()["token_accuracy"] for n in (5, 60))
     assert same != all_of_them == value["token_accuracy"]

@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 from support import ROOT, Command, last_of_each, record_of
 
+from experiments.rows.row import slice_name
 from experiments.training import processes
 from experiments.training.parallel import Team
 
@@ -129,9 +130,9 @@ def curve_of(run: Path) -> dict[tuple[str, str], float]:
     """Training loss by step, and the loss of every learning rate tried."""
     with (run / "rows.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] in ("training", "tuning")]
-    assert len({(row["metric"], row["condition"]) for row in rows}) == len(rows), "no row twice"
+    assert len({(row["metric"], slice_name(row)) for row in rows}) == len(rows), "no row twice"
     return {
-        (row["experiment"], row["condition"]): float(row["value"])
+        (row["experiment"], slice_name(row)): float(row["value"])
         for row in rows
         if row["metric"].endswith("loss") and row["value"]
     }

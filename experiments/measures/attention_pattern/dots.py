@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.rows.row import among, metric_of, sliced
+from experiments.rows.row import COORDINATES, among, metric_of
 from experiments.statistics.intervals import over_seeds
 
 INITIAL = "initial_"
@@ -23,7 +23,7 @@ ALIKE = "looking at all visible keys alike"
 
 
 def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFrame:
-    """One row a run, of its heads' rows of one metric: the largest, or one with their mean. Without condition.
+    """One row a run, of its heads' rows of one metric: the largest, or one with their mean. Without coordinates.
 
     A run that has no value keeps one row that says why.
 
@@ -42,18 +42,18 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
         else:
             parts.append(valued.head(1).assign(value=valued["value"].mean(), chance=valued["chance"].mean()))
     found = pd.concat(parts) if parts else rows.head(0)
-    return found.assign(condition="")
+    return found.assign(condition="", **dict.fromkeys(COORDINATES, None))
 
 
 def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, largest: bool) -> Figure:
     """A panel a metric; a line a label, or a layer where there is but one; every head, and the largest or mean."""
-    of_metrics = by_head(rows)
+    of_metrics = rows
     labels = among(looks, rows["label"])
     if len(labels) == 1:
-        of_metrics = of_metrics[of_metrics["layer"] != ""]
-        lines = sorted(set(of_metrics["layer"]), key=int)
+        of_metrics = of_metrics[of_metrics["layer"].notna()]
+        lines = [str(layer) for layer in sorted(set(of_metrics["layer"]))]
         named, look_of = {line: f"layer {line}" for line in lines}, {line: looks[labels[0]] for line in lines}
-        of_metrics = of_metrics.assign(line=of_metrics["layer"])
+        of_metrics = of_metrics.assign(line=of_metrics["layer"].astype(str))
     else:
         lines = labels
         named, look_of = {line: line for line in lines}, looks
@@ -127,12 +127,6 @@ def _dots_panel(
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     else:
         axes.set_xlim(left=0)
-
-
-def by_head(rows: pd.DataFrame) -> pd.DataFrame:
-    """With columns ``layer``, ``head`` and ``distance``, blank where a row has none."""
-    cut = sliced(rows)
-    return cut.assign(**{name: "" for name in ("layer", "head", "distance") if name not in cut.columns})
 
 
 def legend(figure: Figure, handles: list[Any]) -> None:

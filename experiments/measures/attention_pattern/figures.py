@@ -15,16 +15,19 @@ from matplotlib.patches import Patch
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.measures.attention_pattern.dots import ALIKE, INITIAL, SMALL, by_head, legend
+from experiments.measures.attention_pattern.dots import ALIKE, INITIAL, SMALL, legend
 from experiments.rows.row import among, metric_of
 
+MEAN = -1
+"""In place of a head: the mean of a layer's heads."""
 SHADES = 3
 """Doublings, and halvings, that the colours of a lift tell apart."""
 
 
 def histograms(rows: pd.DataFrame, metric: str) -> Figure:
     """Of one run: a panel a layer and head, bars of weight over distance, and what no preference would give."""
-    of_metric = by_head(rows[(rows["metric"].isin([metric, INITIAL + metric])) & (rows["status"] == "ok")])
+    of_metric = rows[(rows["metric"].isin([metric, INITIAL + metric])) & (rows["status"] == "ok")]
+    of_metric = of_metric.assign(head=of_metric["head"].fillna(MEAN))
     bins = _bins(of_metric)
     panels = list(dict.fromkeys(zip(of_metric["layer"], of_metric["head"], strict=True)))
     in_layer = len({head for _, head in panels})
@@ -39,14 +42,16 @@ def histograms(rows: pd.DataFrame, metric: str) -> Figure:
         for axes, (layer, head) in zip(grid, panels, strict=False):
             of_panel = of_metric[(of_metric["layer"] == layer) & (of_metric["head"] == head)]
             now, before = (
-                of_panel[of_panel["metric"] == name].set_index("distance").reindex([_text(b) for b in bins])
+                of_panel[of_panel["metric"] == name].set_index("distance").reindex([low for low, _ in bins])
                 for name in (metric, INITIAL + metric)
             )
             places = np.arange(len(bins))
             axes.bar(places, now["value"], width=0.8, color="#56b4e9", zorder=2)
             axes.plot(places, before["value"], "o", markersize=3.5, color="white", markeredgecolor="#333333", zorder=4)
             axes.stairs(now["chance"], np.arange(len(bins) + 1) - 0.5, color="#c44e00", linewidth=1.3, zorder=3)
-            axes.set_title(f"layer {layer}, head {head}" if head else f"layer {layer}, mean of heads", fontsize=9)
+            axes.set_title(
+                f"layer {layer}, head {head}" if head != MEAN else f"layer {layer}, mean of heads", fontsize=9
+            )
             axes.grid(visible=False, axis="x")
             axes.set_ylim(0, 1)
             axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -68,7 +73,8 @@ def histograms(rows: pd.DataFrame, metric: str) -> Figure:
 
 def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
     """Of many runs: a panel a label, a line a head and seed, colours for the weight over that of no preference."""
-    of_metric = by_head(rows[rows["metric"] == metric])
+    of_metric = rows[rows["metric"] == metric]
+    of_metric = of_metric.assign(head=of_metric["head"].fillna(MEAN))
     bins = _bins(of_metric[of_metric["status"] == "ok"])
     labels = among(looks, rows["label"])
     columns = min(4, len(labels))
@@ -113,17 +119,8 @@ def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
 
 def _bins(rows: pd.DataFrame) -> list[tuple[int, int]]:
     """The ranges of distance that were measured, in ascending order."""
-    found = set()
-    for text in set(rows["distance"]):
-        # The hyphen between the ends is the first that does not begin a number.
-        cut = text.find("-", 1)
-        found.add((int(text), int(text)) if cut < 0 else (int(text[:cut]), int(text[cut + 1 :])))
-    return sorted(found)
-
-
-def _text(ends: tuple[int, int]) -> str:
-    low, high = ends
-    return f"{low}-{high}" if low != high else f"{low}"
+    last = rows["distance"] + rows["size"].fillna(1) - 1
+    return sorted(set(zip(rows["distance"].astype(int), last.astype(int), strict=True)))
 
 
 def _distance_axis(axes: Axes, bins: list[tuple[int, int]]) -> None:
@@ -146,10 +143,9 @@ def _lowest_labelled(grid: Any, count: int, columns: int) -> None:
 
 def _lift(rows: pd.DataFrame, bins: list[tuple[int, int]]) -> tuple[np.ndarray[Any, Any], list[int]]:
     """Doublings over no preference, a line a head and run and a column a bin; and the layer of each line."""
-    rows = rows.assign(layer=rows["layer"].astype(int))
     tables = [
         rows.pivot_table(index=["layer", "head", "run_id"], columns="distance", values=name).reindex(
-            columns=[_text(ends) for ends in bins]
+            columns=[low for low, _ in bins]
         )
         for name in ("value", "chance")
     ]

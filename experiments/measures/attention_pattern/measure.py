@@ -11,7 +11,7 @@ what followed it. The latter are looked for on random sequences that come twice.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +91,7 @@ def _spread(subject: Subject, samples: int, apart: bool) -> list[Row]:
 
     batch, positions = subject.question(NAME, samples, subject.task.train_length)
     bins = distance_bins(batch.tokens.shape[1], causal=subject.model.causal)
-    ranges = [f"{low}-{high}" if low != high else f"{low}" for low, high in bins]
-    return _rows(subject, batch.tokens, positions, spread(bins), ranges, apart)
+    return _rows(subject, batch.tokens, positions, spread(bins), bins, apart)
 
 
 def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
@@ -110,7 +109,7 @@ def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
 
 
 def _rows(
-    subject: Subject, tokens: Tensor, positions: Tensor, tally: Tally, ranges: list[str], apart: bool
+    subject: Subject, tokens: Tensor, positions: Tensor, tally: Tally, ranges: list[tuple[int, int]], apart: bool
 ) -> list[Row]:
     """Of every layer, head and metric, after training and before."""
     from experiments.measures.attention_pattern.weights import patterns
@@ -126,25 +125,24 @@ def _rows(
 
 
 def _layer_rows(
-    subject: Subject, metric: str, layer: int, pattern: Pattern, ranges: list[str], apart: bool
+    subject: Subject, metric: str, layer: int, pattern: Pattern, ranges: list[tuple[int, int]], apart: bool
 ) -> list[Row]:
     """Of one layer: a row a head; of what has ranges of distance, a row a head and range, or a range."""
-    from experiments.rows.row import condition_of
-
     ranged = pattern.value.ndim == 2
     if ranged and not apart:
         pattern = pattern.over_heads()
-    parts: list[dict[str, object]] = [{"distance": name} for name in ranges] if ranged else [{}]
+    parts: list[dict[str, Any]] = [{}]
+    if ranged:
+        parts = [{"distance": low, "size": high - low + 1 if high > low else None} for low, high in ranges]
     rows = []
     for head, n in enumerate(pattern.n.tolist()):
-        places: dict[str, object] = {"layer": layer, **({"head": head} if apart or not ranged else {})}
-        conditions = [condition_of("", **(places | part)) for part in parts]
+        where: dict[str, Any] = {"layer": layer, **({"head": head} if apart or not ranged else {})}
         values, uniforms = pattern.value[head].reshape(-1).tolist(), pattern.uniform[head].reshape(-1).tolist()
-        for condition, value, uniform in zip(conditions, values, uniforms, strict=True):
+        for part, value, uniform in zip(parts, values, uniforms, strict=True):
             if math.isfinite(value):
-                rows.append(subject.row(NAME, metric, condition=condition, value=value, chance=uniform, n=n))
+                rows.append(subject.row(NAME, metric, **where, **part, value=value, chance=uniform, n=n))
             else:
-                rows.append(subject.cannot(NAME, metric, "no query has a choice of keys", condition=condition))
+                rows.append(subject.cannot(NAME, metric, "no query has a choice of keys", **where, **part))
     return rows
 
 

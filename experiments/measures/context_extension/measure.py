@@ -75,15 +75,15 @@ def measure(
     train_length = subject.task.train_length
     for length in sorted({max(1, round(train_length * multiple)) for multiple in multiples}):
         for condition, reason in refused.items():
-            rows += _cannot(subject, length, condition, reason)
+            rows += _cannot(subject, length, {"condition": condition}, reason)
         try:
             question = subject.question(NAME, samples, length)
         except Unsupported as reason:
-            for condition, _ in _conditions(subject, length, found):
-                rows += _cannot(subject, length, condition, reason)
+            for where, _ in _conditions(subject, length, found):
+                rows += _cannot(subject, length, where, reason)
             continue
-        for condition, changed in _conditions(subject, length, found):
-            rows += _measure_at(subject, question, length, condition, changed)
+        for where, changed in _conditions(subject, length, found):
+            rows += _measure_at(subject, question, length, where, changed)
     return rows
 
 
@@ -109,23 +109,22 @@ def _stand_ins(subject: Subject, replacements: tuple[str, ...]) -> tuple[list[St
 
 def _conditions(
     subject: Subject, length: int, found: list[StandIn]
-) -> Iterator[tuple[str, AbstractContextManager[Transformer]]]:
-    """Each condition at a length, and the model so changed."""
+) -> Iterator[tuple[dict[str, Any], AbstractContextManager[Transformer]]]:
+    """Condition and coordinates of each change at a length, and the model so changed."""
     from experiments.measures.context_extension.stand_ins import altered
-    from experiments.rows.row import condition_of
 
     model, task = subject.model, subject.task
-    yield AS_TRAINED, altered(model)
+    yield {"condition": AS_TRAINED}, altered(model)
     for stand_in in found:
         encoder, given = stand_in.at(task.sequence_length(length) / task.sequence_length(task.train_length))
-        yield condition_of(stand_in.name, **given), altered(model, encoder=encoder)
+        yield {"condition": stand_in.name, **given}, altered(model, encoder=encoder)
     window = model.geometry.train_length
-    yield condition_of(WINDOW, keys=window), altered(model, window=window)
-    yield DROPPED, altered(model, dropped=True)
+    yield {"condition": WINDOW, "size": window}, altered(model, window=window)
+    yield {"condition": DROPPED}, altered(model, dropped=True)
 
 
 def _measure_at(
-    subject: Subject, question: Any, length: int, condition: str, changed: AbstractContextManager[Transformer]
+    subject: Subject, question: Any, length: int, where: dict[str, Any], changed: AbstractContextManager[Transformer]
 ) -> list[Row]:
     from experiments.training.evaluate import evaluate
     from pe_zoo import Unsupported
@@ -134,13 +133,13 @@ def _measure_at(
         with changed as model:
             scored = evaluate(model, *question)
     except Unsupported as reason:
-        return _cannot(subject, length, condition, reason)
+        return _cannot(subject, length, where, reason)
     return [
         subject.row(
             NAME,
             metric,
             eval_length=length,
-            condition=condition,
+            **where,
             value=scored.quality()[metric],
             chance=subject.best_guess(metric, length),
             n=scored.n(metric),
@@ -149,8 +148,8 @@ def _measure_at(
     ]
 
 
-def _cannot(subject: Subject, length: int, condition: str, reason: object) -> list[Row]:
-    say: Callable[..., Row] = partial(subject.cannot, NAME, eval_length=length, condition=condition)
+def _cannot(subject: Subject, length: int, where: dict[str, Any], reason: object) -> list[Row]:
+    say: Callable[..., Row] = partial(subject.cannot, NAME, eval_length=length, **where)
     return [say(metric=metric, reason=reason) for metric in subject.task.metrics]
 
 
@@ -164,11 +163,10 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows with a column ``line``, what was done; and all lines in order, ``dropped`` last."""
-    from experiments.rows.row import sliced
     from experiments.statistics.intervals import labelled
 
-    rows = sliced(labelled(rows))
-    rows = rows.assign(line=rows["done"].where(rows["done"] != "", AS_TRAINED))
+    rows = labelled(rows)
+    rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     ends = (AS_TRAINED, WINDOW, DROPPED, REPLACED)
     return rows, [AS_TRAINED, *sorted(set(rows["line"]) - set(ends)), WINDOW, DROPPED]
 

@@ -81,7 +81,7 @@ class StandIn:
         if not self.stretches:
             return self._build(self.origin if FACTOR in knobs(pe_zoo.get(self.name)) else None), {}
         factor = self.origin * max(1.0, reach)
-        return self._build(factor), {FACTOR: f"{factor:.4g}"}
+        return self._build(factor), {FACTOR: float(f"{factor:.4g}")}
 
     def _build(self, factor: float | None = None, geometry: Geometry | None = None, **given: Any) -> Encoder:
         given = given or self.carried

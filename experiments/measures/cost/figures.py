@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from experiments.figures import style as _style
 from experiments.figures.panels import GREY, line, small_multiples, spread
 from experiments.figures.style import Look
-from experiments.rows.row import among, metric_of, sliced
+from experiments.rows.row import among, metric_of
 from experiments.statistics.intervals import over_seeds
 
 MEMORY = "peak_memory_mib"
@@ -35,38 +35,31 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def placed(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``done`` and ``places`` (a number; NaN where there is none)."""
-    rows = sliced(rows)
-    places = rows["places"] if "places" in rows.columns else pd.Series("", rows.index)
-    return rows.assign(places=pd.to_numeric(places))
-
-
 def at_longest(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of one metric at the longest length it was measured at."""
-    return rows[rows["places"] == rows["places"].max()]
+    return rows[rows["sequence_length"] == rows["sequence_length"].max()]
 
 
 def peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
     """Memory over length with the encoder and without, both axes logarithmic; None without a value."""
-    rows = rows[(rows["metric"] == MEMORY) | rows["places"].isna()]
+    rows = rows[(rows["metric"] == MEMORY) | rows["sequence_length"].isna()]
     valued = rows[(rows["metric"] == MEMORY) & (rows["status"] == "ok")]
     if valued.empty:
         return None
-    summary = over_seeds(valued, ["label", "done", "places"])
-    lengths = sorted({int(places) for places in summary["places"]})
+    summary = over_seeds(valued, ["label", "condition", "sequence_length"])
+    lengths = sorted({int(length) for length in summary["sequence_length"]})
     low, high = summary["mean"].min() / 1.6, summary["mean"].max() * 1.6
     bare_style: dict[str, Any] = {"linewidth": 2.6, "alpha": 0.55}
     guide_style: dict[str, Any] = {"color": "#222222", "linewidth": 0.9, "linestyle": ":"}
 
     def draw(axes: Axes, label: str, look: Look) -> None:
         of_label = summary[summary["label"] == label]
-        bare = of_label[of_label["done"] != ""].sort_values("places")
+        bare = of_label[of_label["condition"] != ""].sort_values("sequence_length")
         if len(bare):
-            per_place = bare["mean"].iloc[-1] / bare["places"].iloc[-1]
+            per_place = bare["mean"].iloc[-1] / bare["sequence_length"].iloc[-1]
             axes.plot(lengths, [per_place * length for length in lengths], **guide_style)
-        line(axes, bare, "places", GREY, **bare_style)
-        line(axes, of_label[of_label["done"] == ""], "places", look.colour, linewidth=1.6, **_small(look))
+        line(axes, bare, "sequence_length", GREY, **bare_style)
+        line(axes, of_label[of_label["condition"] == ""], "sequence_length", look.colour, linewidth=1.6, **_small(look))
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=10)
         axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)

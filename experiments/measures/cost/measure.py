@@ -131,19 +131,17 @@ def _measured(
         take: measures; may raise `Unsupported`.
         factor: from what was measured to the metric's unit; None: what is asked for is a rate, one by it.
     """
-    from experiments.rows.row import condition_of
     from pe_zoo import Unsupported
 
-    condition = condition_of(places=places)
     try:
         found = take()
     except Unsupported as reason:
-        return [subject.cannot(NAME, name, reason, condition=condition) for name in (metric, RELATIVE[metric])]
+        return [subject.cannot(NAME, name, reason, sequence_length=places) for name in (metric, RELATIVE[metric])]
     ours, bare = (1 / amount if factor is None else factor * amount for amount in (found.with_encoder, found.without))
     return [
-        subject.row(NAME, metric, condition=condition, value=ours, n=found.n),
-        subject.row(NAME, metric, condition=condition_of(WITHOUT, places=places), value=bare, n=found.n),
-        subject.row(NAME, RELATIVE[metric], condition=condition, value=found.ratio, n=found.n),
+        subject.row(NAME, metric, sequence_length=places, value=ours, n=found.n),
+        subject.row(NAME, metric, condition=WITHOUT, sequence_length=places, value=bare, n=found.n),
+        subject.row(NAME, RELATIVE[metric], sequence_length=places, value=found.ratio, n=found.n),
     ]
 
 
@@ -158,10 +156,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the report's table, with their column's heading in ``head``: each at the longest length measured."""
     from experiments.figures.panels import under_heads
-    from experiments.measures.cost.figures import at_longest, placed
+    from experiments.measures.cost.figures import at_longest
 
-    rows = placed(rows)
-    plain = rows[rows["done"] == ""]
+    plain = rows[rows["condition"] == ""]
     parts = [plain[plain["metric"] == "encoder_parameters"].assign(head="parameters")]
     for metric, said, unit in (
         ("relative_operations", "operations", ", × without"),
@@ -173,8 +170,8 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         ("relative_peak_memory", "memory", ", × without"),
     ):
         at = at_longest(plain[plain["metric"] == metric])
-        parts += [part.assign(head=f"{said} at {length:.0f}{unit}") for length, part in at.groupby("places")]
-    return under_heads(parts, rows).drop(columns=["done", "places"])
+        parts += [part.assign(head=f"{said} at {length:.0f}{unit}") for length, part in at.groupby("sequence_length")]
+    return under_heads(parts, rows)
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -192,7 +189,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     found = {}
     for task, of_task in rows.groupby("task"):
         for name, draw in (("peak_memory", figures.peak_memory), ("relative_cost", figures.relative_cost)):
-            figure = draw(figures.placed(of_task), looks(of_task))
+            figure = draw(of_task, looks(of_task))
             if figure is not None:
                 found[f"{slug(str(task))}_{name}"] = figure
     return found

@@ -121,10 +121,9 @@ def _measure_at(subject: Subject, length: int, samples: int, position_bins: int,
     width = max(1, math.ceil(subject.task.train_length / position_bins))
     for start in range(0, num_places, width):
         part = scored.nats[:, start : start + width]
-        last = start + part.shape[1]
-        place = f"position={last}" if part.shape[1] == 1 else f"position={start + 1}-{last}"
+        where = {"position": start + 1, "size": part.shape[1] if part.shape[1] > 1 else None}
         bits = part.double().mean().item() / math.log(2)
-        rows.append(subject.row(NAME, POSITION_LOSS, eval_length=length, condition=place, value=bits, n=part.numel()))
+        rows.append(subject.row(NAME, POSITION_LOSS, eval_length=length, **where, value=bits, n=part.numel()))
     return rows
 
 
@@ -177,7 +176,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     for task, of_task in rows.groupby("task"):
         found = looks(of_task)
         for metric in QUALITIES:
-            of_metric = of_task[(of_task["metric"] == metric) & (of_task["condition"] == "")]
+            of_metric = of_task[of_task["metric"] == metric]
             if len(of_metric):
                 figures[f"{slug(str(task))}_{metric}"] = _over_length(of_metric, found)
         of_place = of_task[of_task["metric"] == POSITION_LOSS]
@@ -257,13 +256,15 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     from experiments.rows.row import metric_of
     from experiments.statistics.intervals import over_seeds
 
-    rows = rows.assign(place=[_place(condition) for condition in rows["condition"]])
+    rows = rows[rows["position"].notna()]
+    last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
+    rows = rows.assign(last=last, place=(rows["position"].astype(int) + last) / 2)
     summary = over_seeds(rows, ["label", "eval_length", "place"])
     lengths = sorted(set(rows["eval_length"]))
     colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
     shown = among(looks, rows["label"])
     within = rows[rows["eval_length"] == rows["train_length"]]
-    ends = within["condition"].map(_last).groupby(within["label"]).max()
+    ends = within["last"].groupby(within["label"]).max()
     columns = min(3, len(shown))
     height = -(-len(shown) // columns)
     with style.theme():
@@ -277,7 +278,7 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
                 line = of_label[of_label["eval_length"] == length].sort_values("place")
                 axes.plot(line["place"], line["mean"], color=colours[length], linewidth=1.5)
             axes.set_title(textwrap.fill(label, 24), fontsize="medium")
-        furthest = int(rows["condition"].map(_last).max())
+        furthest = int(rows["last"].max())
         ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]
         style.length_axis(panels[0], [*ticks], [])
         panels[0].set_xlim(0.9, furthest * 1.1)
@@ -297,15 +298,3 @@ def _over_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
             handles=handles, title="length measured", loc="outside right upper", frameon=False, handlelength=1.4
         )
     return figure
-
-
-def _place(condition: str) -> float:
-    """The middle of ``position=17-20``, counted from 1."""
-    first = condition.partition("=")[2].partition("-")[0]
-    return (int(first) + _last(condition)) / 2
-
-
-def _last(condition: str) -> int:
-    """The end of ``position=17-20``, counted from 1."""
-    first, _, last = condition.partition("=")[2].partition("-")
-    return int(last or first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.evaluate import CHUNK_TOKENS, Scored, score
 from pe_zoo import Unsupported
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +83,16 @@ class Reply:
 
 
 def effects(
-    model: Transformer, batch: Batch, positions: Tensor, span: slice, interventions: Mapping[str, Intervention]
-) -> dict[str, Effects | Unsupported]:
-    """What each intervention does to a model, by condition; under ``""`` what leaving the input alone does.
+    model: Transformer, batch: Batch, positions: Tensor, span: slice, interventions: Mapping[Key, Intervention]
+) -> dict[Key | Literal[""], Effects | Unsupported]:
+    """What each intervention does to a model, by its key; under ``""`` what leaving the input alone does.
 
     Args:
         model: any; measured as in evaluation.
         batch: the untouched input, and the answers asked for.
         positions: ``(length,)`` or ``(batch, length)``.
         span: the places that are permuted.
-        interventions: by condition.
+        interventions: by any key but a blank.
 
     Returns:
         For an intervention that the encoder refuses, its refusal.
@@ -100,8 +103,8 @@ def effects(
     answer = batch.counted & (torch.arange(len(batch.counted)) >= span.stop)
     if not answer.any():
         raise Unsupported(f"nothing is asked after the input of {span.stop} places: give task.train_length more")
-    parts: dict[str, list[Effects]] = {"": [], **{condition: [] for condition in interventions}}
-    refused: dict[str, Effects | Unsupported] = {}
+    parts: dict[Key | Literal[""], list[Effects]] = {"": [], **{key: [] for key in interventions}}
+    refused: dict[Key | Literal[""], Effects | Unsupported] = {}
     was_training = model.training
     model.eval()
     at_once = max(1, CHUNK_TOKENS // batch.tokens.shape[1])
@@ -112,14 +115,14 @@ def effects(
             part = replace(batch.part(rows), counted=answer)
             before = Reply.of(model, part.tokens, numbers)
             parts[""].append(_compared(before, before, part, span, None))
-            for condition in interventions.keys() - refused.keys():
-                intervention = interventions[condition].part(rows)
+            for key in [key for key in interventions if key not in refused]:
+                intervention = interventions[key].part(rows)
                 try:
                     after = Reply.of(model, *intervention(part.tokens, numbers, span))
                 except Unsupported as reason:
-                    refused[condition] = reason
+                    refused[key] = reason
                     continue
-                parts[condition].append(_compared(after, before, part, span, intervention))
+                parts[key].append(_compared(after, before, part, span, intervention))
     model.train(was_training)
     return {c: refused[c] if c in refused else Effects.joined(found) for c, found in parts.items()}
 

@@ -18,8 +18,16 @@ from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.measures.permutation_sensitivity.measure import DISTANCES, LAYERED, POSITIONS, SLOPES, TOKENS, order
-from experiments.rows.row import metric_of, sliced
+from experiments.measures.permutation_sensitivity.measure import (
+    DISTANCES,
+    LAYERED,
+    POSITIONS,
+    SLOPES,
+    TOKENS,
+    change_names,
+    order,
+)
+from experiments.rows.row import metric_of
 
 MANY = 10
 """Labels that can still be told apart by their look in one panel."""
@@ -40,8 +48,10 @@ class Drawn:
         return order(self.rows)
 
     def of(self, metric: str) -> pd.DataFrame:
+        """The lines with a value of a metric, with the name of their change of order in ``change``."""
         found = self.summary[(self.summary["metric"] == metric) & (self.summary["seeds"] > 0)]
-        return found[~found["condition"].str.contains(", inputs=")]
+        found = found[found["part"].isna()]
+        return found.assign(change=change_names(found))
 
     @property
     def many(self) -> bool:
@@ -56,10 +66,19 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of dots or colours: a metric, the conditions in order, what each is called, and a title."""
+    """One panel of dots or colours: rows of a summary, the column that tells them apart, its values in order, a title.
 
-    metric: str
-    conditions: list[str]
+    Args:
+        rows: of one metric.
+        by: the column.
+        keys: its values, in order.
+        names: what each is called.
+        title: of the panel.
+    """
+
+    rows: pd.DataFrame
+    by: str
+    keys: list[Any]
     names: list[str]
     title: str
 
@@ -92,8 +111,8 @@ def figures(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Figure]:
     return found
 
 
-def _kind(condition: str) -> str:
-    return POSITIONS if condition.startswith(f"{POSITIONS}: ") else TOKENS
+def _kind(change: str) -> str:
+    return POSITIONS if change.startswith(f"{POSITIONS}: ") else TOKENS
 
 
 def _by_condition(drawn: Drawn, metrics: Sequence[str]) -> list[Panel]:
@@ -101,12 +120,12 @@ def _by_condition(drawn: Drawn, metrics: Sequence[str]) -> list[Panel]:
     stages = {"initial_": ", at initialisation", "": ", trained"} if len(metrics) > 1 else {"": ""}
     for kind in (TOKENS, POSITIONS):
         for metric in metrics:
-            known = set(drawn.of(metric)["condition"])
-            conditions = [c for c in drawn.order if c in known and _kind(c) == kind]
-            if conditions:
+            rows = drawn.of(metric)
+            changes = [c for c in drawn.order if c in set(rows["change"]) and _kind(c) == kind]
+            if changes:
                 stage = stages["initial_" if metric.startswith("initial_") else ""]
-                names = [condition.removeprefix(f"{POSITIONS}: ") for condition in conditions]
-                panels.append(Panel(metric, conditions, names, f"{kind} permuted{stage}"))
+                names = [change.removeprefix(f"{POSITIONS}: ") for change in changes]
+                panels.append(Panel(rows, "change", changes, names, f"{kind} permuted{stage}"))
     return panels
 
 
@@ -121,11 +140,10 @@ def _dots(drawn: Drawn, panels: list[Panel], unit: str, text: str) -> Figure:
     figure = style.figure(1.4 + len(names) * max(0.26, 0.085 * len(drawn.looks)))
     columns = figure.subplots(1, len(panels), sharey=True, sharex=True, squeeze=False)[0]
     for axes, panel in zip(columns, panels, strict=True):
-        summary = drawn.of(panel.metric)
         for rank, (label, look) in enumerate(drawn.looks.items()):
-            of_label = summary[summary["label"] == label].set_index("condition")
-            of_label = of_label.reindex(panel.conditions).dropna(subset=["mean"])
-            places = [names.index(panel.names[panel.conditions.index(str(c))]) for c in of_label.index]
+            of_label = panel.rows[panel.rows["label"] == label].set_index(panel.by)
+            of_label = of_label.reindex(panel.keys).dropna(subset=["mean"])
+            places = [names.index(panel.names[panel.keys.index(key)]) for key in of_label.index]
             axes.errorbar(
                 of_label["mean"],
                 [place + width * (rank + 0.5) - 0.4 for place in places],
@@ -155,10 +173,8 @@ def _maps(drawn: Drawn, panels: list[Panel], unit: str, text: str, columns: int 
     figure = style.figure(1.2 + rows * (0.9 + 0.145 * len(labels)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
     values = [
-        drawn.of(p.metric)
-        .pivot_table(index="label", columns="condition", values="mean")
-        .reindex(labels, columns=p.conditions)
-        for p in panels
+        panel.rows.pivot_table(index="label", columns=panel.by, values="mean").reindex(labels, columns=panel.keys)
+        for panel in panels
     ]
     low = min(0.0, *(float(np.nanmin(table.to_numpy())) for table in values))
     high = max(1e-12, *(float(np.nanmax(table.to_numpy())) for table in values))
@@ -190,9 +206,9 @@ def _has_slopes(drawn: Drawn, kind: str) -> bool:
 
 def _points(drawn: Drawn, kind: str, distance: str) -> pd.DataFrame:
     """``label, x, y`` of every change of order of a kind: means over seeds."""
-    far, lost = (drawn.of(metric).set_index(["label", "condition"])["mean"] for metric in (distance, "quality_loss"))
+    far, lost = (drawn.of(metric).set_index(["label", "change"])["mean"] for metric in (distance, "quality_loss"))
     table = pd.DataFrame({"x": far, "y": lost}).dropna().reset_index()
-    return table[table["condition"].map(_kind) == kind]
+    return table[table["change"].map(_kind) == kind]
 
 
 def _slope(drawn: Drawn, kind: str, distance: str, label: str) -> float:
@@ -314,29 +330,23 @@ def _layers(drawn: Drawn) -> Figure:
     """A line a label over the layers, a panel for each change of order and stage; a map where there are many labels."""
     panels = []
     for stage, said in STAGES.items():
-        table = sliced(drawn.of(f"{stage}representation_change"))
+        table = drawn.of(f"{stage}representation_change")
         for condition in (*LAYERED, *(f"{POSITIONS}: {name}" for name in LAYERED)):
-            layers = (
-                sorted({int(layer) for layer in table.loc[table["done"] == condition, "layer"]}) if len(table) else []
-            )
+            followed = table[table["condition"] == condition]
+            layers = sorted(set(followed["layer"]))
             if layers:
-                conditions = [f"{condition}, layer={layer}" for layer in layers]
                 title = f"{_kind(condition)}, {condition.removeprefix(f'{POSITIONS}: ')}"
-                panels.append(
-                    Panel(f"{stage}representation_change", conditions, [*map(str, layers)], f"{title}, {said}")
-                )
-    columns = max(1, len(panels) // len({panel.metric for panel in panels}))
+                panels.append(Panel(followed, "layer", layers, [*map(str, layers)], f"{title}, {said}"))
+    columns = max(1, len(panels) // len({panel.title.rpartition(", ")[2] for panel in panels}))
     if drawn.many:
         return _maps(drawn, panels, "change relative to the untouched", "change from layer to layer", columns)
     rows = -(-len(panels) // columns)
     figure = style.figure(0.9 + 1.9 * rows)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for axes, panel in zip(grid.ravel(), panels, strict=True):
-        table = sliced(drawn.of(panel.metric))
-        table = table[table["condition"].isin(panel.conditions)]
-        style.curves(axes, table.assign(layer=table["layer"].astype(int)), "layer", drawn.looks)
+        style.curves(axes, panel.rows, "layer", drawn.looks)
         axes.set_title("\n".join(panel.title.rsplit(", ", 1)), fontsize="small")
-        axes.set_xticks(range(len(panel.conditions)))
+        axes.set_xticks(range(len(panel.keys)))
         sns.despine(ax=axes)
     grid[0, 0].set_ylim(bottom=0)  # after all are drawn: shared limits that are set do not grow any more
     for axes in grid[-1]:

@@ -19,9 +19,12 @@ neighbours that were parted (Clouatre et al. 2021).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from experiments.measures.permutation_sensitivity import Change
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,41 +106,45 @@ def measure(
     span = subject.task.input_span(subject.task.train_length)
     batch, positions = subject.question(NAME, samples, subject.task.train_length)
     chosen = _interventions(subject, len(batch.tokens), span, (ngrams, windows, swap_shares))
-    first = {name: done for name, done in chosen.items() if not done.on_positions or _is_layered(name)}
+    first = {change: done for change, done in chosen.items() if not done.on_positions or _is_layered(change)}
     trained = effects(subject.model, batch, positions, span, chosen)
     initial = effects(subject.initial(), batch, positions, span, first) if subject.trained else trained
     chance = {metric: subject.best_guess(metric, subject.task.train_length) for metric in subject.task.metrics}
     if batch.counted[: span.stop].any():
         # A guess is known for all places together, and not all are asked. Of text it is the same at each.
         chance |= {metric: math.nan for metric in chance if metric != "bits_per_byte"}
-    rows = _answers(subject, trained, "", chance)
-    for condition, intervention in chosen.items():
-        rows += _distances(subject, intervention, condition)
-        rows += _answers(subject, trained, condition, chance)
-        rows += _changes(subject, trained[condition], condition, "")
-        if condition in first:
-            rows += _changes(subject, initial[condition], condition, "initial_")
+    rows = _qualities(subject, trained[""], Change(""), chance)
+    for change, intervention in chosen.items():
+        rows += _distances(subject, intervention, change)
+        rows += _qualities(subject, trained[change], change, chance)
+        rows += _losses(subject, trained[""], trained[change], change)
+        rows += _changes(subject, trained[change], change, "")
+        if change in first:
+            rows += _changes(subject, initial[change], change, "initial_")
     return rows + _sensitivities(subject, trained, chosen)
 
 
 def _interventions(
     subject: Subject, samples: int, span: slice, family: tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
-) -> dict[str, Intervention]:
-    """Every change of order by its condition; positions are permuted as the tokens are."""
+) -> dict[Change, Intervention]:
+    """Every change of order; positions are permuted as the tokens are."""
     import torch
 
     from experiments.measures.permutation_sensitivity.permutations import Intervention, makers
 
     orders = {}
-    for name, make in makers(*family).items():
-        generator = subject.stream(f"{NAME}/{name}")
-        orders[name] = torch.stack([make(span.stop - span.start, generator) for _ in range(samples)])
-    tokens = {name: Intervention(order) for name, order in orders.items()}
-    return tokens | {f"{POSITIONS}: {name}": Intervention(order, on_positions=True) for name, order in orders.items()}
+    for change, make in makers(*family).items():
+        generator = subject.stream(f"{NAME}/{change.name}")
+        orders[change] = torch.stack([make(span.stop - span.start, generator) for _ in range(samples)])
+    tokens = {change: Intervention(order) for change, order in orders.items()}
+    return tokens | {
+        change._replace(condition=f"{POSITIONS}: {change.condition}"): Intervention(order, on_positions=True)
+        for change, order in orders.items()
+    }
 
 
-def _is_layered(condition: str) -> bool:
-    return condition.removeprefix(f"{POSITIONS}: ") in LAYERED
+def _is_layered(change: Change) -> bool:
+    return change.condition.removeprefix(f"{POSITIONS}: ") in LAYERED
 
 
 def _distance(metric: str, orders: Tensor) -> float:
@@ -147,42 +154,43 @@ def _distance(metric: str, orders: Tensor) -> float:
     return value
 
 
-def _distances(subject: Subject, intervention: Intervention, condition: str) -> list[Row]:
+def _distances(subject: Subject, intervention: Intervention, change: Change) -> list[Row]:
     orders = intervention.orders
     return [
-        subject.row(NAME, metric, condition=condition, value=_distance(metric, orders), n=len(orders))
+        subject.row(NAME, metric, **change._asdict(), value=_distance(metric, orders), n=len(orders))
         for metric in DISTANCES
     ]
 
 
-def _answers(
-    subject: Subject, trained: dict[str, Effects | Unsupported], condition: str, chance: dict[str, float]
-) -> list[Row]:
-    """How good the answers are; and what a change of order does to them."""
+def _qualities(subject: Subject, effect: Effects | Unsupported, change: Change, chance: dict[str, float]) -> list[Row]:
+    """How good the answers are."""
     from pe_zoo import Unsupported
 
-    metrics = subject.task.metrics
-    effect = trained[condition]
+    where, metrics = change._asdict(), subject.task.metrics
     if isinstance(effect, Unsupported):
-        refused = (*metrics, "quality_loss", "answers_changed")
-        return [subject.cannot(NAME, metric, effect, condition=condition) for metric in refused]
-    scored = effect.scored
-    rows = [
+        return [subject.cannot(NAME, metric, effect, **where) for metric in metrics]
+    return [
         subject.row(
-            NAME,
-            metric,
-            condition=condition,
-            value=effect.quality(metric),
-            chance=chance[metric],
-            n=scored.n(metric),
+            NAME, metric, **where, value=effect.quality(metric), chance=chance[metric], n=effect.scored.n(metric)
         )
         for metric in metrics
     ]
-    if condition:
-        values = {"quality_loss": _damage(subject, trained[""], effect), "answers_changed": effect.share_changed()}
-        counts = {"quality_loss": scored.num_sequences, "answers_changed": scored.num_tokens}
-        rows += [subject.row(NAME, m, condition=condition, value=v, n=counts[m]) for m, v in values.items()]
-    return rows
+
+
+def _losses(
+    subject: Subject, before: Effects | Unsupported, effect: Effects | Unsupported, change: Change
+) -> list[Row]:
+    """What a change of order does to the answers."""
+    from pe_zoo import Unsupported
+
+    where = change._asdict()
+    if isinstance(effect, Unsupported):
+        return [subject.cannot(NAME, metric, effect, **where) for metric in ("quality_loss", "answers_changed")]
+    damage, scored = _damage(subject, before, effect), effect.scored
+    return [
+        subject.row(NAME, "quality_loss", **where, value=damage, n=scored.num_sequences),
+        subject.row(NAME, "answers_changed", **where, value=effect.share_changed(), n=scored.num_tokens),
+    ]
 
 
 def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, part: Tensor | None = None) -> float:
@@ -195,59 +203,57 @@ def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, par
     return lost(main, before.quality(main, part), after.quality(main, part))
 
 
-def _changes(subject: Subject, effect: Effects | Unsupported, condition: str, stage: str) -> list[Row]:
+def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> list[Row]:
     """How far outputs and representations move."""
     from experiments.measures.permutation_sensitivity.effects import relative
-    from experiments.rows.row import condition_of
     from pe_zoo import Unsupported
 
-    asked: dict[tuple[str, str], tuple[str, int | None]] = {("output_change", condition): ("output", None)}
-    if condition in LAYERED:
-        asked["equivariance_error", condition] = ("equivariance", None)
-    if _is_layered(condition):
-        for number in range(subject.model.geometry.num_layers + 1):
-            asked["representation_change", condition_of(condition, layer=number)] = ("representation", number)
+    wanted: list[tuple[str, str, int | None]] = [("output_change", "output", None)]
+    if change.condition in LAYERED:
+        wanted.append(("equivariance_error", "equivariance", None))
+    if _is_layered(change):
+        layers = range(subject.model.geometry.num_layers + 1)
+        wanted += [("representation_change", "representation", layer) for layer in layers]
     rows = []
-    for (metric, where), (of_what, layer) in asked.items():
+    for metric, of_what, layer in wanted:
+        where = {**change._asdict(), "layer": layer}
         if isinstance(effect, Unsupported):
-            rows.append(subject.cannot(NAME, f"{stage}{metric}", effect, condition=where))
+            rows.append(subject.cannot(NAME, f"{stage}{metric}", effect, **where))
             continue
         squares: Tensor = getattr(effect, of_what)
         value = relative(squares if layer is None else squares[:, layer])
-        rows.append(subject.row(NAME, f"{stage}{metric}", condition=where, value=value, n=len(squares)))
+        rows.append(subject.row(NAME, f"{stage}{metric}", **where, value=value, n=len(squares)))
     return rows
 
 
 def _sensitivities(
-    subject: Subject, trained: dict[str, Effects | Unsupported], chosen: dict[str, Intervention]
+    subject: Subject, trained: Mapping[Change | Literal[""], Effects | Unsupported], chosen: dict[Change, Intervention]
 ) -> list[Row]:
     """The slopes of damage over each distance, of all sequences and of each fold, for tokens and for positions."""
     import torch
 
     from experiments.measures.permutation_sensitivity.permutations import slope
-    from experiments.rows.row import condition_of
     from pe_zoo import Unsupported
 
     everything = torch.arange(len(next(iter(chosen.values())).orders))
     folds = everything.tensor_split(min(FOLDS, len(everything)))
-    parts = {"": everything}
+    parts: dict[int | None, Tensor] = {None: everything}
     if len(folds) > 1:
-        parts |= {f"{place}/{len(folds)}": fold for place, fold in enumerate(folds, 1)}
+        parts |= dict(enumerate(folds, 1))
     rows = []
     for kind in (TOKENS, POSITIONS):
-        of_kind = {name: done for name, done in chosen.items() if done.on_positions == (kind == POSITIONS)}
-        found = {name: trained[name] for name in of_kind}
-        refused = next((reason for reason in found.values() if isinstance(reason, Unsupported)), None)
+        of_kind = {change: done for change, done in chosen.items() if done.on_positions == (kind == POSITIONS)}
+        found = [trained[change] for change in of_kind]
+        refused = next((reason for reason in found if isinstance(reason, Unsupported)), None)
         if next(iter(of_kind.values())).orders.shape[1] < 2:
             refused = Unsupported("an input of one token has no order; give task.train_length more")
-        for (distance, metric), (name, part) in product(SLOPES.items(), parts.items()):
-            where = condition_of(kind, inputs=name) if name else kind
+        for (distance, metric), (number, part) in product(SLOPES.items(), parts.items()):
             if refused is not None:
-                rows.append(subject.cannot(NAME, metric, refused, condition=where))
+                rows.append(subject.cannot(NAME, metric, refused, condition=kind, part=number))
                 continue
             far = [_distance(distance, done.orders[part]) for done in of_kind.values()]
-            lost = [_damage(subject, trained[""], e, part) for e in found.values() if not isinstance(e, Unsupported)]
-            rows.append(subject.row(NAME, metric, condition=where, value=slope(far, lost), n=len(part)))
+            lost = [_damage(subject, trained[""], e, part) for e in found if not isinstance(e, Unsupported)]
+            rows.append(subject.row(NAME, metric, condition=kind, part=number, value=slope(far, lost), n=len(part)))
     return rows
 
 
@@ -261,14 +267,15 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     from experiments.statistics.intervals import by_measurement, half_width, labelled
 
     rows = rows_of(rows, NAME)
-    table = by_measurement(rows)
+    table = by_measurement(rows, ("layer", "part", "size", "share"))
     table["interval_over"] = ["seeds" if seeds > 1 else "" for seeds in table["seeds"]]
     slopes = labelled(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok")])
-    folds = slopes[slopes["condition"].str.contains(", inputs=")]
-    folds = folds.assign(condition=folds["condition"].str.replace(r", inputs=.*", "", regex=True))
+    folds = slopes[slopes["part"].notna()]
     keys = ["task", "metric", "label", "train_length", "eval_length", "condition"]
     spread = folds.groupby(keys)["value"].agg(["std", "count"])
-    for place, line in table[(table["seeds"] == 1) & table["metric"].isin(SLOPES.values())].iterrows():
+    for place, line in table[
+        (table["seeds"] == 1) & table["metric"].isin(SLOPES.values()) & table["part"].isna()
+    ].iterrows():
         key = tuple(line[keys])
         if key in spread.index:
             half = half_width(float(spread.loc[key, "std"]), int(spread.loc[key, "count"]))
@@ -308,18 +315,27 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         ("neighbour_sensitivity", POSITIONS): "neighbour sensitivity, positions",
     }
     place = {key: number for number, key in enumerate(heads)}
+    rows = rows[rows["part"].isna()]
     keys = list(zip(rows["metric"], rows["condition"], strict=True))
     found = rows.assign(head=[heads.get(key, "") for key in keys], place=[place.get(key, -1) for key in keys])
     return found[found["head"] != ""].sort_values("place", kind="stable").drop(columns="place")
 
 
+def change_names(rows: pd.DataFrame) -> list[str]:
+    """The change of order of each row in words, see `Change`; blank where there was none."""
+    columns = (rows[column].astype(object).where(rows[column].notna(), None) for column in Change._fields)
+    names = cache(lambda cells: Change(*cells).name)
+    return [names(cells) for cells in zip(*columns, strict=True)]
+
+
 def order(rows: pd.DataFrame) -> list[str]:
     """The changes of order, the gentlest first: by the neighbours lost, then by how far tokens move."""
     distances = rows[rows["metric"].isin(DISTANCES) & (rows["condition"] != "")]
-    table = distances.pivot_table(index="condition", columns="metric", values="value", aggfunc="mean")
+    distances = distances.assign(change=change_names(distances))
+    table = distances.pivot_table(index="change", columns="metric", values="value", aggfunc="mean")
     table = table.reindex(columns=["neighbours_lost", "index_displacement"]).sort_values(
         ["neighbours_lost", "index_displacement"]
     )
-    known = [str(condition) for condition in table.index]
-    others = set(rows.loc[rows["metric"].isin(["quality_loss", "output_change"]), "condition"])
+    known = [str(change) for change in table.index]
+    others = set(change_names(rows[rows["metric"].isin(["quality_loss", "output_change"])]))
     return [*known, *sorted(others - {"", *known})]

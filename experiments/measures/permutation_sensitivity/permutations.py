@@ -9,19 +9,21 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
+from experiments.measures.permutation_sensitivity import Change
+
 Maker = Callable[[int, Generator], Tensor]
 """A length and a source of randomness to a permutation, ``(length,)``: place i takes what stood at ``[i]``."""
 
 
-def makers(ngrams: Iterable[int], windows: Iterable[int], swap_shares: Iterable[float]) -> dict[str, Maker]:
-    """Every kind of permutation by the name of its condition."""
+def makers(ngrams: Iterable[int], windows: Iterable[int], swap_shares: Iterable[float]) -> dict[Change, Maker]:
+    """Every change of order, and what draws its permutations."""
     return {
-        "shuffle": partial(ngram_shuffle, n=1),
-        **{f"{n}-gram shuffle": partial(ngram_shuffle, n=n) for n in ngrams},
-        **{f"shuffle within {width}": partial(window_shuffle, width=width) for width in windows},
-        **{f"adjacent swaps {100 * share:g}%": partial(adjacent_swaps, share=share) for share in swap_shares},
-        "rotation": rotation,
-        "reversal": lambda length, generator: torch.arange(length).flip(0),
+        Change("shuffle"): partial(ngram_shuffle, n=1),
+        **{Change("n-gram shuffle", size=n): partial(ngram_shuffle, n=n) for n in ngrams},
+        **{Change("shuffle within", size=width): partial(window_shuffle, width=width) for width in windows},
+        **{Change("adjacent swaps", share=share): partial(adjacent_swaps, share=share) for share in swap_shares},
+        Change("rotation"): rotation,
+        Change("reversal"): lambda length, generator: torch.arange(length).flip(0),
     }
 
 

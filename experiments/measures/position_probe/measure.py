@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from experiments.figures.style import Look
     from experiments.rows.row import Row
@@ -90,17 +91,17 @@ def measure(subject: Subject, *, samples: int = 256) -> list[Row]:
     trained = probe_errors(streams(subject.model, batch.tokens, positions), labels)
     initial = probe_errors(streams(subject.initial(), batch.tokens, positions), labels)
     tokens = probe_errors(identities(batch.tokens, subject.task.vocab_size), labels)
-    found = [(MAIN, TOKENS, tokens[0, 0])]
+    found: list[tuple[str, str, int | None, Tensor]] = [(MAIN, TOKENS, None, tokens[0, 0])]
     for layer in range(len(trained)):
         found += [
-            (MAIN, f"layer={layer}", trained[layer, 0]),
-            (INITIAL, f"layer={layer}", initial[layer, 0]),
-            (MAIN, f"{SHUFFLED}, layer={layer}", trained[layer, 1]),
+            (MAIN, "", layer, trained[layer, 0]),
+            (INITIAL, "", layer, initial[layer, 0]),
+            (MAIN, SHUFFLED, layer, trained[layer, 1]),
         ]
     tested = {"chance": constant_error(length), "n": num_tested(count) * length}
     return [
-        subject.row(NAME, metric, condition=condition, value=value.item(), **tested)
-        for metric, condition, value in found
+        subject.row(NAME, metric, condition=condition, layer=layer, value=value.item(), **tested)
+        for metric, condition, layer, value in found
     ]
 
 
@@ -116,19 +117,18 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the report's table, with their column's heading in ``head``: layers, controls, constant guess."""
     from experiments.figures.panels import spread, under_heads
 
-    rows = _placed(rows)
     layers = spread([int(layer) for layer in rows["layer"].dropna().unique()], MOST_LAYERS)
     of_main = rows[rows["metric"] == MAIN]
-    plain = of_main[of_main["done"] == ""]
+    plain = of_main[of_main["condition"] == ""]
     parts = [plain[plain["layer"] == layer].assign(head=f"layer {layer}") for layer in layers]
     untrained = rows[(rows["metric"] == INITIAL) & rows["layer"].isin(layers[-1:])]
-    alone = of_main[of_main["done"] == TOKENS]
+    alone = of_main[of_main["condition"] == TOKENS]
     parts += [
         untrained.assign(head=f"layer {max(layers, default=0)}, untrained"),
         alone.assign(head=TOKENS),
         alone.assign(value=alone["chance"], head="best constant"),
     ]
-    return under_heads(parts, rows).drop(columns=["done", "layer"])
+    return under_heads(parts, rows)
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -145,19 +145,8 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     return {
         f"{slug(str(task))}_{MAIN}": _over_layers(of_task, looks(of_task))
         for task, of_task in rows.groupby("task")
-        if ((of_task["status"] == "ok") & (of_task["condition"] != "")).any()
+        if (of_task["status"] == "ok").any()
     }
-
-
-def _placed(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``done`` and ``layer`` (a number; NaN where there is none)."""
-    import pandas as pd
-
-    from experiments.rows.row import sliced
-
-    rows = sliced(rows)
-    layers = rows["layer"] if "layer" in rows.columns else pd.Series("", rows.index)
-    return rows.assign(layer=pd.to_numeric(layers))
 
 
 def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
@@ -168,9 +157,8 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     from experiments.rows.row import metric_of
     from experiments.statistics.intervals import over_seeds
 
-    rows = _placed(rows)
-    layered = over_seeds(rows[rows["layer"].notna()], ["label", "metric", "done", "layer"])
-    alone = over_seeds(rows[rows["done"] == TOKENS], ["label"]).set_index("label")["mean"]
+    layered = over_seeds(rows[rows["layer"].notna()], ["label", "metric", "condition", "layer"])
+    alone = over_seeds(rows[rows["condition"] == TOKENS], ["label"]).set_index("label")["mean"]
     constant = rows.groupby("label")["chance"].mean()
     top = max(highest(layered), alone.max(), constant.max())
     tokens_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": "-."}
@@ -178,12 +166,12 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
     def draw(axes: Axes, label: str, look: Look) -> None:
         of_label = layered[layered["label"] == label]
-        for done, metric, colour, style in (
+        for condition, metric, colour, style in (
             (SHUFFLED, MAIN, GREY, {"linewidth": 1.0, "marker": "x", "markersize": 4}),
             ("", INITIAL, look.colour, {"linewidth": 1.4, "linestyle": (0, (3, 2))}),
             ("", MAIN, look.colour, {"linewidth": 1.8, **look.marking(), "markersize": 5}),
         ):
-            part = of_label[(of_label["done"] == done) & (of_label["metric"] == metric)]
+            part = of_label[(of_label["condition"] == condition) & (of_label["metric"] == metric)]
             line(axes, part, "layer", colour, **style)
         if label in alone.index and alone.notna()[label]:
             axes.axhline(alone[label], **tokens_style)

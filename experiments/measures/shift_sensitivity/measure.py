@@ -81,20 +81,19 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
     models = {CHANGE: subject.model, INITIAL: subject.initial()}
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
     untouched = score(before[CHANGE], batch)
-    rows = _quality(subject, untouched, "")
+    rows = _quality(subject, untouched, None)
     for shift in sorted(set(shifts)):
-        condition = f"shift={shift}"
         try:
             after = {change: _answers(model, batch, positions + shift) for change, model in models.items()}
         except Unsupported as reason:
             metrics = (*subject.task.metrics, MAIN, *CHANGES)
-            rows += [subject.cannot(NAME, metric, reason, condition=condition) for metric in metrics]
+            rows += [subject.cannot(NAME, metric, reason, shift=shift) for metric in metrics]
             continue
         scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
         values |= {change: _change(before[change], after[change]) for change in CHANGES}
-        rows += _quality(subject, scored, condition)
-        rows += [subject.row(NAME, m, condition=condition, value=v, n=len(batch.tokens)) for m, v in values.items()]
+        rows += _quality(subject, scored, shift)
+        rows += [subject.row(NAME, m, shift=shift, value=v, n=len(batch.tokens)) for m, v in values.items()]
     return rows
 
 
@@ -111,12 +110,12 @@ def _change(before: Tensor, after: Tensor) -> float:
     return ((after - before).norm() / before.norm()).item()
 
 
-def _quality(subject: Subject, scored: Scored, condition: str) -> list[Row]:
+def _quality(subject: Subject, scored: Scored, shift: int | None) -> list[Row]:
     return [
         subject.row(
             NAME,
             metric,
-            condition=condition,
+            shift=shift,
             value=scored.quality()[metric],
             chance=subject.best_guess(metric, subject.task.train_length),
             n=scored.n(metric),
@@ -139,17 +138,17 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     from experiments.rows.row import main_metric, metric_of
 
     rows = _shifted(rows)
-    shifts = spread([int(shift) for shift in rows["shift"] if shift], MOST_SHIFTS)
+    shifts = spread([int(shift) for shift in rows["shifted"] if shift], MOST_SHIFTS)
     quality, lost = main_metric(rows["metric"].unique()), rows[rows["metric"] == MAIN]
     parts = []
     if quality is not None:
-        untouched = rows[(rows["metric"] == quality) & (rows["shift"] == 0)]
+        untouched = rows[(rows["metric"] == quality) & (rows["shifted"] == 0)]
         parts.append(untouched.assign(head=f"{metric_of(quality).label}, shift 0"))
-    parts += [lost[lost["shift"] == shift].assign(head=f"lost at shift {shift}") for shift in shifts]
+    parts += [lost[lost["shifted"] == shift].assign(head=f"lost at shift {shift}") for shift in shifts]
     for metric, when in ((INITIAL, "untrained"), (CHANGE, "trained")):
-        far = rows[(rows["metric"] == metric) & rows["shift"].isin(shifts[-1:])]
+        far = rows[(rows["metric"] == metric) & rows["shifted"].isin(shifts[-1:])]
         parts.append(far.assign(head=f"output change at shift {max(shifts, default=0)}, {when}"))
-    return under_heads(parts, rows).drop(columns="shift")
+    return under_heads(parts, rows).drop(columns="shifted")
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
@@ -179,8 +178,8 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _shifted(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the ``shift`` of their conditions, 0 where there is none."""
-    return rows.assign(shift=[int(condition.partition("=")[2] or 0) for condition in rows["condition"]])
+    """The rows with ``shifted``: the shift, 0 where there is none."""
+    return rows.assign(shifted=rows["shift"].fillna(0).astype(int))
 
 
 def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
@@ -191,16 +190,16 @@ def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     from experiments.statistics.intervals import over_seeds
 
     metric = metric_of(str(rows["metric"].iloc[0]))
-    summary = over_seeds(rows, ["label", "shift"])
+    summary = over_seeds(rows, ["label", "shifted"])
     chance = rows.groupby("label")["chance"].mean()
     top = 1.0 if metric.higher_is_better else max(highest(summary), chance.max())
     chance_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": ":"}
 
     def draw(axes: Axes, label: str, look: Look) -> None:
-        line(axes, summary[summary["label"] == label], "shift", look.colour, linewidth=1.6, **_marked(look))
+        line(axes, summary[summary["label"] == label], "shifted", look.colour, linewidth=1.6, **_marked(look))
         if chance.notna()[label]:
             axes.axhline(chance[label], **chance_style)
-        _shift_axis(axes, sorted(set(rows["shift"])))
+        _shift_axis(axes, sorted(set(rows["shifted"])))
         axes.set_ylim(-0.03 * top, 1.05 * top)
 
     key = [Line2D([], [], **chance_style, label="guessing without reading")]
@@ -215,7 +214,7 @@ def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     from experiments.rows.row import metric_of
     from experiments.statistics.intervals import over_seeds
 
-    summary = over_seeds(rows, ["label", "metric", "shift"])
+    summary = over_seeds(rows, ["label", "metric", "shifted"])
     # At least a tenth high: rounding, where nothing changes, is not to fill the panel.
     top = max(0.1, highest(summary))
     dashed: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (3, 2))}
@@ -223,8 +222,8 @@ def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     def draw(axes: Axes, label: str, look: Look) -> None:
         for metric, style in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **_marked(look)})):
             part = summary[(summary["label"] == label) & (summary["metric"] == metric)]
-            line(axes, part, "shift", look.colour, **style)
-        _shift_axis(axes, sorted(set(rows["shift"]) - {0}))
+            line(axes, part, "shifted", look.colour, **style)
+        _shift_axis(axes, sorted(set(rows["shifted"]) - {0}))
         axes.set_ylim(-0.03 * top, 1.05 * top)
 
     key = [

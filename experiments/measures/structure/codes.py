@@ -12,11 +12,11 @@ from torch import Tensor
 
 from experiments.measures.structure import vectors as vectors
 from experiments.measures.structure.model_numbers import turned
-from experiments.rows.row import Row, condition_of
+from experiments.rows.row import Row
 from pe_zoo import Unsupported
 
 if TYPE_CHECKING:
-    from experiments.measures.structure.numbers import Structure
+    from experiments.measures.structure.numbers import Structure, Values, Where
 
 OFFSETS = (1, 2, 4, 8, 16, 32)
 """Shifts, in positions, that a linear map is looked for."""
@@ -50,16 +50,16 @@ def _shift_maps(it: Structure) -> list[Row]:
     tell which map would hold far away, though one does.
     """
     n = 4 * it.model.geometry.model_dim
-    within = [condition_of(offset=k) for k in OFFSETS]
-    held_out = [condition_of("held out", offset=k) for k in OFFSETS]
+    within = [{"shift": k} for k in OFFSETS]
+    held_out = [{"condition": "held out", "shift": k} for k in OFFSETS]
 
-    def residuals(conditions: list[str], fitted: Tensor, tried: Tensor) -> dict[str, float]:
+    def residuals(asked: list[Where], fitted: Tensor, tried: Tensor) -> Values:
         here, there = it.codes(fitted), [it.codes(fitted + k) for k in OFFSETS]
         maps = vectors.shift_maps(here, there)
-        return {
-            condition: vectors.residual(it.codes(tried), shift, it.codes(tried + k))
-            for condition, shift, k in zip(conditions, maps, OFFSETS, strict=True)
-        }
+        return [
+            (where, vectors.residual(it.codes(tried), shift, it.codes(tried + k)))
+            for where, shift, k in zip(asked, maps, OFFSETS, strict=True)
+        ]
 
     even = 2 * _first(n)
     return [
@@ -82,7 +82,8 @@ def _apart(it: Structure) -> list[Row]:
                 "code_collisions",
                 partial(collided, below, dtype),
                 n=below * (below - 1) // 2,
-                condition=condition_of(name, below=below),
+                condition=name,
+                sequence_length=below,
             )
         ),
     ]
@@ -100,16 +101,16 @@ def _sizes(it: Structure) -> list[Row]:
             raise Unsupported("all codes within the training length are 0: no ratio")
         return it.codes(beyond).norm(dim=-1).max().item() / usual
 
-    places = {
-        "within training": inside,
-        "beyond training": beyond,
-        condition_of(position=FAR[-1]): _one(FAR[-1]),
-    }
+    places: list[tuple[Where, Tensor]] = [
+        ({"condition": "within training"}, inside),
+        ({"condition": "beyond training"}, beyond),
+        ({"position": FAR[-1]}, _one(FAR[-1])),
+    ]
     return [
         *(
             row
-            for condition, positions in places.items()
-            for row in it.row("code_range", partial(largest, positions), n=len(positions), condition=condition)
+            for where, positions in places
+            for row in it.row("code_range", partial(largest, positions), n=len(positions), **where)
         ),
         *it.row("code_growth", growth, n=it.length),
     ]
@@ -124,52 +125,49 @@ def _errors(it: Structure) -> list[Row]:
             got = single.embed(torch.zeros(1, 1, dim), _one(position).float())[0]
         return (got.double() - it.codes(_one(position))).abs().max().item()
 
-    return [
-        row
-        for position in FAR
-        for row in it.row("code_error", partial(error, position), n=dim, condition=condition_of(position=position))
-    ]
+    return [row for position in FAR for row in it.row("code_error", partial(error, position), n=dim, position=position)]
 
 
 def frequency_rows(it: Structure) -> list[Row]:
     """Wavelengths of single dimensions, and what float32 makes of frequencies, depending on how they are computed."""
     dim = it.model.geometry.model_dim
 
-    def errors() -> dict[str, float]:
+    def errors() -> Values:
         found = vectors.frequencies(it.codes(_first(it.length)))
-        return vectors.frequency_errors(vectors.base_of(found, dim), dim)
+        by_way = vectors.frequency_errors(vectors.base_of(found, dim), dim)
+        return [({"condition": way}, error) for way, error in by_way.items()]
 
-    asked = vectors.WAYS if it.encoder.overrides("embed") else ("",)
+    asked: list[Where] = [{"condition": way} for way in vectors.WAYS] if it.encoder.overrides("embed") else [{}]
     return [
         *it.rows("wavelength", lambda: _wavelengths(it), n=it.length),
         *it.rows("frequency_error", errors, n=dim // 2, asked=asked),
     ]
 
 
-def _wavelengths(it: Structure) -> dict[str, float]:
+def _wavelengths(it: Structure) -> Values:
     adds, turns = it.encoder.overrides("embed"), it.encoder.overrides("rotate")
     if not adds and not turns:
         raise Unsupported(f"{it.encoder.name} adds no vectors and turns no queries")
-    found: dict[str, float] = {}
+    found: Values = []
     if adds:
-        found |= _by_dimension(vectors.frequencies(it.codes(_first(it.length))), "")
+        found += _by_dimension(vectors.frequencies(it.codes(_first(it.length))), "")
     if turns:
         probes = turned(it.encoder, _first(it.length).unsqueeze(0), causal=it.model.causal)[0]
         heads = torch.stack([vectors.frequencies(probe) for probe in probes])
         done = "turned" if adds else ""  # dimensions of codes and of heads are counted alike
         if torch.allclose(heads, heads[:1].expand_as(heads), rtol=vectors.SAME, atol=0, equal_nan=True):
-            found |= _by_dimension(heads[0], done)
+            found += _by_dimension(heads[0], done)
         else:
             for head, of_head in enumerate(heads):
-                found |= _by_dimension(of_head, done, head=head)
+                found += _by_dimension(of_head, done, head=head)
     if not found:
         raise Unsupported(f"no component of {it.encoder.name} is a pure sinusoid of the position")
     return found
 
 
-def _by_dimension(frequencies: Tensor, done: str, **places: object) -> dict[str, float]:
-    return {
-        condition_of(done, dimension=d, **places): 2 * math.pi / w
+def _by_dimension(frequencies: Tensor, condition: str, head: int | None = None) -> Values:
+    return [
+        ({"condition": condition, "head": head, "dimension": d}, 2 * math.pi / w)
         for d, w in enumerate(frequencies.tolist())
         if not math.isnan(w)
-    }
+    ]

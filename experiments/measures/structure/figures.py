@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.rows.row import among, metric_of, sliced
+from experiments.rows.row import among, metric_of
 from experiments.statistics.intervals import over_seeds
 
 Looks = dict[str, Look]
@@ -83,7 +83,7 @@ def waves(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
 def kernel(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """The expected score of equal content, query by key, an image a label; None without a value. Of the first seed."""
-    pictures = {label: _matrix(part, "query", "key") for label, part in _first_seed(rows, "kernel", looks)}
+    pictures = {label: _matrix(part, "position", "key") for label, part in _first_seed(rows, "kernel", looks)}
     if not pictures:
         return None
     trained = _train_positions(rows)
@@ -117,7 +117,7 @@ def kernel(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
 def kernel_curve(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """The expected score over distance, less that at the nearest distance, a line a head; None without a value."""
-    found = sliced(_valued(rows, "kernel_at"))
+    found = _valued(rows, "kernel_at")
     if found.empty:
         return None
     found = found.assign(head=found["head"].astype(int), distance=found["distance"].astype(int))
@@ -148,11 +148,10 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
 def wavelengths(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """Wavelength of each dimension that is a wave; None if none is."""
-    found = sliced(_valued(rows, "wavelength"))
+    found = _valued(rows, "wavelength")
     if found.empty:
         return None
-    found = found.assign(dimension=found["dimension"].astype(int), head=found.get("head", ""))
-    summary = over_seeds(found, ["label", "done", "head", "dimension"])
+    summary = over_seeds(found.astype({"dimension": int}), ["label", "condition", "head", "dimension"])
     trained = _train_positions(rows)
     largest = float(summary["dimension"].max())
     few = summary["label"].nunique() <= TOGETHER
@@ -184,11 +183,11 @@ def wavelengths(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
 def entropy(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """Entropy of attention to content that is all alike, over the number of keys; None without a value."""
-    found = sliced(_valued(rows, "attention_entropy"))
-    found = found[found.get("head", pd.Series("", found.index)) == ""]
+    found = _valued(rows, "attention_entropy")
+    found = found[found["head"].isna()]
     if found.empty:
         return None
-    summary = over_seeds(found.assign(keys=found["keys"].astype(int)), ["label", "keys"])
+    summary = over_seeds(found.assign(keys=found["sequence_length"].astype(int)), ["label", "keys"])
     trained = _train_positions(rows)
     keys = sorted(set(summary["keys"]))
     highest = max(math.log(max(keys)), float(summary["mean"].max()))
@@ -227,7 +226,7 @@ def _first_seed(rows: pd.DataFrame, metric: str, looks: Looks) -> Iterator[tuple
         part = found[found["label"] == label]
         if len(part):
             first = part.sort_values("seed", kind="stable")["run_id"].iloc[0]
-            yield label, sliced(part[part["run_id"] == first])
+            yield label, part[part["run_id"] == first]
 
 
 def _matrix(part: pd.DataFrame, down: str, across: str) -> pd.DataFrame:

@@ -113,7 +113,6 @@ def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequen
     import torch
 
     from experiments.measures.structure.kernel import codes
-    from experiments.rows.row import condition_of
     from pe_zoo import Unsupported
 
     if not encoder.overrides("embed"):
@@ -122,9 +121,7 @@ def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequen
     size = max_positions
     if encoder.max_length is not None and encoder.max_length < size:
         size = encoder.max_length
-        rows.append(
-            subject.cannot(NAME, "code", f"its table ends at {size} positions", condition=condition_of(position=size))
-        )
+        rows.append(subject.cannot(NAME, "code", f"its table ends at {size} positions", position=size))
     try:
         found = codes(encoder, torch.arange(size, dtype=torch.float64))
     except Unsupported as reason:
@@ -137,12 +134,11 @@ def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequen
     for metric, dimensions in drawn.items():
         for position in range(size):
             for dimension in dimensions:
-                condition = condition_of(position=position, dimension=dimension)
                 value = found[position, dimension].item()
-                rows.append(subject.row(NAME, metric, condition=condition, value=value, n=1))
+                rows.append(subject.row(NAME, metric, position=position, dimension=dimension, value=value, n=1))
     if tuple(waves) != WAVES:
         rows += [
-            subject.cannot(NAME, "wave", f"the model has {model_dim} dimensions", condition=condition_of(dimension=d))
+            subject.cannot(NAME, "wave", f"the model has {model_dim} dimensions", dimension=d)
             for d in dict.fromkeys(waves)
             if d >= model_dim
         ]
@@ -154,7 +150,6 @@ def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: i
     import torch
 
     from experiments.measures.structure.kernel import kernel
-    from experiments.rows.row import condition_of
     from pe_zoo import Unsupported
 
     rows, causal = [], subject.model.causal
@@ -162,8 +157,8 @@ def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: i
     if encoder.max_length is not None and encoder.max_length < size:
         size = encoder.max_length
         why = f"its table ends at {size} positions"
-        rows.append(subject.cannot(NAME, "kernel", why, condition=condition_of(query=size)))
-        rows.append(subject.cannot(NAME, "kernel_at", why, condition=condition_of(distance=size)))
+        rows.append(subject.cannot(NAME, "kernel", why, position=size))
+        rows.append(subject.cannot(NAME, "kernel_at", why, distance=size))
     positions = torch.arange(size, dtype=torch.float64)
     try:
         found = kernel(encoder, positions, subject.stream("structure/kernel"), causal=causal, draws=draws)
@@ -174,17 +169,15 @@ def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: i
     for query in places:
         for key in places:
             if torch.isfinite(image[query, key]) and (key <= query or not causal):
-                condition = condition_of(query=query, key=key)
-                rows.append(
-                    subject.row(NAME, "kernel", condition=condition, value=image[query, key].item(), n=len(found))
-                )
+                value = image[query, key].item()
+                rows.append(subject.row(NAME, "kernel", position=query, key=key, value=value, n=len(found)))
     near_to_far = distances(size, encoder.geometry.train_length)
     for distance in near_to_far if causal else [*(-d for d in near_to_far[:0:-1]), *near_to_far]:
         for head, curve in enumerate(at_distance(found, distance)):
             if torch.isfinite(curve).any():
                 seen = curve[torch.isfinite(curve)]
-                condition = condition_of(head=head, distance=distance)
-                rows.append(subject.row(NAME, "kernel_at", condition=condition, value=seen.mean().item(), n=len(seen)))
+                where = {"head": head, "distance": distance}
+                rows.append(subject.row(NAME, "kernel_at", **where, value=seen.mean().item(), n=len(seen)))
     return rows
 
 
@@ -236,7 +229,9 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    plain = rows[rows["condition"] == ""]
+    from experiments.rows.row import whole
+
+    plain = whole(rows)
     columns = {
         "only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
         "tells left from right": plain[plain["metric"] == "direction_awareness"],
@@ -258,13 +253,11 @@ def _largest_shift(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _longest(rows: pd.DataFrame) -> pd.DataFrame:
-    from experiments.rows.row import sliced
-
     new = rows[rows["metric"] == "uncovered"]
     if new.empty:
         return new
-    keys = sliced(new)["keys"].astype(float)
-    return new[keys == keys.groupby(new["run_id"]).transform("max")]
+    longest = new.groupby("run_id")["sequence_length"].transform("max")
+    return new[new["sequence_length"] == longest]
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from experiments.measures.structure import kernel_numbers as shapes
 from experiments.measures.structure import model_numbers as action
 from experiments.measures.structure.kernel import codes, exact, kernel, kernel_weights
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row, condition_of
+from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
 
@@ -25,8 +26,9 @@ LENGTHS = (1, 2, 4, 8)
 LONGER = (2, 4)
 """Training lengths at which is counted what training did not cover."""
 
-Values = dict[str, float]
-"""Condition to value."""
+Where = dict[str, Any]
+"""Condition and coordinates of a row."""
+Values = list[tuple[Where, float]]
 
 
 def numbers(subject: Subject, *, reach: int, shifts: tuple[int, ...], draws: int) -> list[Row]:
@@ -108,22 +110,22 @@ class Structure:
             raise Unsupported(f"{self.encoder.name} adds no vectors to the embeddings")
         return codes(self.encoder, positions)
 
-    def rows(self, metric: str, measure: Callable[[], Values], *, n: int, asked: Iterable[str] = ("",)) -> list[Row]:
-        """The rows of a measurement; of what the encoder cannot do, one for each condition that was asked."""
+    def rows(self, metric: str, measure: Callable[[], Values], *, n: int, asked: Iterable[Where] = ({},)) -> list[Row]:
+        """The rows of a measurement; of what the encoder cannot do, one for each place that was asked."""
         try:
             values = measure()
         except Unsupported as reason:
-            return [self.subject.cannot(NAME, metric, reason, condition=condition) for condition in asked]
+            return [self.subject.cannot(NAME, metric, reason, **where) for where in asked]
         return [
-            self.subject.row(NAME, metric, condition=condition, value=float(value), n=n)
+            self.subject.row(NAME, metric, **where, value=float(value), n=n)
             if math.isfinite(value)
-            else self.subject.cannot(NAME, metric, f"the value came out as {value}", condition=condition)
-            for condition, value in values.items()
+            else self.subject.cannot(NAME, metric, f"the value came out as {value}", **where)
+            for where, value in values
         ]
 
-    def row(self, metric: str, measure: Callable[[], float], *, n: int, condition: str = "") -> list[Row]:
+    def row(self, metric: str, measure: Callable[[], float], *, n: int, **where: Any) -> list[Row]:
         """The one row of a measurement."""
-        return self.rows(metric, lambda: {condition: measure()}, n=n, asked=(condition,))
+        return self.rows(metric, lambda: [(where, measure())], n=n, asked=(where,))
 
     def _kernel(self, length: int, *, causal: bool, queries: int | None = None) -> Tensor:
         contents = self.subject.stream(action.CONTENTS)
@@ -136,10 +138,10 @@ def count_up(length: int) -> Tensor:
     return torch.arange(length, dtype=torch.float64)
 
 
-def by_head(values: Tensor, condition: str = "") -> Values:
+def by_head(values: Tensor, **where: Any) -> Values:
     """The mean over heads, then each head's own."""
-    heads = {condition_of(condition, head=head): value.item() for head, value in enumerate(values)}
-    return {condition: values.mean().item(), **heads}
+    heads = [({**where, "head": head}, value.item()) for head, value in enumerate(values)]
+    return [(where, values.mean().item()), *heads]
 
 
 def _of_kernel(it: Structure) -> list[Row]:
@@ -160,7 +162,8 @@ def _of_kernel(it: Structure) -> list[Row]:
             "monotonicity",
             lambda: shapes.falling_steps(it.curve, shapes.LOCAL).mean().item(),
             n=min(it.length - 1, shapes.LOCAL),
-            condition=f"within {shapes.LOCAL}",
+            condition="within",
+            size=shapes.LOCAL,
         ),
         *it.rows("rank_correlation", lambda: by_head(shapes.rank_correlation(it.curve)), n=it.length),
         *it.rows("asymmetry", lambda: by_head(shapes.asymmetry(it.kernel_both_ways)), n=it.length),
@@ -179,9 +182,7 @@ def _of_shifts(it: Structure, shifts: tuple[int, ...]) -> list[Row]:
     return [
         row
         for shift in shifts
-        for row in it.row(
-            "score_shift_change", partial(changed, shift), n=it.train_length, condition=condition_of(shift=shift)
-        )
+        for row in it.row("score_shift_change", partial(changed, shift), n=it.train_length, shift=shift)
     ]
 
 
@@ -193,7 +194,7 @@ def _of_weights(it: Structure) -> list[Row]:
         return by_head(shapes.window(weights(it.length), share))
 
     def entropies(keys: int) -> Values:
-        return by_head(shapes.entropy(weights(keys)), condition_of(keys=keys))
+        return by_head(shapes.entropy(weights(keys)), sequence_length=keys)
 
     def slopes() -> Values:
         return by_head(shapes.slope(lengths, torch.stack([shapes.entropy(weights(keys)) for keys in lengths])))
@@ -201,20 +202,19 @@ def _of_weights(it: Structure) -> list[Row]:
     rows = it.rows("half_life", partial(windows, 0.5), n=it.length)
     rows += it.rows("window_99", partial(windows, 0.99), n=it.length)
     for keys in lengths:
-        rows += it.rows("attention_entropy", partial(entropies, keys), n=keys, asked=(condition_of(keys=keys),))
+        rows += it.rows("attention_entropy", partial(entropies, keys), n=keys, asked=({"sequence_length": keys},))
     return rows + it.rows("entropy_growth", slopes, n=len(lengths))
 
 
 def _of_models(it: Structure) -> list[Row]:
     rows = it.row("direction_awareness", lambda: action.direction_awareness(it.subject, it.model), n=action.SEQUENCES)
     for keys in (multiple * it.train_length for multiple in LONGER):
-        condition = condition_of(keys=keys)
         try:
             share, cells = action.uncovered(it.subject, it.encoder, keys, it.draws)
         except Unsupported as reason:
-            rows.append(it.subject.cannot(NAME, "uncovered", reason, condition=condition))
+            rows.append(it.subject.cannot(NAME, "uncovered", reason, sequence_length=keys))
         else:
-            rows.append(it.subject.row(NAME, "uncovered", condition=condition, value=share, n=cells))
+            rows.append(it.subject.row(NAME, "uncovered", sequence_length=keys, value=share, n=cells))
     return rows + it.row(
         "receptive_field", lambda: action.receptive_field(it.subject, it.model, it.length), n=action.SEQUENCES
     )

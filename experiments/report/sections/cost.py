@@ -92,18 +92,12 @@ def _spent(of: OfTask, labels: list[str]) -> tuple[pd.DataFrame, str]:
         rows = of.rows_of("cost")
         rows = rows[(rows["metric"] == metric) & (rows["status"] == "ok")]
         # A label may have been asked at several lengths: the longest that all share is compared.
-        shared = rows.groupby("condition")["label"].nunique()
+        shared = rows.fillna({"sequence_length": 0}).groupby("sequence_length")["label"].nunique()
         shared = shared[shared == len(labels)]
         if len(shared):
-            longest = max(shared.index, key=lambda condition: (_places(condition), condition))
-            return _spread(rows[rows["condition"] == longest], "value"), counted
+            return _spread(rows[rows["sequence_length"].fillna(0) == max(shared.index)], "value"), counted
     runs = of.runs.assign(seconds=pd.to_numeric(of.runs["train_seconds"]))
     return _spread(runs[runs["label"].isin(labels) & (runs["seconds"] > 0)], "seconds"), SECONDS
-
-
-def _places(condition: str) -> int:
-    digits = condition.rpartition("places=")[2]
-    return int(digits) if digits.isdecimal() else 0
 
 
 def _spread(rows: pd.DataFrame, column: str) -> pd.DataFrame:

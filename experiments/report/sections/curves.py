@@ -41,7 +41,7 @@ def _look(look: Look) -> dict[str, Any]:
 
 def _task(of: OfTask, standing: pd.DataFrame | None) -> dict[str, Any] | None:
     summary = of.lengths
-    summary = summary[(summary["condition"] == "") & summary["metric"].isin(length_extrapolation.QUALITIES)]
+    summary = summary[summary["metric"].isin(length_extrapolation.QUALITIES)]
     if summary.empty:
         return None
     main = main_metric(summary["metric"].unique())

@@ -26,7 +26,7 @@ def section(of: OfTask) -> Section:
         drawn = drawn[drawn["metric"] == main_metric(summary["metric"].unique())]
     figures = length_extrapolation.plot(drawn)
     for metric in length_extrapolation.QUALITIES:
-        of_metric = summary[(summary["metric"] == metric) & (summary["condition"] == "")]
+        of_metric = summary[summary["metric"] == metric]
         if of_metric.empty:
             continue
         stem, named = of.stem(metric), metric_of(metric).label

@@ -40,18 +40,19 @@ def section(of: OfTask) -> Section:
 def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
     """Quality lost by permuted tokens, and by permuted positions where that was measured."""
     lost = summary[summary["metric"] == "quality_loss"]
-    found = {(r["condition"], r["label"]): r for r in lost.to_dict("records")}
+    named = permutation_sensitivity.change_names
+    found = dict(zip(zip(named(lost), lost["label"], strict=True), lost.to_dict("records"), strict=True))
     distances = rows[rows["metric"].isin(permutation_sensitivity.DISTANCES)]
-    moved = distances.groupby(["metric", "condition"])["value"].mean().to_dict()
+    moved = distances.groupby(["metric", named(distances)])["value"].mean().to_dict()
     prefix = f"{permutation_sensitivity.POSITIONS}: "
     seeds = of.seeds[EXPERIMENT]
     lines: dict[bool, list[list[str]]] = {False: [], True: []}
-    for condition in permutation_sensitivity.order(rows):
-        of_labels = [words.cell(found.get((condition, label)), seeds.get(label, 0)) for label in of.order]
+    for change in permutation_sensitivity.order(rows):
+        of_labels = [words.cell(found.get((change, label)), seeds.get(label, 0)) for label in of.order]
         if any(cell != words.NOT_MEASURED for cell in of_labels):
-            far = [words.short(moved.get((metric, condition))) for metric in permutation_sensitivity.DISTANCES]
-            line = [condition.removeprefix(prefix), *far, *of_labels]
-            lines[condition.startswith(prefix)].append(line)
+            far = [words.short(moved.get((metric, change))) for metric in permutation_sensitivity.DISTANCES]
+            line = [change.removeprefix(prefix), *far, *of_labels]
+            lines[change.startswith(prefix)].append(line)
     head = ["change of order", *(metric_of(m).label for m in permutation_sensitivity.DISTANCES)]
     head += map(of.name, of.order)
     metric = main_metric(summary["metric"].unique())
@@ -72,7 +73,8 @@ def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -
 
 def _sensitivity_table(of: OfTask, slopes: pd.DataFrame) -> Table:
     """The slopes, with their interval over seeds, or over inputs where there is one seed."""
-    found = {(line["metric"], line["condition"], line["label"]): line for line in slopes.to_dict("records")}
+    whole = slopes[slopes["part"].isna()]
+    found = {(line["metric"], line["condition"], line["label"]): line for line in whole.to_dict("records")}
     kinds = (permutation_sensitivity.TOKENS, permutation_sensitivity.POSITIONS)
     seeds = of.seeds[EXPERIMENT]
     columns = [(metric, kind) for kind in kinds for metric in permutation_sensitivity.SLOPES.values()]

@@ -23,7 +23,7 @@ def training(of: OfTask) -> Section:
     figures = style.training_curves(of.rows_of("training", drawn=MOST))
     caption = "Training loss (averaged since the point before) and accuracy on held-out data of training length."
     rows = of.rows_of("training")
-    data = of.with_marks(intervals.over_seeds(rows, ["task", "metric", "label", "condition"]))
+    data = of.with_marks(intervals.over_seeds(rows, ["task", "metric", "label", "step"]))
     return Section("Training", parts=[Picture(stem, caption, figure, data) for stem, figure in figures.items()])
 
 

@@ -93,8 +93,7 @@ class OfTask:
     @cached_property
     def reach(self) -> pd.DataFrame:
         """How far each label keeps its quality, see `_reach.reach`."""
-        whole = self.lengths[self.lengths["condition"] == ""]
-        return _reach.reach(whole[whole["metric"].isin(self.quality["metric"].unique())])
+        return _reach.reach(self.lengths[self.lengths["metric"].isin(self.quality["metric"].unique())])
 
     def name(self, label: Any) -> str:
         """The label as it is shown: marked if a run of it did not converge."""

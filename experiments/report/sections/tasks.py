@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.report.page import Section, Table
 from experiments.rows.quality import OVER_LENGTHS, main_quality
-from experiments.rows.row import among, metric_of
+from experiments.rows.row import among, metric_of, whole
 from experiments.statistics import intervals, reach
 
 BEYOND = 2.0
@@ -82,7 +82,7 @@ def section(rows: pd.DataFrame, order: Sequence[str]) -> Section | None:
     found.parts.append(grid.table("tasks_in_range", "Within the training length: at the longest trained on", within))
     if len(beyond):
         found.parts.append(grid.table("tasks_at_twice", "At twice the training length", beyond))
-    rows = rows[(rows["experiment"] == OVER_LENGTHS) & (rows["condition"] == "")]
+    rows = whole(rows[rows["experiment"] == OVER_LENGTHS])
     at_twice = rows[rows["eval_length"] == (rows["train_length"] * BEYOND).round()]
     freed = at_twice[at_twice["metric"] == FREE_RUNNING_GAP]
     if len(freed):
