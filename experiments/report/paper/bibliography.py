@@ -1,4 +1,4 @@
-"""The papers behind a report: only those of its encoders, numberings and methods, as BibTeX."""
+"""The papers behind a report, as BibTeX: those of its encoders, numberings, variants and methods, and no others."""
 
 from __future__ import annotations
 
@@ -6,132 +6,127 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import bibtexparser
 import yaml
+from bibtexparser.bibdatabase import BibDatabase
+from bibtexparser.bwriter import BibTexWriter
 
+from experiments.rows.results import Results
 from experiments.rows.untrusted import one_line
 from pe_zoo import _catalogue
-
-if TYPE_CHECKING:
-    from experiments.rows.results import Results
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = Path(__file__).resolve().parents[1] / "assets" / "bibliography.bib"
 OURS = "pezoo"
 """The key of the entry for this project itself."""
-_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the bibliography.
-
-    Args:
-        key: what LaTeX cites.
-        kind: ``misc`` or ``article``.
-        fields: as they are written, ``keywords`` among them.
-    """
-
-    key: str
-    kind: str
-    fields: dict[str, str]
-
-    @property
-    def arxiv(self) -> str | None:
-        return self.fields.get("eprint")
-
-    def is_called_for(self, text: str) -> bool:
-        """Whether one of its keywords stands in a text."""
-        words = [word.strip() for word in self.fields.get("keywords", "").split(",") if word.strip()]
-        return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) for word in words)
-
-    def __str__(self) -> str:
-        shown = {name: value for name, value in self.fields.items() if name != "keywords"}
-        if self.arxiv:
-            shown |= {"archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{self.arxiv}"}
-        lines = [f"  {name} = {{{value}}}," for name, value in shown.items()]
-        return "\n".join([f"@{self.kind}{{{self.key},", *lines, "}"])
+Fields = dict[str, str]
+"""An entry as bibtexparser has it: ``ID``, ``ENTRYTYPE``, and its fields by name."""
 
 
 @dataclass
 class Cited:
-    """What a report cites: entries by key, and of each encoder, numbering and variant the keys that it goes back to."""
+    """The entries of a report by key, and the keys of each encoder, numbering and variant."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, Fields] = field(default_factory=dict)
     of: dict[str, list[str]] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The BibTeX file: a line for each name, then the entries, by key."""
-        lines = [f"% {one_line(name)}: {', '.join(keys) or 'no paper is known'}" for name, keys in self.of.items()]
-        return "\n\n".join(["\n".join(lines), *(str(self.entries[key]) for key in sorted(self.entries))]).strip() + "\n"
+        """Return the BibTeX file: a comment for each name, then the entries, by key."""
+        comments = [f"% {one_line(name)}: {', '.join(keys) or 'no paper is known'}" for name, keys in self.of.items()]
+        database, writer = BibDatabase(), BibTexWriter()
+        database.entries = [_printed(entry) for entry in self.entries.values()]
+        writer.indent = "  "
+        return "\n".join([*comments, "", writer.write(database).strip(), ""]).lstrip()
 
 
 @lru_cache(maxsize=1)
-def known() -> dict[str, Entry]:
-    """Every entry there is, by key."""
-    text = FILE.read_text(encoding="utf-8")
-    found = {}
-    for kind, key, body in re.findall(r"^@(\w+)\{(\w+),\n(.*?)^\}$", text, flags=re.MULTILINE | re.DOTALL):
-        found[key] = Entry(key, kind, dict(re.findall(r"^  (\w+) = \{(.*)\},$", body, flags=re.MULTILINE)))
-    return found
+def known() -> dict[str, Fields]:
+    """Return the entries of bibliography.bib by key."""
+    entries: dict[str, Fields] = bibtexparser.loads(FILE.read_text(encoding="utf-8")).entries_dict
+    return entries
+
+
+def entry_of(paper: _catalogue.Paper) -> Fields:
+    """Return the entry of bibliography.bib, or else one with what the citation itself has: no title, few authors."""
+    for entry in known().values():
+        if entry.get("eprint") == paper.arxiv:
+            return entry
+    authors = paper.authors.replace(" et al.", " and others").replace(", ", " and ")
+    key = re.sub(r"[^a-z]", "", authors.split()[0].lower()) + paper.year + "arxiv" + paper.arxiv.replace(".", "")
+    title = f"arXiv:{paper.arxiv}"
+    fields = {"title": title, "author": authors, "year": paper.year, "eprint": paper.arxiv}
+    return {"ENTRYTYPE": "misc", "ID": key, **fields}
+
+
+def calls_for(text: str, entry: Fields) -> bool:
+    """Return whether one of an entry's keywords stands in a text."""
+    words = [word.strip() for word in entry.get("keywords", "").split(",") if word.strip()]
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, flags=re.IGNORECASE) for word in words)
 
 
 def cited(results: Results, text: str) -> Cited:
-    """What a folder's runs and the words of its report go back to.
+    """Collect the papers of a folder's runs and of the words of its report.
 
     Args:
         results: of `experiments.rows.results.load`.
         text: everything the report says; names of methods in it call for their entries.
     """
     found = Cited({OURS: ours()})
-    by_arxiv = {entry.arxiv: entry for entry in known().values() if entry.arxiv}
-    for name, sources in _sources(results).items():
-        papers = dict.fromkeys(number for source in sources for number in _ARXIV.findall(source))
-        entries = [by_arxiv[number] for number in papers if number in by_arxiv]
-        found.of[name] = [entry.key for entry in entries]
-        found.entries |= {entry.key: entry for entry in entries}
-    settings = " ".join(f"{key} {value}" for keys in results.configs.values() for key, value in _set(keys))
-    found.entries |= {key: entry for key, entry in known().items() if entry.is_called_for(f"{text} {settings}")}
+    for name, papers in _papers(results).items():
+        entries = {entry["ID"]: entry for entry in map(entry_of, papers)}
+        found.of[name] = list(entries)
+        found.entries |= entries
+    settings = {
+        f"{key} {value}"
+        for config in results.configs.values()
+        for key, value in config.items()
+        if value not in ("null", "false")
+    }
+    whole = " ".join([text, *settings])
+    found.entries |= {key: entry for key, entry in known().items() if calls_for(whole, entry)}
     return found
 
 
-def _set(config: dict[str, str]) -> list[tuple[str, str]]:
-    return [(key, value) for key, value in config.items() if value not in ("null", "false")]
+def ours() -> Fields:
+    """Return the entry for this project, from ``CITATION.cff``."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    authors = " and ".join(f"{{{author['name']}}}" for author in citation["authors"])
+    fields = {"title": f"{{{citation['title']}}}", "author": authors, "year": str(citation["date-released"])[:4]}
+    return {"ENTRYTYPE": "misc", "ID": OURS, **fields, "note": f"Version {citation['version']}"}
 
 
-def ours() -> Entry:
-    """The entry for this project, from ``CITATION.cff``."""
-    said = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    authors = " and ".join(f"{{{author['name']}}}" for author in said["authors"])
-    fields = {"title": f"{{{said['title']}}}", "author": authors, "year": str(said["date-released"])[:4]}
-    return Entry(OURS, "misc", fields | {"note": f"Version {said['version']}"})
+def _printed(entry: Fields) -> Fields:
+    """Return an entry as a report has it: without keywords, with a link."""
+    shown = {name: value for name, value in entry.items() if name != "keywords"}
+    arxiv = shown.get("eprint")
+    return shown | ({"archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{arxiv}"} if arxiv else {})
 
 
-def _sources(results: Results) -> dict[str, list[str]]:
-    """Encoder, numbering or variant -> texts that cite its papers; an empty list where it is none of ours."""
-    found: dict[str, list[str]] = {}
+def _papers(results: Results) -> dict[str, list[_catalogue.Paper]]:
+    """Return the papers of each encoder, numbering or variant; only an encoder of someone else's may have none."""
+    own = {
+        "encoder": {entry.name: entry for entry in _catalogue.encoders()},
+        "positions": {entry.name: entry for entry in _catalogue.numberings()},
+    }
+    found: dict[str, dict[_catalogue.Paper, None]] = {}
     for run in results.runs.to_dict("records"):
         config = results.configs.get(str(run["run_id"]), {})
-        for key, folder in (("encoder", "encoder"), ("positions", None), ("choice", "encoder"), ("layout", "layout")):
+        for key in ("encoder", "positions", "choice", "layout"):
             name = str(run[key] or "").partition("(")[0]
-            name = config.get(f"{key}.name", name) if key in ("encoder", "positions") else name
-            if key in ("encoder", "positions"):
-                entries = _catalogue.encoders() if key == "encoder" else _catalogue.numberings()
-                texts = [entry.summary for entry in entries if entry.name == name]
-            else:
-                texts = _comments(folder or "", name)
-            if texts or (key == "encoder" and name):
-                found[name] = list(dict.fromkeys([*found.get(name, []), *texts]))
-    plain = [name for name, texts in found.items() if texts and not any(map(_ARXIV.search, texts))]
-    return {name: found[name] for name in sorted(found) if name not in plain}
+            name = config.get(f"{key}.name", name) if key in own else name
+            entry = own[key].get(name) if key in own else _variant("encoder" if key == "choice" else key, name)
+            papers = dict.fromkeys(entry.papers) if entry else {}
+            if papers or (key == "encoder" and name and entry is None):
+                found[name] = found.get(name, {}) | papers
+    return {name: list(found[name]) for name in sorted(found)}
 
 
-def _comments(folder: str, name: str) -> list[str]:
-    """The comments of a variant's file."""
+def _variant(folder: str, name: str) -> _catalogue.Entry | None:
+    """Read the comments of a variant's file as a docstring."""
     path = ROOT / "configs" / folder / f"{name}.yaml"
     if not re.fullmatch(r"\w+", name) or not path.is_file():
-        return []
+        return None
     lines = path.read_text(encoding="utf-8").splitlines()
-    said = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
-    return [said] if _ARXIV.search(said) else []
+    return _catalogue.Entry(name, " ".join(line.lstrip("# ") for line in lines if line.startswith("#")))

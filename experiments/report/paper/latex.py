@@ -1,4 +1,4 @@
-"""LaTeX that compiles as it is, whatever names somebody gave: text, tables, and a document that shows them all."""
+"""LaTeX that compiles, whatever names somebody gave: text, tables, and a document that shows them all."""
 
 from __future__ import annotations
 
@@ -12,130 +12,63 @@ LONG = 32
 """Characters from which on a cell is set as a paragraph."""
 PARAGRAPH = "p{5.5cm}"
 
-_SIGNS = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "`": r"\char96{}",
-    '"': "''",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "\N{EN DASH}": "--",
-    "\N{EM DASH}": "---",
-    "\N{LEFT SINGLE QUOTATION MARK}": "`",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
-    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
-    "\N{NO-BREAK SPACE}": "~",
-    "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "−": "$-$",
-    "†": r"\dag{}",
-    "§": r"\S{}",
-    "°": r"$^\circ$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≠": r"$\neq$",
-    "≈": r"$\approx$",
-    "∞": r"$\infty$",
-    "√": r"$\surd$",
-    "→": r"$\rightarrow$",
-    "←": r"$\leftarrow$",
-    "‖": r"$\|$",
-    "¹": "$^1$",
-    "²": "$^2$",
-    "³": "$^3$",
-    "ß": r"\ss{}",
-    "æ": r"\ae{}",
-    "Æ": r"\AE{}",
-    "ø": r"\o{}",
-    "Ø": r"\O{}",
-    "ł": r"\l{}",
-    "Ł": r"\L{}",
-    "ı": r"\i{}",
-} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-_ACCENTS = {
-    "\N{COMBINING GRAVE ACCENT}": "`",
-    "\N{COMBINING ACUTE ACCENT}": "'",
-    "\N{COMBINING CIRCUMFLEX ACCENT}": "^",
-    "\N{COMBINING TILDE}": "~",
-    "\N{COMBINING DIAERESIS}": '"',
-    "\N{COMBINING MACRON}": "=",
-    "\N{COMBINING DOT ABOVE}": ".",
-    "\N{COMBINING RING ABOVE}": "r",
-    "\N{COMBINING CEDILLA}": "c",
-    "\N{COMBINING CARON}": "v",
-    "\N{COMBINING BREVE}": "u",
-    "\N{COMBINING DOUBLE ACUTE ACCENT}": "H",
+MATH = r"\pm \times \cdot - \leq \geq \neq \approx \infty \surd \rightarrow \leftarrow \| ^\circ ^1 ^2 ^3 < > |"
+TEXT = r"\textbackslash{} \textasciitilde{} \textasciicircum{} \char96{} '' \ldots{} \S{} \dag{} -- --- ` ' `` ''"
+SIGNS = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"${command}$" for sign, command in zip("±×·−≤≥≠≈∞√→←‖°¹²³<>|", MATH.split(), strict=True)},
+    **dict(zip('\\~^`"…§†\u2013\u2014\u2018\u2019\u201c\u201d', TEXT.split(), strict=True)),
 }
-_CAPITALS = {"GAMMA", "DELTA", "THETA", "XI", "PI", "SIGMA", "PHI", "PSI", "OMEGA"}
-_GREEK = _CAPITALS | {
-    "ALPHA",
-    "BETA",
-    "EPSILON",
-    "ZETA",
-    "ETA",
-    "IOTA",
-    "KAPPA",
-    "MU",
-    "NU",
-    "RHO",
-    "TAU",
-    "UPSILON",
-    "CHI",
-}
-_NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?( ± [-+]?[\d.]+)?")
+"""What stands for signs that LaTeX takes for commands, or that its usual fonts lack."""
+ACCENTS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
+"""Accents that LaTeX puts on any letter."""
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega"
+CAPITALS = "gamma delta theta lambda xi pi sigma upsilon phi psi omega"
+NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?( ± [-+]?[\d.]+)?")
 
 
 def escape(text: object) -> str:
-    """Text that LaTeX sets as it is read; a sign that its usual fonts lack becomes a box with the sign's number."""
+    """Return text that LaTeX sets as it is read; a sign that its usual fonts lack becomes a box with its number."""
     return "".join(map(_sign, str(text)))
 
 
 def _sign(sign: str) -> str:
-    if sign in _SIGNS:
-        return _SIGNS[sign]
-    if " " <= sign <= "~":
+    if sign in SIGNS:
+        return SIGNS[sign]
+    letter, accent = unicodedata.normalize("NFD", sign)[0], unicodedata.normalize("NFD", sign)[1:]
+    accented = letter.isascii() and letter.isalpha() and accent in ACCENTS and sign <= "\u017e"
+    if " " <= sign <= "~" or accented or sign in "ßæÆœŒøØłŁ":
         return sign
-    if sign.isspace():
-        return " "
-    parts = unicodedata.normalize("NFD", sign)
-    if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii():
-        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(sign, ""))
-    if greek and greek[2] in (_GREEK if greek[1] == "SMALL" else _CAPITALS):
-        name = greek[2].lower()
-        return rf"$\{name if greek[1] == 'SMALL' else name.capitalize()}$"
-    return rf"\fbox{{\tiny {ord(sign):04X}}}"
+    greek = unicodedata.name(sign, "").lower().removeprefix("greek small letter ")
+    capital = greek.removeprefix("greek capital letter ")
+    if greek in GREEK.split():
+        return rf"$\{greek}$"
+    if capital in CAPITALS.split():
+        return rf"$\{capital.capitalize()}$"
+    return " " if sign.isspace() else rf"\fbox{{\tiny {ord(sign):04X}}}"
 
 
 def tabular(cells: pd.DataFrame) -> str:
-    """A booktabs tabular of cells: numbers to the right, text to the left, long text as paragraphs."""
-    plain = cells.rename(columns=str).map(str)
-    spec = "".join(_alignment(list(plain.iloc[:, place])) for place in range(len(plain.columns)))
-    lines = [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", _line(plain.columns), r"\midrule"]
-    lines += [_line(line) for line in plain.itertuples(index=False, name=None)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    """Return a booktabs tabular of cells: numbers to the right, text to the left, long text as paragraphs."""
+    plain = cells.map(str).set_axis(range(len(cells.columns)), axis="columns")  # Styler wants unique names
+    spec = "".join(_alignment(list(plain[place])) for place in plain)
+    names: dict[object, str] = dict(enumerate(map(_cell, cells.columns)))
+    styler = plain.style.hide(axis="index").format(_cell).format_index(names.__getitem__, axis="columns")
+    return styler.to_latex(column_format=spec, hrules=True)
 
 
 def _alignment(column: list[str]) -> str:
     if any(len(cell) > LONG for cell in column):
         return PARAGRAPH
     filled = [cell for cell in column if cell]
-    return "r" if filled and all(_NUMBER.fullmatch(cell) for cell in filled) else "l"
+    return "r" if filled and all(NUMBER.fullmatch(cell) for cell in filled) else "l"
 
 
-def _line(cells: tuple[str, ...] | pd.Index[str]) -> str:
-    # A bracket or star at the start of a line would be taken for an argument of the end of the line before.
-    return "{}" + " & ".join(map(_cell, cells)) + r" \\"
-
-
-def _cell(cell: str) -> str:
+def _cell(cell: object) -> str:
     written = escape(cell)
-    return re.sub(r"(?<![\w.)])-(?=\d)", "$-$", written) if _NUMBER.search(cell) else written
+    written = re.sub(r"(?<![\w.)])-(?=\d)", "$-$", written) if NUMBER.search(str(cell)) else written
+    # A bracket or star at the start of a line would be taken for an argument of the line break before.
+    return "{}" + written if written.startswith(("[", "*")) else written
 
 
 PREAMBLE = r"""% Compiles as it is: pdflatex report && bibtex report && pdflatex report && pdflatex report
@@ -157,7 +90,7 @@ PREAMBLE = r"""% Compiles as it is: pdflatex report && bibtex report && pdflatex
 
 
 def document(title: str, tables: Mapping[str, str], figures: Mapping[str, str]) -> str:
-    """A document with the methods, every table and figure, and the references.
+    """Return a document with the methods, every table and figure, and the references.
 
     Args:
         title: of the document.
@@ -171,16 +104,12 @@ def document(title: str, tables: Mapping[str, str], figures: Mapping[str, str]) 
         parts.append(_float("figure", stem, caption, shown))
     for stem, caption in tables.items():
         parts.append(_float("table", stem, caption, rf"\fitted{{tables/{stem}.tex}}"))
-    return (
-        "\n".join(
-            [*parts, r"\clearpage", r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]
-        )
-        + "\n"
-    )
+    parts += [r"\clearpage", r"\bibliographystyle{plain}", r"\bibliography{references}", r"\end{document}"]
+    return "\n".join([*parts, ""])
 
 
 def figures(document: str) -> set[str]:
-    """The stems of the figures that a document of ours shows."""
+    """Return the stems of the figures in a document that `document` made."""
     return set(re.findall(r"\\includegraphics\[width=\\linewidth\]\{figures/double/([^/{}]+)\.pdf\}", document))
 
 

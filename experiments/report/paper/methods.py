@@ -1,4 +1,4 @@
-"""A methods paragraph with the settings and numbers of the runs that it is about, and what is not the same in all."""
+"""A methods section from the runs: setting, model, training, lengths, statistics and versions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ import pandas as pd
 
 from experiments.figures import words
 from experiments.report.page import Table
-from experiments.report.paper import latex as _latex
-from experiments.report.paper.bibliography import Cited
+from experiments.report.paper import latex as tex
+from experiments.report.paper.bibliography import Cited, calls_for
 from experiments.rows.results import FINISHED, TUNED, Results, trained_runs
 
 NAMED = 12
-"""Labels from which on they are counted and not named."""
+"""Encoders from which on they are counted and not joined by ``and``."""
 TABULATED = 8
-"""Tasks from which on a table says how each was set, and the paragraph no more than from where to where."""
-_OF_A_TASK = {"model.causal": "model", "train.steps": "steps", "train.learning_rate": "peak learning rate"}
-"""Titles of the table's columns; other settings go by their key."""
-_UNITS = ((3600, "hours"), (60, "minutes"), (0, "seconds"))
-_SAID = ("model.", "train.", "layout.")
-_ELSEWHERE = ("encoder.", "positions.", "task.name", "plugin", "trained", "experiment", "model.as_many_as")
+"""Tasks from which on a table has the settings and lengths of each."""
+OF_A_TASK = {"model.causal": "model", "train.steps": "steps", "train.learning_rate": "peak learning rate"}
+"""Settings in that table, and the titles of their columns."""
+UNITS = ((3600, "hours"), (60, "minutes"), (0, "seconds"))
 
 
 def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table | None]:
-    """The sentences of the paragraph, and of many tasks a table of how each was set.
+    """Return the sentences of the methods section, and for many tasks a table of the settings of each.
 
     Args:
         results: of `experiments.rows.results.load`.
@@ -35,97 +33,49 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
     runs = results.runs[results.runs["status"].isin(FINISHED)]
     if runs.empty:
         return statistics, None
-    told = _Told(runs, results.configs)
-    lengths = _lengths(results)
-    sentences = [_design(results, runs, told.tabulated), *_model(told, runs), *_training(told, runs)]
-    if not told.tabulated:
-        sentences += _lengths_said(lengths)
-    sentences += [*statistics, *_software(runs), *told.rest()]
-    return sentences, _table(told, lengths) if told.tabulated else None
+    settings = Settings([results.configs.get(run, {}) for run in runs["run_id"]])
+    trained = not trained_runs(results.configs).isdisjoint(runs["run_id"])
+    table = _table(results, runs) if runs["task"].nunique() >= TABULATED else None
+    sentences = [_design(results, runs, table), *_model(settings, runs)]
+    sentences.append(_training(settings, runs) if trained else "No model was trained.")
+    sentences += [] if table else _lengths(results)
+    if different := settings.different():
+        sentences.append(f"The runs differ in {words.few(different)}: see the settings in the table of runs.")
+    return [*sentences, *statistics, _software(runs)], table
 
 
 def latex(sentences: list[str], cited: Cited) -> str:
-    """The paragraph for LaTeX: encoders and methods with the keys of their papers."""
-    waiting = {key: entry for key, entry in cited.entries.items() if "keywords" in entry.fields}
+    """Return the sentences for LaTeX, with citations of encoders in the first and of methods where named first."""
+    waiting = {key: entry for key, entry in cited.entries.items() if "keywords" in entry}
     written: list[str] = []
     for sentence in sentences:
-        keys = [key for key, entry in waiting.items() if entry.is_called_for(sentence)]
-        for key in keys:
-            del waiting[key]
-        text = _latex.escape(sentence)
-        if not written:
-            text = _with_keys(text, cited)
+        keys = [key for key, entry in waiting.items() if calls_for(sentence, entry)]
+        waiting = {key: entry for key, entry in waiting.items() if key not in keys}
+        text = tex.escape(sentence)
+        for name, papers in cited.of.items() if not written else ():
+            shown = rf"(?<![\w\\]){re.escape(tex.escape(name))}(?![\w\\])"
+            text = re.sub(shown, rf"\g<0>~\\cite{{{','.join(papers)}}}", text, count=1) if papers else text
         written.append(re.sub(r"\.$", rf"~\\cite{{{','.join(keys)}}}.", text) if keys else text)
     return "\n".join(written) + "\n"
 
 
-def _with_keys(text: str, cited: Cited) -> str:
-    """The first sentence with each encoder's papers behind its name."""
-    for name, keys in cited.of.items():
-        if keys:
-            shown = rf"(?<![\w\\]){re.escape(_latex.escape(name))}(?![\w\\])"
-            text = re.sub(shown, rf"\g<0>~\\cite{{{','.join(keys)}}}", text, count=1)
-    return text
+class Settings:
+    """Values of settings over the runs, as a sentence has them."""
 
+    def __init__(self, configs: list[dict[str, str]]) -> None:
+        self.configs = configs
 
-class _Told:
-    """Settings as a sentence says them: one value, or several and which runs have which."""
+    def __call__(self, key: str, write: Callable[[str], str] = str) -> str | None:
+        """Return the value of a setting, or the different ones that runs have; None where no run has one."""
+        values = sorted({config[key] for config in self.configs if key in config}, key=_as_number)
+        written = list(dict.fromkeys(map(write, values)))
+        return (f"{written[0]} to {written[-1]}" if len(written) > 3 else words.listed(written)) if values else None
 
-    def __init__(self, runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> None:
-        self.runs, self.configs = runs.to_dict("records"), configs
-        self.asked: set[str] = set()
-        self.of_tasks: dict[str, dict[str, str]] = {}
-        """Setting -> task -> value, of the settings that the table has."""
-        self.tabulated = runs["task"].nunique() >= TABULATED
-
-    def __call__(self, key: str, written: Callable[[str], str] = str) -> str | None:
-        """The value of a key; None where no run has one."""
-        self.asked.add(key)
-        found = self._values(key)
-        return self._listed(key, found, written) if found else None
-
-    def rest(self) -> list[str]:
-        """A sentence on the settings that differ and that no other sentence has named."""
-        keys = dict.fromkeys(key for run in self.runs for key in self.configs.get(run["run_id"], {}))
-        different = []
-        for key in keys:
-            if key in self.asked or key.startswith(_ELSEWHERE) or key in ("seed", "seeds", "name"):
-                continue
-            found = self._values(key)
-            if len(set(found.values())) > 1 and (key.startswith(_SAID) or not self._by("task", found)):
-                different.append(f"{key}: {self._listed(key, found, str)}")
-        if not different:
-            return []
-        more = f"; and {len(different) - 6} more, see the settings in the table of runs" if len(different) > 6 else ""
-        return [f"The runs differ besides in {'; '.join(different[:6])}{more}."]
-
-    def _values(self, key: str) -> dict[str, str]:
-        found = {run["run_id"]: self.configs.get(run["run_id"], {}).get(key) for run in self.runs}
-        return {run: value for run, value in found.items() if value is not None}
-
-    def _listed(self, key: str, found: dict[str, str], written: Callable[[str], str]) -> str:
-        if len(set(found.values())) == 1:
-            return written(next(iter(found.values())))
-        by_task = self._by("task", found)
-        if by_task and self.tabulated:
-            self.of_tasks[key] = {task: value for value, tasks in by_task.items() for task in tasks}
-            values = [written(value) for value in by_task]
-            return f"{words.listed(values) if len(values) <= 3 else f'{values[0]} to {values[-1]}'} (by task)"
-        groups = by_task or self._by("encoder", found) or self._by("label", found)
-        if not groups:
-            return f"{words.listed(map(written, sorted(set(found.values()), key=_as_number)))} (by run)"
-        return words.listed(f"{written(value)} ({words.few(names)})" for value, names in groups.items())
-
-    def _by(self, what: str, found: dict[str, str]) -> dict[str, list[str]]:
-        """Value -> the tasks or labels that have it; nothing where that does not decide it."""
-        of: dict[str, set[str]] = {}
-        for run in self.runs:
-            if run["run_id"] in found:
-                of.setdefault(str(run[what]), set()).add(found[run["run_id"]])
-        if any(len(values) > 1 for values in of.values()):
-            return {}
-        values = sorted({value for some in of.values() for value in some}, key=_as_number)
-        return {value: sorted(name for name, some in of.items() if value in some) for value in values}
+    def different(self) -> list[str]:
+        """Return the settings of model, training and layout that have several values."""
+        keys = {key for config in self.configs for key in config if key.startswith(("model.", "train.", "layout."))}
+        values = {key: {config[key] for config in self.configs if key in config} for key in keys}
+        return [key for key in sorted(keys) if len(values[key]) > 1 and key != "model.as_many_as"]
 
 
 def _as_number(text: str) -> tuple[float, str]:
@@ -135,130 +85,116 @@ def _as_number(text: str) -> tuple[float, str]:
         return float("inf"), text
 
 
-def _design(results: Results, runs: pd.DataFrame, tabulated: bool) -> str:
-    encoders = sorted({str(name) for name in runs["encoder"]})
-    tasks = sorted({str(name) for name in runs["task"]})
+def _design(results: Results, runs: pd.DataFrame, table: Table | None) -> str:
+    encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
     seeds = runs.groupby(["task", "label"])["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())
-    said = f"We compared {words.count(len(encoders), 'positional encoder')}"
-    said += f" ({words.listed(encoders)})" if len(encoders) <= NAMED else f" ({', '.join(encoders)})"
-    named = "see the table of tasks" if tabulated else words.listed(tasks)
-    said += f" on {words.count(len(tasks), 'task')} ({named})"
-    said += f", with positions numbered by {words.listed(numberings)} in some or all of them" if numberings else ""
-    said += f", with {words.count(high, 'seed') if low == high else f'{low} to {high} seeds'} each: "
-    said += f"{words.count(len(runs), 'run')}"
+    named = words.listed(encoders) if len(encoders) <= NAMED else ", ".join(encoders)
+    sentence = f"We compared {words.count(len(encoders), 'positional encoder')} ({named})"
+    sentence += f" on {words.count(len(tasks), 'task')} ({'see the table of tasks' if table else words.listed(tasks)})"
+    sentence += f", some of them with {words.listed(numberings)} positions" if numberings else ""
+    sentence += f", with {words.count(high, 'seed') if low == high else f'{low} to {high} seeds'} each: "
+    sentence += f"{words.count(len(runs), 'run')}"
     lacking = len(results.runs) - len(runs)
-    return f"{said}, besides {words.count(lacking, 'run')} without results." if lacking else f"{said}."
+    return f"{sentence}, and {words.count(lacking, 'run')} without results." if lacking else f"{sentence}."
 
 
-def _model(told: _Told, runs: pd.DataFrame) -> list[str]:
-    sizes = [
-        (told("model.num_layers"), "layers"),
-        (told("model.num_heads"), "heads"),
-        (told("model.model_dim"), "dimensions"),
+def _model(settings: Settings, runs: pd.DataFrame) -> list[str]:
+    texts = {
+        "model.causal": "{}",
+        "model.num_layers": "{} layers",
+        "model.num_heads": "{} heads",
+        "model.model_dim": "{} dimensions",
+        "model.ffn_multiple": "a feed-forward block {} times as wide",
+    }
+    parts = [
+        text.format(value)
+        for key, text in texts.items()
+        if (value := settings(key, _direction if key == "model.causal" else str))
     ]
-    parts = [f"{value} {what}" for value, what in sizes if value]
-    multiple = told("model.ffn_multiple")
-    parts += [f"a feed-forward block {multiple} times as wide"] if multiple else []
-    causal = told("model.causal", _direction)
     if not parts:
         return []
-    said = (
-        f"Each was put into the same pre-norm Transformer ({causal}, "
-        if causal
-        else "Each was put into a Transformer ("
-    )
-    said += f"{', '.join(parts)}, no dropout), with {_span(runs['model_parameters'])} parameters"
+    sentence = f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
+    sentence += f"{_span(runs['model_parameters'])} parameters"
     own = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
-    said += f", to which the encoder adds {_span(own)}." if own.notna().any() and own.max() > 0 else "."
-    return [said]
+    return [sentence + (f", to which the encoder adds {_span(own)}." if own.max() > 0 else ".")]
 
 
-def _training(told: _Told, runs: pd.DataFrame) -> list[str]:
-    if trained_runs(told.configs).isdisjoint(runs["run_id"]):
-        return ["No model was trained."]
-    steps, tokens = told("train.steps"), told("train.tokens_per_step")
-    rate = told("train.learning_rate", lambda value: f"{value} for each run" if value == TUNED else f"of {value}")
-    said = "Training was by AdamW"
-    settings = {
-        "train.beta2": "second decay {}",
-        "train.weight_decay": "weight decay {} on the trunk's matrices alone",
-        "train.gradient_clip": "gradients clipped to norm {}",
+def _training(settings: Settings, runs: pd.DataFrame) -> str:
+    parts = {
+        "train.beta2": " with second decay {}",
+        "train.weight_decay": ", weight decay {} on the trunk's matrices alone",
+        "train.gradient_clip": ", gradients clipped to norm {}",
+        "train.steps": ", for {} steps",
+        "train.tokens_per_step": " of about {} tokens",
+        "train.learning_rate": ", at a peak learning rate of {}",
+        "train.warmup": ", reached in the first {} of the steps and falling to 0 along a cosine",
     }
-    told_of = [text.format(value) for key, text in settings.items() if (value := told(key))]
-    said += f" ({', '.join(told_of)})" if told_of else ""
-    said += f" over {steps} steps" if steps else ""
-    said += f" of about {tokens} tokens" if tokens else ""
-    said += f", at a peak learning rate {rate}" if rate else ""
-    warmup = told("train.warmup", lambda value: f"{float(value):.0%}" if _as_number(value)[0] <= 1 else value)
-    said += f", reached in the first {warmup} of the steps and falling to 0 along a cosine" if warmup else ""
+    write: dict[str, Callable[[str], str]] = {
+        "train.learning_rate": lambda value: "a value tuned for each run" if value == TUNED else value,
+        "train.warmup": lambda value: f"{float(value):.0%}" if _as_number(value)[0] <= 1 else value,
+    }
+    values = {key: settings(key, write.get(key, str)) for key in parts}
+    sentence = "Training was by AdamW" + "".join(parts[key].format(value) for key, value in values.items() if value)
     precision = sorted({str(value) for value in runs["precision"] if value is not None})
-    return [f"{said}, in {words.listed(precision)}." if precision else f"{said}."]
+    return f"{sentence}, in {words.listed(precision)}." if precision else f"{sentence}."
 
 
 def _direction(causal: str) -> str:
     return "causal" if causal == "true" else "bidirectional"
 
 
-_Lengths = dict[str, tuple[list[int], list[int], list[int]]]
-"""Task -> longest length trained on (several where runs differ), lengths measured, scored tokens of those; in order."""
+def _trained_measured_scored(rows: pd.DataFrame) -> list[list[int]]:
+    """Return the longest lengths trained on, the lengths measured, and the scored tokens of those, each in order."""
+    columns = (rows["train_length"], rows["eval_length"], rows.loc[rows["status"] == "ok", "n"])
+    return [sorted(set(map(int, column))) for column in columns]
 
 
-def _lengths(results: Results) -> _Lengths:
-    found = {}
-    for task, rows in results.quality.groupby("task"):
-        columns = (rows["train_length"], rows["eval_length"], rows.loc[rows["status"] == "ok", "n"])
-        trained, measured, counts = (sorted(set(map(int, column))) for column in columns)
-        found[str(task)] = trained, measured, counts
-    return found
-
-
-def _lengths_said(lengths: _Lengths) -> list[str]:
-    """Where each task was trained and measured; tasks alike in one sentence."""
+def _lengths(results: Results) -> list[str]:
+    """Name the lengths of each task; tasks alike in one sentence."""
     alike: dict[str, list[str]] = {}
-    for task, (trained, measured, counts) in lengths.items():
-        said = f"lengths up to {words.listed(trained)} were trained on and {words.listed(measured)} measured"
-        alike.setdefault(said + (f", over {_span(counts)} scored tokens each" if counts else ""), []).append(task)
-    return [f"On {words.listed(tasks)}, {said}." for said, tasks in alike.items()]
+    for task, rows in results.quality.groupby("task"):
+        trained, measured, counts = _trained_measured_scored(rows)
+        text = f"lengths up to {words.listed(trained)} were trained on and {words.listed(measured)} measured"
+        alike.setdefault(text + (f", over {_span(counts)} scored tokens each" if counts else ""), []).append(str(task))
+    return [f"On {words.listed(tasks)}, {text}." for text, tasks in alike.items()]
 
 
-def _table(told: _Told, lengths: _Lengths) -> Table:
-    """How each task was set, where that is not the same for all, and the lengths of each."""
+def _table(results: Results, runs: pd.DataFrame) -> Table:
+    """Return the settings of each task, where tasks differ in them, and its lengths."""
+    quality = dict(iter(results.quality.groupby("task")))
+    of_tasks = {str(task): Settings([results.configs.get(run, {}) for run in ids]) for task, ids in _ids(runs)}
+    values = {key: {task: settings(key) or "" for task, settings in of_tasks.items()} for key in OF_A_TASK}
+    values = {key: of_task for key, of_task in values.items() if len(set(of_task.values())) > 1}
     cells, data = [], []
-    for task in sorted({str(run["task"]) for run in told.runs}):
-        settings = {_OF_A_TASK.get(key, key): values.get(task, "") for key, values in told.of_tasks.items()}
-        trained, measured, counts = lengths.get(task, ([], [], []))
-        data.append(
-            {"task": task, **settings, "trained_on_up_to": " ".join(map(str, trained))}
-            | {"measured": " ".join(map(str, measured)), "scored_tokens": " ".join(map(str, counts))}
-        )
+    for task in of_tasks:
+        settings = {OF_A_TASK[key]: of_task[task] for key, of_task in values.items()}
+        trained, measured, counts = _trained_measured_scored(quality[task]) if task in quality else ([], [], [])
+        lists = {"trained_on_up_to": trained, "measured": measured, "scored_tokens": counts}
+        data.append({"task": task, **settings, **{name: " ".join(map(str, some)) for name, some in lists.items()}})
         if "model" in settings:
             settings["model"] = _direction(settings["model"])
-        cells.append(
-            {"task": task, **settings, "trained on up to": words.listed(trained)}
-            | {"measured at": ", ".join(map(str, measured)), "scored tokens": _span(counts) if counts else ""}
-        )
-    note = (
-        "Trained on up to, measured at: lengths in the task's own unit. Scored tokens: of one seed at one length. "
-        "What is the same for all tasks is said above."
-    )
-    return Table("tasks", "Tasks as they were set", pd.DataFrame(cells), pd.DataFrame(data), note)
+        shown = {"trained on up to": words.listed(trained), "measured at": ", ".join(map(str, measured))}
+        cells.append({"task": task, **settings, **shown, "scored tokens": _span(counts) if counts else ""})
+    note = "Lengths are in the task's own unit. Scored tokens: of one seed at one length."
+    return Table("tasks", "Settings and lengths of each task", pd.DataFrame(cells), pd.DataFrame(data), note)
 
 
-def _software(runs: pd.DataFrame) -> list[str]:
+def _ids(runs: pd.DataFrame) -> Iterable[tuple[Any, pd.Series[str]]]:
+    return sorted(runs.groupby("task")["run_id"], key=lambda item: str(item[0]))
+
+
+def _software(runs: pd.DataFrame) -> str:
     def all_of(column: str) -> str:
         return words.listed(sorted({str(value) for value in runs[column] if value is not None}))
 
-    parts = [
-        f"{name} {value}" for name, column in (("PyTorch", "torch"), ("Python", "python")) if (value := all_of(column))
-    ]
-    said = f"Runs were made with {' and '.join(parts)}" if parts else "Runs were made"
-    said += f" on {device}" if (device := all_of("device")) else ""
-    said += f", with pe-zoo at commit {commit}" if (commit := all_of("commit")) else ""
+    parts = {"torch": " with PyTorch {}", "python": " and Python {}", "device": " on {}"}
+    parts |= {"commit": ", with pe-zoo at commit {}"}
+    sentence = "".join(text.format(value) for column, text in parts.items() if (value := all_of(column)))
     seconds = pd.to_numeric(runs["train_seconds"], errors="coerce").sum()
-    size, unit = next((size, unit) for size, unit in _UNITS if seconds >= size)
-    return [f"{said}; training took {seconds / (size or 1):.3g} {unit} in all."]
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)
+    return f"Runs were made{sentence}; training took {seconds / (size or 1):.3g} {unit} in all."
 
 
 def _span(values: Iterable[Any]) -> str:

@@ -151,7 +151,7 @@ def _equal(p: float) -> str:
 
 def _title(number: str) -> str:
     """Title and year of a paper, by its arXiv id; the id where the bibliography lacks it."""
-    fields = next((entry.fields for entry in bibliography.known().values() if entry.arxiv == number), None)
+    fields = next((entry for entry in bibliography.known().values() if entry.get("eprint") == number), None)
     if fields is None:
         return f"arXiv:{number}"
     title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
