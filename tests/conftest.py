@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from support import ROOT, Command, Done, last_of_each
 
 import run
 from experiments.figures import style
+from experiments.runs import config
 from pe_zoo import _registry
 
 torch.set_num_threads(1)
@@ -28,9 +30,24 @@ def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_registry, "_loaded", set(_registry._loaded))
 
 
+published: list[tuple[str, str, type]] = []
+"""What is in Hydra's menus."""
+
+
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """``python run.py …`` in an empty folder, in this process."""
+    """``python run.py …`` in an empty folder, in this process; menus, which take half of composing, are kept."""
+    make_menus = config.publish
+
+    def publish(*folder: str) -> None:
+        menus = [(group, name, get(name)) for group, (names, get) in config.MENUS.items() for name in names()]
+        if menus != published:
+            make_menus(*folder)
+            published[:] = menus
+        elif folder:
+            OmegaConf.register_new_resolver("hydra_folder", lambda: folder[0], replace=True)
+
+    monkeypatch.setattr(config, "publish", publish)
 
     def call(*arguments: str) -> Done:
         monkeypatch.chdir(tmp_path)
@@ -43,7 +60,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make figures without rendering them, where a test is about words and tables: most of the time goes there."""
-    monkeypatch.setattr(style, "render", lambda *_: b"")
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make figures without rendering them, which takes most of a run's and a report's time; unless marked ``drawn``."""
+    if not request.node.get_closest_marker("drawn"):
+        monkeypatch.setattr(style, "renderings", lambda _, suffixes=("svg", "png"), *__: dict.fromkeys(suffixes, b""))

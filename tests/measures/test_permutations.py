@@ -470,6 +470,7 @@ def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataF
 STEMS = {"quality_loss", "output_change", "damage", "damage_positions", "sensitivity", "representation_change"}
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("labels", [1, 2, 39])
 def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_path: Path) -> None:
     rows = {1: table[table["run_id"] == "rope-0"], 2: table, 39: many(table, 39)}[labels]

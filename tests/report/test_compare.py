@@ -99,7 +99,7 @@ def test_chance_alone_changes_next_to_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["report", "report/against", "report/against/b", "report/against/b/tables"])
 def test_no_link_leads_the_page_out_of_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None, part: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
     for name in ("a", "b"):
         write_run(tmp_path / name, "rope")
@@ -117,7 +117,7 @@ def test_no_link_leads_the_page_out_of_the_folder(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_page_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None) -> None:
+def test_the_page_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path / "a", ("none", "rope", "alibi"), seeds=4, rows=shifted(-0.2, "rope"))
     config = {"train": {"steps": 9}, "model": {"num_layers": 2}}
     write_sweep(tmp_path / "b", ("none", "rope", "t5"), seeds=4, config=config)
@@ -160,7 +160,7 @@ def test_a_bad_request_is_refused_in_a_line(
     assert not (tmp_path / "a" / "report").exists()
 
 
-def test_folders_without_anything_in_common(tmp_path: Path, undrawn: None) -> None:
+def test_folders_without_anything_in_common(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "rope")
     write_run(tmp_path / "b", "none", record={"status": "failed"})
     assert report.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
@@ -181,7 +181,7 @@ def published(path: Path, text: str = "") -> Path:
     return path
 
 
-def test_a_published_curve_is_drawn_and_counted_nowhere(tmp_path: Path, undrawn: None) -> None:
+def test_a_published_curve_is_drawn_and_counted_nowhere(tmp_path: Path) -> None:
     write_sweep(tmp_path / "a", ("none", "rope"), seeds=2)
     plain = tmp_path / "plain"
     assert report.main([str(tmp_path / "a")]) == 0
@@ -235,7 +235,7 @@ def test_it_is_dashed_and_named_and_in_the_colour_of_its_encoder(tmp_path: Path)
     ],
 )
 def test_a_malformed_one_is_refused_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None, text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     write_run(tmp_path / "a", "rope")
     code = report.main([str(tmp_path / "a"), "--overlay", str(published(tmp_path / "x.csv", text))])

@@ -108,6 +108,7 @@ def a_figure() -> Figure:
     return figure
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("width", [3.3, 6.9])
 def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float) -> None:
     with style.sized(width, scale=0.72):
@@ -186,8 +187,7 @@ def test_the_document_compiles(paper: Path) -> None:
     assert "LaTeX Error" not in log
 
 
-def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda *_: b"")
+def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path) -> None:
     shutil.copytree(paper.parent, tmp_path / "again")
     assert report.main([str(tmp_path / "again")]) == 0
     written = {path.name for path in (tmp_path / "again" / "report").iterdir()}
@@ -196,8 +196,7 @@ def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path, mon
     assert {path.suffix for path in (tmp_path / "again" / "report" / "figures").iterdir()} == {".svg", ".png"}
 
 
-def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda *_: b"")
+def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None:
     report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
     mine = report_folder / "figures" / "single" / "mine.png"
     mine.write_bytes(b"a diagram for the paper")

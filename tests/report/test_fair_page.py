@@ -14,18 +14,12 @@ from scipy import stats as scipy_stats
 from support import read_page, values_of, write_run
 
 import report
-from experiments.figures import style
 from experiments.rows.row import Row
 
 TRAIN = {"steps": 2000, "learning_rate": 0.001, "max_steps": None}
 TUNED = TRAIN | {"learning_rate": "tuned", "learning_rates": [0.0003, 0.001, 0.003]}
 MODEL = {"num_layers": 2, "model_dim": 64, "num_heads": 2, "as_many_as": None}
 CONTROL = "none · model.as_many_as=t5"
-
-
-@pytest.fixture(autouse=True)
-def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "render", lambda *_: b"")
 
 
 def text_of(folder: Path) -> str:

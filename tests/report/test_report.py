@@ -95,7 +95,6 @@ def test_every_number_of_the_comparison_comes_from_the_rows(sweep: Path) -> None
         assert verdict == expected
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_every_number_of_ranking_and_cost_comes_from_the_rows(tmp_path: Path) -> None:
     seconds = {"none": 30.0, "sinusoidal": 10.0, "rope": 20.0, "alibi": 12.0, "t5": 40.0}
     for encoder, spent in seconds.items():
@@ -168,7 +167,6 @@ def test_every_number_of_how_far_it_holds_comes_from_the_rows(tmp_path: Path) ->
             assert corrected == ("< 0.001" if expected < 0.001 else f"{expected:.3f}")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_areas_over_fewer_lengths_say_so_and_the_gate_is_counted(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none",), 2)
     write_run(tmp_path, "rope", 0, rows=lambda rows: [row for row in rows if row.eval_length <= 32])
@@ -190,7 +188,6 @@ def test_areas_over_fewer_lengths_say_so_and_the_gate_is_counted(tmp_path: Path)
     assert f"rope † {rope[4]}" in page.text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_free_running_and_teacher_forced_are_told_apart(tmp_path: Path) -> None:
     def also_generated(rows: list[Row]) -> list[Row]:
         scored = [row for row in rows if row.metric == "token_accuracy" and row.experiment == "length_extrapolation"]
@@ -304,7 +301,6 @@ def test_one_run_one_seed(tmp_path: Path) -> None:
     assert not any(caption.startswith("Against") for caption in page.tables)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_one_seed_says_that_nothing_can_be_told_apart(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=1)
     assert report.main([str(tmp_path)]) == 0
@@ -314,7 +310,6 @@ def test_one_seed_says_that_nothing_can_be_told_apart(tmp_path: Path) -> None:
     assert (line[2], line[5], line[6]) == ("", "", "not separable with these seeds")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_lengths_that_were_not_measured_are_said_to_be_so(tmp_path: Path) -> None:
     write_run(tmp_path, "none")
     write_run(tmp_path, "rope", rows=lambda rows: [row for row in rows if row.eval_length <= 32])
@@ -325,7 +320,6 @@ def test_lengths_that_were_not_measured_are_said_to_be_so(tmp_path: Path) -> Non
     assert "20 to 32 (3)" in read_page(tmp_path).text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_nothing_beyond_the_training_length_is_no_error(tmp_path: Path) -> None:
     for encoder in ("none", "rope"):
         write_run(tmp_path, encoder, rows=lambda rows: [row for row in rows if row.eval_length <= 16])
@@ -349,7 +343,6 @@ def _diverged(rows: list[Row]) -> list[Row]:
     return list(kept.values())
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none",))
     write_sweep(tmp_path, ("rope",), 2)
@@ -363,7 +356,6 @@ def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
     assert page.tables["Against none beyond the training length, copy"][1][3] == "2 of 3"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_encoder_whose_runs_all_diverged_is_named(tmp_path: Path) -> None:
     """As a contestant and as the baseline: nothing takes its place silently."""
     for name, diverged in (("a", "rope"), ("b", "none")):
@@ -377,7 +369,6 @@ def test_an_encoder_whose_runs_all_diverged_is_named(tmp_path: Path) -> None:
         assert ranked.set_index("label").loc[diverged, "status"] == "diverged"
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_what_was_not_learned_is_not_praised_for_keeping_it(tmp_path: Path) -> None:
     def guessing(rows: list[Row]) -> list[Row]:
         return [replace(row, value=0.1) if row.metric == "token_accuracy" else row for row in rows]
@@ -408,7 +399,6 @@ def test_every_run_failed(tmp_path: Path) -> None:
     assert [line[4] for line in page.tables["Every run of the folder"][1:]] == ["failed: out of memory"] * 2
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_unfinished_and_broken_runs_are_listed(tmp_path: Path) -> None:
     write_run(tmp_path, "none")
     (write_run(tmp_path, "rope") / "run.json").unlink()
@@ -421,7 +411,6 @@ def test_unfinished_and_broken_runs_are_listed(tmp_path: Path) -> None:
     assert "2 runs without rows" in read_page(tmp_path).text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_of_many_runs_failures_are_shown_and_all_are_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,7 +427,6 @@ def test_of_many_runs_failures_are_shown_and_all_are_in_the_file(
     assert "train.steps=9" in every["configuration"].to_dict()[next(run for run in every.index if "t5" in run)]
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_runs_that_did_not_converge_are_marked_and_kept(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), 2)
     write_run(tmp_path, "rope", 2, record={"converged": False})
@@ -472,7 +460,6 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert r"\|\[a\](b)" in markdown
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_tasks_have_own_sections_and_one_correction(tmp_path: Path) -> None:
     for task in ("copy", "sort"):
         write_sweep(tmp_path, ("none", "rope"), 3, task=task)
@@ -506,7 +493,6 @@ def test_an_experiment_of_ones_own_is_shown(tmp_path: Path) -> None:
     assert "Outside, copy" in read_page(tmp_path).tables
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_baseline_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_sweep(tmp_path, ("none", "rope"), 2)
     assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
@@ -527,7 +513,6 @@ def test_a_folder_without_runs_is_refused_in_one_line(tmp_path: Path, made: bool
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
     write_run(tmp_path, "none", record={"corpus": {"sha256": "a" * 64, "bytes": 5}})
     write_run(tmp_path, "rope", record={"torch": "2.12.0", "corpus": {"sha256": "b" * 64, "bytes": 5}})
@@ -537,7 +522,6 @@ def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
     assert "The runs of copy differ in their corpus: aaaaaaaaaaaa (none) and bbbbbbbbbbbb (rope)." in text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_leftovers_of_an_earlier_report_go(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), 1)
     assert report.main([str(tmp_path)]) == 0
@@ -612,7 +596,7 @@ def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
     assert set(results.load(tmp_path).runs["label"]) == {"none", "rope", "rope · randomized"}
 
 
-def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path, undrawn: None) -> None:
+def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path) -> None:
     for task in ("add", "copy", "dedupe", "reverse", "sort"):
         write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
@@ -622,7 +606,7 @@ def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path, undr
     assert (tmp_path / "report/figures/places.svg").exists()
 
 
-def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path, undrawn: None) -> None:
+def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path) -> None:
     """Of six tasks two have all four labels: both comparisons are made, neither in the place of the other."""
     for task in ("copy", "reverse"):
         write_sweep(tmp_path, ("none", "alibi", "rope", "t5"), 1, task=task)
@@ -643,7 +627,7 @@ def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path, undrawn: None
     assert "Over the 2 tasks that most labels have (copy and reverse), " in said
 
 
-def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path, undrawn: None) -> None:
+def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path) -> None:
     for task in ("copy", "reverse", "sort"):
         write_sweep(tmp_path, ("none", "alibi", "rope"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
@@ -651,7 +635,7 @@ def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path, undrawn: Non
     assert "that most labels have" not in (tmp_path / "report/report.md").read_text()
 
 
-def test_tasks_without_a_label_in_common_are_not_ranked_together(tmp_path: Path, undrawn: None) -> None:
+def test_tasks_without_a_label_in_common_are_not_ranked_together(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "alibi"), 1, task="copy")
     write_sweep(tmp_path, ("rope", "t5"), 1, task="sort")
     assert report.main([str(tmp_path)]) == 0

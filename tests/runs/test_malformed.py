@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from omegaconf import OmegaConf
 from support import ROOT, Command
 
 import pe_zoo
@@ -156,23 +155,12 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.fixture
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that passes fails its test at once; and menus, which are the same for all, are made once."""
+    """A request that passes fails its test at once."""
 
     def reached(*_: object, **__: object) -> None:
         pytest.fail("the request was run")
 
-    def publish(folder: str) -> None:
-        if not published:
-            make_menus(folder)
-            published.append(True)
-        OmegaConf.register_new_resolver("hydra_folder", lambda: folder, replace=True)
-
-    make_menus = config.publish
-    monkeypatch.setattr(config, "publish", publish)
     monkeypatch.setattr(record, "train_and_measure", reached)
-
-
-published: list[bool] = []
 
 
 @pytest.mark.usefixtures("untrained")

@@ -291,7 +291,14 @@ def _runs(path: Path) -> Iterator[dict[str, str]]:
 
 
 SMALL = [
-    *("seed=0", "train.steps=4", "train.curve_points=1", "model.model_dim=16", "length_extrapolation.samples=2"),
+    *(
+        "seed=0",
+        "figures=false",
+        "train.steps=4",
+        "train.curve_points=1",
+        "model.model_dim=16",
+        "length_extrapolation.samples=2",
+    ),
     *("length_extrapolation.generated=1", "context_use.samples=1", "context_extension.samples=1"),
     *("shift_sensitivity.samples=1", "position_probe.samples=16"),
 ]
