@@ -215,7 +215,7 @@ def scripts_of(folder: Path) -> int:
     assert opened[-1] == "<script>"
     assert set(opened[:-1]) <= {'<script type="application/json">'}
     *held, ours = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
-    assert ours == (Path(page.__file__).parent / "report.js").read_text(encoding="utf-8")
+    assert ours == (Path(page.__file__).parent / "assets" / "report.js").read_text(encoding="utf-8")
     assert all(json.loads(data) for data in held)
     return len(held)
 

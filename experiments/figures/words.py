@@ -1,4 +1,4 @@
-"""Numbers and names as a reader of the report sees them."""
+"""Numbers and lists of names as text."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ from typing import Any
 
 NOT_MEASURED = "not measured"
 ROUNDING = 1e-12
-"""Relative to the mean: seeds that differ by no more do not differ."""
+"""Relative to the mean: a smaller half-width is rounding error."""
+VERDICTS = {"unsupported": "cannot be evaluated there (unsupported)", "ok": "not compared"}
+"""How a status reads where a verdict is expected."""
 
 
 def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str] = "{:.3f}".format) -> str:
-    """Mean ± half-width of one group, or in words why there is none; says so if seeds are lacking."""
+    """Return the mean ± half-width of a summary line, or the reason why it has none; name missing seeds."""
     if line is None:
         return NOT_MEASURED
     lacking = [f"{line[status]} {status}" for status in ("unsupported", "diverged") if line[status]]
     if not line["seeds"]:
         return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
-    said_so = written(line["mean"])
-    if line["seeds"] > 1:
-        spread = line["half_width"] > ROUNDING * abs(line["mean"])
-        said_so += f" ± {written(line['half_width'] if spread else 0.0).removeprefix('+')}"
+    text, half = written(line["mean"]), line["half_width"]
+    if half == half:
+        text += f" ± {written(half if half > ROUNDING * abs(line['mean']) else 0.0).removeprefix('+')}"
     if line["seeds"] < seeds:
-        said_so += f" ({', '.join([str(line['seeds']) + f' of {seeds} seeds', *lacking])})"
-    return said_so
+        missing = ", ".join([f"{line['seeds']} of {seeds} seeds", *lacking])
+        text += f" ({missing})"
+    return text
 
 
-def said(verdict: str) -> str:
-    """A verdict as part of a sentence."""
-    return {
-        "unsupported": "cannot be asked there (unsupported)",
-        "diverged": "diverged",
-        "ok": "not compared",
-    }.get(verdict, verdict)
+def verdict(name: str) -> str:
+    """Return a verdict, or the status that stands in its place, as part of a sentence."""
+    return VERDICTS.get(name, name)
 
 
 def short(value: Any) -> str:
-    """Three digits; blank for what is no number."""
+    """Return three significant digits; blank for anything but a number."""
     return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
 
 
@@ -45,28 +43,21 @@ def interval(mean: float, low: float, high: float) -> str:
     return f"{mean:.3f}" if low != low else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def amount(difference: float, low: float, high: float) -> str:
-    """By how much two differ, whichever is the larger, with the interval if it keeps to one side."""
-    sign = -1 if difference < 0 else 1
-    ends = sorted((sign * low, sign * high))
-    return interval(sign * difference, *ends) if ends[0] >= 0 else f"{sign * difference:.3f}"
+def between(low: float, high: float, written: str = ".3f") -> str:
+    """``0.601 to 0.965``; blank where there is no interval."""
+    return f"{low:{written}} to {high:{written}}" if low == low else ""
 
 
 def p_value(p: float) -> str:
-    """Three digits; blank where nothing was tested."""
+    """Return three decimals; blank where nothing was tested."""
     return "" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def number(value: Any) -> str:
-    """A count or an amount; blank for what is no number."""
+    """Return a count or an amount; blank for anything but a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"
-
-
-def text(value: Any) -> str:
-    """As it is; blank for None."""
-    return "" if value is None else str(value)
 
 
 def count(how_many: int, noun: str) -> str:
@@ -81,6 +72,6 @@ def listed(names: Iterable[Any]) -> str:
 
 
 def few(names: Iterable[Any]) -> str:
-    """The first of many names: all of them are in the table of runs."""
+    """Return the first of many names and the number of the others."""
     known = list(names)
     return listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])

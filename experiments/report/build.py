@@ -1,126 +1,161 @@
-"""Rows -> one page: which sections there are, in which order, and what they have in common. Read this first."""
+"""Rows -> one page: which sections there are, and in which order. Read this first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
 from experiments.figures import style
+from experiments.report import overlay
+from experiments.report import page as pages
 from experiments.report.page import Page, Section
-from experiments.report.sections import cards, cost, curves, fairness, folder, lengths, other, ranking, reach
-from experiments.report.sections import claims as _claims_page
-from experiments.report.sections import order as _report_order
-from experiments.report.sections import reproductions as _reproductions_page
-from experiments.report.sections import runs as _report_runs
-from experiments.report.sections import summary as _report_summary
-from experiments.report.sections import tasks as _tasks_page
-from experiments.report.sections.task import PICTURED, OfTask, labels_drawn
+from experiments.report.paper import exports, methods
+from experiments.report.sections import (
+    cards,
+    cost,
+    curves,
+    fairness,
+    folder,
+    lengths,
+    order,
+    other,
+    ranking,
+    reach,
+    runs,
+    summary,
+    tasks,
+)
+from experiments.report.sections import claims as claims_page
+from experiments.report.sections import reproductions as reproductions_page
+from experiments.report.sections.task import PICTURED, TaskResults, labels_drawn
+from experiments.rows import results as stored
 from experiments.rows import untrusted
 from experiments.rows.quality import beyond_training
 from experiments.rows.results import Results
-from experiments.statistics import claims as _claims
-from experiments.statistics import intervals, reproductions
+from experiments.statistics import claims, intervals, reproductions
 
-SECTIONS: dict[str, Callable[[OfTask], Section]] = {
+SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
     "length_extrapolation": lengths.section,
-    "permutation_sensitivity": _report_order.section,
+    "permutation_sensitivity": order.section,
     "training": other.training,
-    "tuning": other.tuning,
+    "tuning": fairness.tuning,
 }
-"""Experiments that have a section of their own, in the order of a task's sections; others follow them."""
+"""Experiments with a section of their own, in the order of a task's sections; others follow them."""
+MANY = 4
+"""Number of tasks from which on the summary of each stands in its own section."""
 
 
-def build(results: Results, baselines: dict[str, str], claims: list[_claims.Claim]) -> Page:
-    """Put the page together.
+def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool) -> tuple[Page, Path]:
+    """Write ``<place>/report``; return the page and the path of its ``index.html``.
 
-    Args:
-        results: of `experiments.rows.results.load`.
-        baselines: of `find_baselines`.
-        claims: of `experiments.statistics.claims.load`.
+    Raises:
+        ValueError: the folder, the baseline or a file of published curves cannot be used.
     """
-    rows, runs = results.rows, results.runs
+    results = stored.load(place)
+    baselines, statements = find_baselines(results, wanted), claims.load()
+    published = [overlay.read(path) for path in overlays]
+
+    def draw() -> Page:
+        page = build(results, baselines, statements)
+        page.method, settings = methods.paragraph(results, page.method)
+        if settings is not None:
+            page.sections.insert(0, Section("Settings and lengths of each task", parts=[settings], level=3))
+        overlay.draw(page, published)
+        return pages.with_unique_stems(page)
+
+    page, target = draw(), place / "report"
+    index = pages.write(page, target)
+    exports.write_texts(page, results, target)
+    exports.remove_paper(target)
+    if paper:
+        with exports.laid_out_for_single():
+            narrow = draw()
+        exports.write_paper(page, narrow, target)
+    return page, index
+
+
+def build(results: Results, baselines: dict[str, str], statements: list[claims.Claim]) -> Page:
+    """Assemble the page; ``baselines`` are those of `find_baselines`."""
+    opening = ["No run has finished with rows that can be read: there is nothing to compare yet."]
     sections: list[Section] = []
-    summary = ["No run has finished with rows that can be read: there is nothing to compare yet."]
-    if len(rows):
-        summary, sections = _measured(results, baselines, claims)
-    sections.append(_report_runs.runs_section(runs, results.configs, results.settings))
-    sections.append(_report_runs.provenance_section(runs, results.settings))
+    if len(results.rows):
+        opening, sections = _measured(results, baselines, statements)
     return Page(
         f"{results.folder.resolve().name}: positional encoders compared",
-        summary + folder.marked(runs),
+        opening + folder.marked(results.runs),
         folder.warnings(results),
-        folder.method(rows) + fairness.method(runs, results.configs),
-        sections,
+        folder.method(results.rows) + fairness.method(results.runs, results.configs),
+        [
+            *sections,
+            runs.runs_section(results.runs, results.configs, results.settings),
+            runs.provenance_section(results.runs, results.settings),
+        ],
     )
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], claims: list[_claims.Claim]
+    results: Results, baselines: dict[str, str], statements: list[claims.Claim]
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
+    labels = list(looks)
     rows = results.rows.assign(look=results.rows["label"].map(looks))
-    tasks = _tasks(rows, results, baselines)
-    standings = ranking.standings(tasks)
-    weighed = cost.weigh(tasks, standings)
-    decided = _claims.decide(claims, results)
+    of_tasks = _tasks(rows, results, baselines)
+    standings = ranking.standings(of_tasks)
+    decided = claims.decide(statements, results)
     reproduced = reproductions.decide(reproductions.load(), results)
-    many = len(tasks) >= _tasks_page.MANY
-    order = list(looks)
-    summary = [*(_tasks_page.said(results.quality, order) if many else []), *ranking.said(tasks, standings)]
+    opening = ranking.summary(of_tasks, standings)
     sections = [
-        *ranking.sections(tasks, standings, order),
-        *curves.sections(tasks, standings, looks),
-        *cost.sections(tasks, weighed),
-        *_claims_page.sections(decided),
-        *_reproductions_page.sections(reproduced),
+        *ranking.sections(of_tasks, standings, labels),
+        *curves.sections(of_tasks, standings, looks),
+        *cost.sections(of_tasks, cost.weigh(of_tasks, standings)),
+        *claims_page.sections(decided),
+        *reproductions_page.sections(reproduced),
     ]
-    if side_by_side := _tasks_page.section(rows, order):
+    if side_by_side := tasks.section(rows, labels):
         sections.append(side_by_side)
-    for of in tasks:
-        of_task = task_sections(of)
-        told = _report_summary.said(of, standings.get(of.task)) + cost.said(of, weighed.get(of.task))
-        (of_task[0].paragraphs if many else summary).extend(told)
+    for task in of_tasks:
+        of_task = task_sections(task)
+        sentences = summary.summary_sentences(task, standings.get(task.key))
+        (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).extend(sentences)
         sections += of_task
-    sections.append(cards.section(tasks, standings))
-    return summary + _claims_page.said(decided) + _reproductions_page.said(reproduced), sections
+    sections.append(cards.section(of_tasks, standings, labels))
+    return opening + claims_page.said(decided) + reproductions_page.said(reproduced), sections
 
 
-def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[OfTask]:
-    """What the sections of every task are made from, in alphabetical order."""
+def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[TaskResults]:
+    """The results of every task, in alphabetical order."""
     compared = _comparisons(results.quality, baselines)
     of_tasks = {str(task): of_task for task, of_task in rows.groupby("task")}
     qualities = {str(task): quality for task, quality in results.quality.groupby("task")}
     areas = reach.compare({task: qualities[task] for task in baselines}, baselines)
     return [
-        OfTask(
+        TaskResults(
             task,
             of_task,
             results,
             compared[compared["task"] == task],
             areas.get(task),
             labels_drawn(of_task, qualities.get(task), baselines.get(task), len(of_tasks)),
-            in_short=len(of_tasks) > PICTURED,
+            first_figure_only=len(of_tasks) > PICTURED,
         )
         for task, of_task in of_tasks.items()
     ]
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
-    """Task -> the label that the others are compared with, for every task that was measured beyond its training length.
+    """Return the series that the others are compared with, for every task measured beyond its training length.
 
-    Args:
-        results: of `experiments.rows.results.load`.
-        wanted: a label, or an encoder that has only one; None: the encoder ``none``, or else the first label.
+    It is ``wanted``, a series or an encoder that has only one; else the encoder ``none``, or the first series.
 
     Raises:
-        ValueError: no task has what is wanted.
+        ValueError: no task has the one that is wanted.
     """
-    beyond = beyond_training(results.quality)
     found, misses = {}, []
-    for task, of_task in beyond.groupby("task"):
+    for task, of_task in beyond_training(results.quality).groupby("task"):
         try:
             found[str(task)] = (
                 intervals.default_baseline(of_task) if wanted is None else intervals.find_baseline(of_task, wanted)
@@ -135,45 +170,45 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
 def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
     """Every comparison with a baseline, corrected together: all tasks, main metric, beyond the training length."""
     beyond = beyond_training(quality)
-    lines = []
+    found = []
     for task, baseline in baselines.items():
         of_task = beyond[beyond["task"] == task]
-        lines.append(intervals.compare(of_task, baseline).assign(task=task, metric=str(of_task["metric"].iloc[0])))
-    lines = [table for table in lines if len(table)]
-    if not lines:
+        found.append(intervals.compare(of_task, baseline).assign(task=task, metric=str(of_task["metric"].iloc[0])))
+    found = [table for table in found if len(table)]
+    if not found:
         return pd.DataFrame(columns=["task", "metric", "label", "baseline", "verdict"])
-    return intervals.corrected(pd.concat(lines, ignore_index=True))
+    return intervals.corrected(pd.concat(found, ignore_index=True))
 
 
-def task_sections(of: OfTask) -> list[Section]:
-    """A heading for the task, and a section below it for every experiment that it has rows of."""
-    found = [Section(f"Task {of.task}")]
-    present = set(of.rows["experiment"].unique())
-    if of.in_short:
+def task_sections(task: TaskResults) -> list[Section]:
+    """Make the heading of the task, and a section below it for every experiment that it has rows of."""
+    head = Section(f"Task {task.key}")
+    present = set(task.rows["experiment"].unique())
+    if task.first_figure_only:
         present -= {"training"}
-        found[0].paragraphs.append(
-            "Of so many tasks, each section shows its first figure alone, and curves of training are left out: a "
-            f"report of up to {PICTURED} tasks has them all, and rows.csv of each run has the numbers."
+        head.paragraphs.append(
+            f"With more than {PICTURED} tasks, each section shows only its first figure, and training curves are left "
+            "out."
         )
+    if len(task.drawn) < len(task.order):
+        head.paragraphs.append(
+            f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
+            "training length. Tables show all."
+        )
+    found = [head]
     for experiment in [*SECTIONS, *sorted(present - set(SECTIONS))]:
         if experiment in present:
             make = SECTIONS.get(experiment, partial(other.other, experiment=experiment))
-            section = _attempt(experiment, partial(make, of))
+            section = _attempt(experiment, partial(make, task))
             section.level = 3
             found.append(section)
-    if left := len(of.order) - len(of.drawn):
-        found[0].paragraphs.append(
-            f"So that figures can be read, they show {len(of.drawn)} of the {len(of.order)} labels: the baseline and "
-            f"those with the best quality beyond the training length. The other {left} are in every table."
-        )
-    found.append(other.cost(of))
-    return found
+    return [*found, other.cost(task)]
 
 
 def _attempt(experiment: str, make: Callable[[], Section]) -> Section:
-    """What an experiment's rows show, or why they cannot be shown: nonsense in one does not take the page along."""
+    """Make the section of an experiment, or one that says why its rows cannot be shown."""
     try:
         return make()
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
-        said = untrusted.name_of(untrusted.message_of(error))
-        return Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {said}"])
+        reason = untrusted.name_of(untrusted.message_of(error))
+        return Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {reason}"])

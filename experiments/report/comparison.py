@@ -9,13 +9,20 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from experiments.figures import style, words
+from experiments.report import page as pages
 from experiments.report.page import Page, Picture, Section, Table
-from experiments.rows.results import FINISHED, Results
+from experiments.rows.results import FINISHED, Results, load
 from experiments.rows.row import among, metric_of
 from experiments.rows.untrusted import stays_within
 from experiments.statistics.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 
 MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
+
+
+def write(folder: Path, against: Path) -> tuple[Page, Path]:
+    """Write ``<folder>/report/against/<other's name>``; return the page and the path of the file that opens it."""
+    page = build(load(folder), load(against))
+    return page, pages.write(page, place(folder, against))
 
 
 def place(folder: Path, against: Path) -> Path:

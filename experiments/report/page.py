@@ -1,4 +1,4 @@
-"""A page as tables, pictures, curves, cards and paragraphs, and the files it is written to."""
+"""A page of tables, pictures, curves, cards and paragraphs, and the files it is written to."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import markupsafe
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.figures import style as _style
+from experiments.figures import style
 from experiments.report.paper import latex
 from experiments.rows.row import write_whole
 from experiments.rows.untrusted import stays_within
 
 FORMULA = re.compile(r"\s*[=+\-@]")
-"""How text begins that a spreadsheet would take for a formula."""
+"""The start of text that a spreadsheet would read as a formula."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it is read, ``cells`` of strings, and the numbers behind it, ``data``, for the CSV file.
+    """A table of strings, ``cells``, and the numbers behind it, ``data``, for the CSV file.
 
-    Its lines may be sorted and filtered unless they lean on one another, ``sortable=False``.
+    With ``sortable=False``, readers can neither sort nor filter its lines.
     """
 
     stem: str
@@ -44,7 +44,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, what it shows in words, and the numbers that are drawn in it if no table holds them."""
+    """A figure, what it shows in words, and the numbers drawn in it if no table holds them."""
 
     stem: str
     caption: str
@@ -55,7 +55,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves to choose from, on the page alone, for a script to draw; ``data`` is what `report.js` expects."""
+    """Curves to choose from, drawn by the page's script; ``data`` is what `report.js` expects."""
 
     caption: str
     data: dict[str, Any]
@@ -64,29 +64,19 @@ class Chart:
 
 @dataclass(frozen=True)
 class Card:
-    """What there is to say of one encoder.
+    """The description of one encoder; ``short`` stands beside its name.
 
-    Args:
-        name: of the encoder.
-        stem: of its anchor.
-        short: one line that stands beside the name while the card is folded.
-        said: what it does.
-        equation: as text; blank where it is not known.
-        findings: title -> lines, such as what it is good at.
-        knobs: name, default and meaning of each.
-        papers: title and arXiv id of each.
-        unfolded: whether it is shown whole from the start.
+    Knobs are name, default and meaning; papers title and arXiv id.
     """
 
     name: str
     stem: str
-    short: str = ""
-    said: str = ""
-    equation: str = ""
-    findings: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    knobs: tuple[tuple[str, str, str], ...] = ()
-    papers: tuple[tuple[str, str], ...] = ()
-    unfolded: bool = True
+    short: str
+    description: str
+    equation: str
+    knobs: tuple[tuple[str, str, str], ...]
+    papers: tuple[tuple[str, str], ...]
+    unfolded: bool
     kind: ClassVar[str] = "card"
 
 
@@ -113,79 +103,75 @@ class Page:
     method: list[str]
     sections: list[Section]
 
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of all sections."""
+        return [part for section in self.sections for part in section.parts]
+
 
 def write(page: Page, folder: Path) -> Path:
-    """Write the page and its tables and figures; those of an earlier report that this one lacks go.
-
-    Returns:
-        the path of ``index.html``.
-    """
+    """Write the page, its tables and figures, without those of an earlier report; return the path of ``index.html``."""
     for place in (folder, folder / "tables", folder / "figures"):
         stays_within(place, folder.parent)
         place.mkdir(exist_ok=True)
-    page = with_names_of_their_own(page)
-    written, before = set(), _linked(folder / "index.html")
-
-    def put(path: Path, content: str | bytes) -> None:
-        write_whole(path, content, lasting=False)
-        written.add(path)
-
-    images, grids = {}, {}
-    parts = [part for section in page.sections for part in section.parts]
-    for part in parts:
+    page = with_unique_stems(page)
+    before = _linked(folder / "index.html")
+    grids, images = {}, {}
+    files: dict[Path, str | bytes] = {}
+    for part in page.parts:
         if isinstance(part, Table | Picture) and part.data is not None:
-            put(folder / "tables" / f"{part.stem}.csv", spreadsheet(part.data))
+            files[folder / "tables" / f"{part.stem}.csv"] = spreadsheet(part.data)
         if isinstance(part, Table):
-            put(folder / "tables" / f"{part.stem}.tex", latex.tabular(part.cells))
             grids[part.stem] = _grid(part.cells)
-            put(folder / "tables" / f"{part.stem}.md", grids[part.stem] + "\n")
-        elif isinstance(part, Picture):
-            drawn = _style.renderings(part.figure)
-            for suffix, content in drawn.items():
-                put(folder / "figures" / f"{part.stem}.{suffix}", content)
+            files[folder / "tables" / f"{part.stem}.tex"] = latex.tabular(part.cells)
+            files[folder / "tables" / f"{part.stem}.md"] = grids[part.stem] + "\n"
+        if isinstance(part, Picture):
+            drawn = style.renderings(part.figure)
+            files |= {folder / "figures" / f"{part.stem}.{suffix}": content for suffix, content in drawn.items()}
             images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
+    for path, content in files.items():
+        write_whole(path, content, lasting=False)
     for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
         ours = f"{old.parent.name}/{old.stem}" in before and old.suffix in (".csv", ".tex", ".md", ".svg", ".png")
-        if ours and old not in written:
+        if ours and old not in files:
             old.unlink()
-    put(folder / "report.md", markdown(page, grids))
-    put(folder / "index.html", _html(page, images))
+    write_whole(folder / "report.md", markdown(page, grids), lasting=False)
+    write_whole(folder / "index.html", _html(page, images), lasting=False)
     return folder / "index.html"
 
 
 def _linked(index: Path) -> set[str]:
-    """Tables and figures that a page links to, without endings; whatever else lies beside them is somebody else's."""
+    """Return the tables and figures that a page links to, without endings; other files there are not ours."""
     if index.is_symlink() or not index.is_file():
         return set()
     return set(re.findall(r'href="((?:tables|figures)/[^"/]+)\.\w+"', index.read_text("utf-8", errors="replace")))
 
 
-def with_names_of_their_own(page: Page) -> Page:
-    """The page with no two files called alike, whatever tasks are called: the second of a name is numbered."""
+def with_unique_stems(page: Page) -> Page:
+    """Number the second of two parts whose files would have one name, whatever tasks are called."""
     taken: set[str] = set()
-    sections = []
-    for section in page.sections:
-        parts: list[Part] = []
-        for part in section.parts:
-            if not isinstance(part, Table | Picture):
-                parts.append(part)
-                continue
-            stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
-            own = next(stem for stem in stems if taken.isdisjoint(_files(part, stem)))
-            taken |= _files(part, own)
-            parts.append(replace(part, stem=own))
-        sections.append(replace(section, parts=parts))
-    return replace(page, sections=sections)
+
+    def unique(part: Part) -> Part:
+        if not isinstance(part, Table | Picture):
+            return part
+        stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
+        stem = next(stem for stem in stems if taken.isdisjoint(_files(part, stem)))
+        taken.update(_files(part, stem))
+        return replace(part, stem=stem)
+
+    return replace(
+        page, sections=[replace(section, parts=list(map(unique, section.parts))) for section in page.sections]
+    )
 
 
 def _files(part: Table | Picture, stem: str) -> set[str]:
-    """Where a part goes, without endings and in lower case: some file systems know no other."""
+    """Return where a part is written, without endings, in lower case: some file systems ignore case."""
     table = {f"tables/{stem.lower()}"} if part.data is not None else set()
     return table | ({f"figures/{stem.lower()}"} if isinstance(part, Picture) else set())
 
 
 def spreadsheet(data: pd.DataFrame) -> str:
-    """The numbers as CSV. Text that a spreadsheet would take for a formula is made text, by an apostrophe before it."""
+    """Return the numbers as CSV; an apostrophe before text keeps a spreadsheet from reading it as a formula."""
     safe = data.copy(deep=False)
     for column in data.select_dtypes(exclude="number"):
         safe[column] = data[column].map(_no_formula)
@@ -197,10 +183,10 @@ def _no_formula(cell: Any) -> Any:
 
 
 def markdown(page: Page, grids: dict[str, str]) -> str:
-    """The page as GitHub Markdown, figures linked by relative paths; its tables, by stem, as they are written."""
+    """Return the page as GitHub Markdown, with figures linked by relative paths and tables taken from ``grids``."""
     lines = [f"# {_md(page.title)}", ""]
     lines += [f"> **Warning.** {_md(warning)}\n" for warning in page.warnings]
-    lines += [f"{_md(said)}\n" for said in page.summary]
+    lines += [f"{_md(sentence)}\n" for sentence in page.summary]
     lines += ["## How it was measured\n", _md(" ".join(page.method)), ""]
     for section in page.sections:
         lines += [f"{'#' * section.level} {_md(section.title)}\n"]
@@ -217,13 +203,12 @@ def _markdown_part(part: Part, grids: dict[str, str]) -> list[str]:
         return [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
     if isinstance(part, Chart):
         return []
-    lines = [f"**{_md(part.name)}.** {_md(part.said or part.short)}\n"]
-    if part.equation:
-        lines.append(textwrap.indent(part.equation, "    ") + "\n")
-    for title, found in part.findings:
-        if found:
-            lines += [f"{_md(title)}:\n", *(f"- {_md(line)}" for line in found), ""]
-    return lines
+    equation = [textwrap.indent(part.equation, "    ") + "\n"] * bool(part.equation)
+    return [
+        f"**{_md(part.name)}.** {_md(part.description)}\n",
+        *equation,
+        *([f"{_md(part.short)}\n"] * bool(part.short)),
+    ]
 
 
 def _grid(cells: pd.DataFrame) -> str:
@@ -232,7 +217,7 @@ def _grid(cells: pd.DataFrame) -> str:
 
 
 def _md(text: object) -> str:
-    """Text that Markdown must not read as anything else."""
+    """Escape text for Markdown."""
     escaped = html.escape(" ".join(str(text).split()), quote=False)
     for sign in "\\`*[]|~$":
         escaped = escaped.replace(sign, f"\\{sign}")
@@ -240,44 +225,27 @@ def _md(text: object) -> str:
 
 
 def _html(page: Page, images: dict[str, str]) -> str:
-    here = Path(__file__).parent / "assets"
+    assets = Path(__file__).parent / "assets"
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(here),
+        loader=jinja2.FileSystemLoader(assets),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["kept"] = _kept_together
-    # The order of labels means something; a number that is none is no JSON.
+    # Numbers stay beside their intervals where a cell is broken into lines.
+    environment.filters["unbroken"] = lambda cell: cell.replace("± ", "±\N{NO-BREAK SPACE}")
+    # The order of series means something, and JSON has no NaN.
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    style, script = (markupsafe.Markup((here / f"report.{end}").read_text("utf-8")) for end in ("css", "js"))
-    return (
-        environment.get_template("report.html.j2").render(
-            page=page, images=images, style=style, script=script, policy=_policy(script), **_contents(page)
-        )
-        + "\n"
-    )
-
-
-def _kept_together(cell: str) -> str:
-    """A cell whose numbers stay beside their intervals, where it has to be broken at all."""
-    return cell.replace("± ", "±\N{NO-BREAK SPACE}")
-
-
-def _policy(script: str) -> str:
-    """What the page may do: run its one script, show what it holds, and ask nothing of any machine."""
+    css, script = (markupsafe.Markup((assets / f"report.{end}").read_text("utf-8")) for end in ("css", "js"))
+    # The page may run its one script and show what it holds; it can request nothing.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-
-
-def _contents(page: Page) -> dict[str, Any]:
-    """Numbers and titles of the sections: ``chapters``, and ``inner``, those below each of them by its number."""
-    chapters: list[tuple[int, str]] = []
-    inner: dict[int, list[tuple[int, str]]] = {}
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    chapters: list[tuple[int, str, list[tuple[int, str]]]] = []
     for number, section in enumerate(page.sections, start=1):
         if section.level == 2:
-            chapters.append((number, section.title))
+            chapters.append((number, section.title, []))
         elif chapters:
-            inner.setdefault(chapters[-1][0], []).append((number, section.title))
-    return {"chapters": chapters, "inner": inner}
+            chapters[-1][2].append((number, section.title))
+    template = environment.get_template("report.html.j2")
+    return template.render(page=page, images=images, style=css, script=script, policy=policy, chapters=chapters) + "\n"

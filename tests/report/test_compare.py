@@ -266,7 +266,7 @@ def test_an_interrupted_report_says_so_in_a_line(
 
     monkeypatch.setattr(results, "load", stop)
     assert report.main([str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "interrupted; the same command writes the report anew\n"
+    assert capsys.readouterr().err.startswith("interrupted")
 
 
 def test_a_missing_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

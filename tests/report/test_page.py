@@ -158,7 +158,7 @@ def test_sorting_by_mouse_goes_by_number_and_back(opened: Opened) -> None:
 
 
 def test_sorting_by_keyboard(opened: Opened) -> None:
-    button = opened.table("Every run of the folder").get_by_role("button", name="label")
+    button = opened.table("Every run of the folder").get_by_role("button", name="series")
     button.focus()
     opened.page.keyboard.press("Enter")
     opened.page.keyboard.press("Space")

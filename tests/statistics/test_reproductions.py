@@ -188,7 +188,7 @@ def test_a_malformed_file_is_one_line_of_the_report(
     with pytest.raises(ValueError, match=re.escape(complaint)):
         reproductions.load(tmp_path)
     load = reproductions.load
-    monkeypatch.setattr(build._reproductions, "load", lambda: load(tmp_path))
+    monkeypatch.setattr(build.reproductions, "load", lambda: load(tmp_path))
     write_run(tmp_path / "folder", "rope")
     assert report.main([str(tmp_path / "folder")]) == 2
     error = capsys.readouterr().err
@@ -205,7 +205,7 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
         {"published": {"none": 0.75}, "rule": {"holds": {"none": "below 0.5"}}},
     )
     write_run(tmp_path, "t5", record={"status": "failed"})
-    monkeypatch.setattr(build._reproductions, "load", partial(reproductions.load, tmp_path / "reproduce"))
+    monkeypatch.setattr(build.reproductions, "load", partial(reproductions.load, tmp_path / "reproduce"))
     assert report.main([str(tmp_path)]) == 0
     text = (tmp_path / "report" / "report.md").read_text()
     assert f"Published findings put to the test here: {tmp_path.name} DIFFERENT." in text

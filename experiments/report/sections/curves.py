@@ -1,4 +1,4 @@
-"""The curves that a reader can choose from: summaries over seeds as plain data for the page's script."""
+"""The interactive curves: summaries over seeds as plain data for the page's script."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from experiments.figures.style import Look
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.report.page import Chart, Section
 from experiments.report.sections.ranking import Standings
-from experiments.report.sections.task import LINES, OfTask
+from experiments.report.sections.task import LINES, TaskResults
 from experiments.rows.row import among, main_metric, metric_of
 
 HELP = (
-    "Quality over length. Shaded: lengths trained on, up to the dashed line. Bands: 95 % t intervals over seeds, none "
-    "of a single seed. Point at a mark, or move from mark to mark with the arrow keys once the picture has the focus: "
-    "left and right along a curve, up and down from curve to curve. †: a run did not learn the task within the "
-    "training length."
+    "Quality over length. Shaded: training lengths, up to the dashed line. Bands: 95 % t intervals over seeds. Point "
+    "at a mark, or focus the picture and use the arrow keys: left and right along a curve, up and down between curves. "
+    "†: a run did not learn the task within the training length."
 )
 
 
-def sections(tasks: Sequence[OfTask], standings: Standings, looks: dict[str, Look]) -> list[Section]:
-    """The section, where any task was measured over lengths."""
-    found = [data for of in tasks if (data := _task(of, standings.get(of.task)))]
+def sections(tasks: Sequence[TaskResults], standings: Standings, looks: dict[str, Look]) -> list[Section]:
+    """Make the section, where any task was measured over lengths."""
+    found = [data for task in tasks if (data := _task(task, standings.get(task.key)))]
     if not found:
         return []
     drawn = {label: _look(look) for label, look in looks.items()}
@@ -33,26 +32,26 @@ def sections(tasks: Sequence[OfTask], standings: Standings, looks: dict[str, Loo
 
 
 def _look(look: Look) -> dict[str, Any]:
-    """A look in the script's words. Half-filled marks are drawn full: colour and dash tell them apart."""
+    """Translate a look for the script. Half-filled marks are drawn full: colour and dash tell them apart."""
     dash = {"-": (), "--": (6, 3), "-.": (8, 3, 2, 3)}.get(look.dash) if isinstance(look.dash, str) else look.dash[1]
     lengths = [2.2 * stroke if not isinstance(look.dash, str) else stroke for stroke in dash or ()]
     return {"colour": look.colour, "marker": look.marker, "hollow": look.hollow, "dash": lengths}
 
 
-def _task(of: OfTask, standing: pd.DataFrame | None) -> dict[str, Any] | None:
-    summary = of.lengths
+def _task(task: TaskResults, standing: pd.DataFrame | None) -> dict[str, Any] | None:
+    summary = task.lengths
     summary = summary[summary["metric"].isin(length_extrapolation.QUALITIES)]
     if summary.empty:
         return None
     main = main_metric(summary["metric"].unique())
     names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
-    first = of.order if standing is None else list(standing["label"])
+    first = task.order if standing is None else list(standing["label"])
     return {
-        "name": of.task,
+        "name": task.key,
         "trained": [int(length) for length in sorted(set(summary["train_length"]))],
-        "labels": among(of.order, summary["label"]),
+        "labels": among(task.order, summary["label"]),
         "first": first[:LINES],
-        "marked": [label for label in of.order if label in of.not_converged],
+        "marked": [label for label in task.order if label in task.not_converged],
         "metrics": [_metric(name, summary[summary["metric"] == name]) for name in names],
     }
 
@@ -77,5 +76,5 @@ def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float | None:
-    """Four digits: more than anybody can see."""
+    """Round to four digits, more than a reader can see."""
     return None if math.isnan(value) else float(f"{value:.4g}")

@@ -1,8 +1,6 @@
-"""What the page says of quality over lengths: curves, tables, comparisons with the baseline."""
+"""Quality over lengths: curves, tables, comparisons with the baseline."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pandas as pd
 
@@ -10,97 +8,79 @@ from experiments.figures import words
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import reach
-from experiments.report.sections.task import LINES, OfTask, opened
+from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
 from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import main_metric, metric_of
 
 
-def section(of: OfTask) -> Section:
-    """Curves, tables and comparisons of every metric over lengths, and where within a sequence the loss lies."""
-    section = opened("Length extrapolation", "length_extrapolation")
-    summary = of.with_marks(of.lengths)
-    if len(of.drawn) > LINES:
-        section.paragraphs.append(f"Figures of this section show {LINES} labels; choose others under Curves.")
-    drawn = of.rows_of("length_extrapolation", drawn=LINES)
-    if of.in_short:
-        drawn = drawn[drawn["metric"] == main_metric(summary["metric"].unique())]
-    figures = length_extrapolation.plot(drawn)
+def section(task: TaskResults) -> Section:
+    """Make the section: curves and tables of every metric, reach and comparisons of the main one, loss by position."""
+    section = opening("Length extrapolation", OVER_LENGTHS)
+    summary = task.with_marks(task.lengths)
+    main = main_metric(summary["metric"].unique())
+    if len(task.drawn) > LINES:
+        section.paragraphs.append(f"Figures of this section show {LINES} series; choose others under Curves.")
+    drawn = task.rows_of(OVER_LENGTHS, drawn=LINES)
+    figures = length_extrapolation.plot(drawn[drawn["metric"] == main] if task.first_figure_only else drawn)
     for metric in length_extrapolation.QUALITIES:
         of_metric = summary[summary["metric"] == metric]
         if of_metric.empty:
             continue
-        stem, named = of.stem(metric), metric_of(metric).label
-        how = "free-running" if metric.startswith(length_extrapolation.GENERATED) else "teacher-forced"
-        caption = (
-            f"{named.partition(',')[0].capitalize()} ({metric_of(metric).unit}) at each length, {how}. Lines: mean "
-            "over seeds; bands: 95 % t interval, not cut to the axis. Dashed: the longest length trained on. "
-            "Dotted: the best guess without reading the input."
-        )
+        stem, named = task.stem(metric), metric_of(metric)
         if stem in figures:
+            how = "free-running" if metric.startswith(length_extrapolation.GENERATED) else "teacher-forced"
+            caption = (
+                f"{named.label.partition(',')[0].capitalize()} ({named.unit}) at each length, {how}: mean and 95 % t "
+                "interval over seeds. Dashed: longest training length. Dotted: best guess without reading the input."
+            )
             section.parts.append(Picture(stem, caption, figures[stem]))
-        section.parts.append(_length_table(of, stem, named, of_metric))
-        if metric == main_metric(summary["metric"].unique()):
-            stem = of.stem("reach")
-            section.parts.append(reach.table(stem, of.task, of.quality, of.reach, of.areas, of.order, of.name))
-            if len(of.compared):
-                section.parts.append(_comparison_table(of, named))
-    stem = of.stem(length_extrapolation.POSITION_LOSS)
+        section.parts.append(_length_table(task, stem, named.label, of_metric))
+        if metric == main:
+            section.parts.append(reach.table(task))
+            if len(task.compared):
+                section.parts.append(_comparison_table(task, named.label))
+    stem = task.stem(length_extrapolation.POSITION_LOSS)
     if stem in figures:
         caption = (
-            "Loss at each place of the scored part, teacher-forced, a panel a label and a line a length: where in "
-            "a long sequence the answers go wrong. Means over seeds."
+            "Teacher-forced loss at each scored position, mean over seeds: one panel for each series, one line for "
+            "each length."
         )
         data = summary[summary["metric"] == length_extrapolation.POSITION_LOSS]
         section.parts.append(Picture(stem, caption, figures[stem], data))
     return section
 
 
-def _length_table(of: OfTask, stem: str, named: str, summary: pd.DataFrame) -> Table:
-    lengths = sorted(set(summary["eval_length"]))
+def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFrame) -> Table:
     trained = set(summary["train_length"])
-    found = {(line["label"], line["eval_length"]): line for line in summary.to_dict("records")}
-    head = [f"{length} (trained)" if length in trained else str(length) for length in lengths]
-    lines, seeds = [], of.seeds[OVER_LENGTHS]
-    for label in of.order:
-        if any((label, length) in found for length in lengths):
-            cells = [words.cell(found.get((label, length)), seeds[label]) for length in lengths]
-            lines.append([of.name(label), str(seeds[label]), *cells])
+    lengths = sorted(set(summary["eval_length"]))
+    heads = {length: f"{length} (trained)" if length in trained else str(length) for length in lengths}
+    cells = task.grid(summary, ["eval_length"], heads, OVER_LENGTHS)
+    seeds = {task.display(label): str(count) for label, count in task.seeds[OVER_LENGTHS].items()}
+    cells.insert(1, "seeds", cells["series"].map(seeds))
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
-        lines.append(["guessing without reading", "", *(words.short(chance.loc[length]) for length in lengths)])
-    note = "Mean over seeds ± half the 95 % t interval; a single seed has none."
+        cells.loc[len(cells)] = ["guessing without reading", "", *(words.short(chance[length]) for length in lengths)]
+    note = MEANS
     if (summary["unsupported"] > 0).any():
-        note += " Unsupported: the encoder cannot be asked at that length, which is a result, not a gap."
-    caption = f"{named.capitalize()} by length, {of.task}"
-    return Table(stem, caption, pd.DataFrame(lines, columns=["label", "seeds", *head]), summary, note)
+        note += " Unsupported: the encoder refuses that length; this is a result, not a gap."
+    return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)
 
 
-def _comparison_table(of: OfTask, named: str) -> Table:
-    baseline, seeds = str(of.compared["baseline"].iloc[0]), of.seeds[OVER_LENGTHS]
+def _comparison_table(task: TaskResults, named: str) -> Table:
+    baseline, seeds = str(task.compared["baseline"].iloc[0]), task.seeds[OVER_LENGTHS]
+    ordered = task.compared.sort_values("label", key=lambda labels: labels.map(task.order.index), kind="stable")
     lines = []
-    by_label: dict[str, list[Any]] = {}
-    for line in of.compared.to_dict("records"):
-        by_label.setdefault(line["label"], []).append(line)
-    for label in of.order:
-        for line in by_label.get(label, []):
-            lengths, tested = line["lengths"], line["pairs"] > 1
-            lines.append(
-                [
-                    of.name(label),
-                    f"{line['difference']:+.3f}" if line["pairs"] else "",
-                    f"{line['low']:+.3f} to {line['high']:+.3f}" if tested else "",
-                    f"{line['pairs']} of {max(seeds[label], seeds[baseline])}",
-                    f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else "",
-                    words.p_value(line["p_holm"]),
-                    words.said(line["verdict"]),
-                ]
-            )
-    head = ["label", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]
+    for line in ordered.to_dict("records"):
+        lengths, cells = line["lengths"], {"series": task.display(line["label"])} | task.comparison(line)
+        cells["seeds paired"] += f" of {max(seeds[line['label']], seeds[baseline])}"
+        cells["lengths"] = f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else ""
+        lines.append(cells)
+    head = ["series", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]
     note = (
-        f"Difference of the mean {named} over the lengths beyond the training length, label minus baseline, paired "
-        "by seed; t interval over seeds. The verdict goes by p below 0.05 after Holm's correction for all "
-        "comparisons on this page; the interval is that of the single comparison."
+        f"Difference in mean {named} over the lengths beyond the training length, paired by seed, with its t interval. "
+        "The verdict rests on p < 0.05 after Holm's correction for all comparisons on this page; the interval is not "
+        "corrected."
     )
-    data = of.compared.assign(lengths=[" ".join(map(str, lengths)) for lengths in of.compared["lengths"]])
-    caption = f"Against {of.name(baseline)} beyond the training length, {of.task}"
-    return Table(of.stem("comparison"), caption, pd.DataFrame(lines, columns=head), of.with_marks(data), note)
+    data = task.compared.assign(lengths=[" ".join(map(str, lengths)) for lengths in task.compared["lengths"]])
+    caption = f"Against {task.display(baseline)} beyond the training length, {task.key}"
+    return Table(task.stem("comparison"), caption, pd.DataFrame(lines, columns=head), task.with_marks(data), note)

@@ -1,4 +1,4 @@
-"""What the page says of permutation sensitivity: which changes of order cost how much."""
+"""Permutation sensitivity: the quality lost by each change of order, and the equivariance error."""
 
 from __future__ import annotations
 
@@ -7,116 +7,89 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections.task import MOST, OfTask, opened
+from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
 
 EXPERIMENT = "permutation_sensitivity"
+STAGES = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
 
 
-def section(of: OfTask) -> Section:
-    """Figures and tables of what changes of order cost, layer by layer and in all."""
-    section = opened("Permutation sensitivity", EXPERIMENT)
-    rows = of.rows_of(EXPERIMENT)
-    summary = of.with_marks(permutation_sensitivity.summarise(rows))
-    drawn = of.rows_of(EXPERIMENT, drawn=MOST)
-    if of.in_short:
+def section(task: TaskResults) -> Section:
+    """Make the section: figures, and tables of quality lost, of its slopes and of the equivariance error."""
+    section = opening("Permutation sensitivity", EXPERIMENT)
+    rows = task.rows_of(EXPERIMENT)
+    summary = task.with_marks(permutation_sensitivity.summarise(rows))
+    drawn = task.rows_of(EXPERIMENT, drawn=MOST)
+    if task.first_figure_only:
         drawn = drawn[drawn["metric"].isin(["quality_loss", *permutation_sensitivity.DISTANCES])]
     figures = permutation_sensitivity.plot(drawn)
-    errors = summary[summary["metric"].isin(["initial_equivariance_error", "equivariance_error"])]
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
+    errors = summary[summary["metric"].isin(STAGES)]
     for name, caption in permutation_sensitivity.CAPTIONS.items():
-        if (stem := of.stem(name)) in figures:
+        if (stem := task.stem(name)) in figures:
             data = summary[summary["metric"].str.endswith(name)] if name == "representation_change" else None
             section.parts.append(Picture(stem, caption, figures[stem], data))
         if name == "quality_loss":
-            section.parts += _permutation_tables(of, rows, summary)
+            section.parts += _permutation_tables(task, rows, summary)
         if name == "sensitivity" and len(slopes):
-            section.parts.append(_sensitivity_table(of, slopes))
+            section.parts.append(_sensitivity_table(task, slopes))
     if len(errors):
-        section.parts.append(_equivariance_table(of, errors))
+        section.parts.append(_equivariance_table(task, errors))
     return section
 
 
-def _permutation_tables(of: OfTask, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
+def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
     """Quality lost by permuted tokens, and by permuted positions where that was measured."""
-    lost = summary[summary["metric"] == "quality_loss"]
-    named = permutation_sensitivity.change_names
-    found = dict(zip(zip(named(lost), lost["label"], strict=True), lost.to_dict("records"), strict=True))
-    distances = rows[rows["metric"].isin(permutation_sensitivity.DISTANCES)]
-    moved = distances.groupby(["metric", named(distances)])["value"].mean().to_dict()
+    named, changes = permutation_sensitivity.change_names, permutation_sensitivity.order(rows)
     prefix = f"{permutation_sensitivity.POSITIONS}: "
-    seeds = of.seeds[EXPERIMENT]
-    lines: dict[bool, list[list[str]]] = {False: [], True: []}
-    for change in permutation_sensitivity.order(rows):
-        of_labels = [words.cell(found.get((change, label)), seeds.get(label, 0)) for label in of.order]
-        if any(cell != words.NOT_MEASURED for cell in of_labels):
-            far = [words.short(moved.get((metric, change))) for metric in permutation_sensitivity.DISTANCES]
-            line = [change.removeprefix(prefix), *far, *of_labels]
-            lines[change.startswith(prefix)].append(line)
-    head = ["change of order", *(metric_of(m).label for m in permutation_sensitivity.DISTANCES)]
-    head += map(of.name, of.order)
-    metric = main_metric(summary["metric"].unique())
-    of_what = f" of {metric_of(metric).label}" if metric else ""
+    lost = summary[summary["metric"] == "quality_loss"]
+    lost = lost.assign(change=named(lost))
+    cells = task.grid(lost, ["change"], {name: name for name in changes}, EXPERIMENT).set_index("series").T
+    cells = cells.reindex(columns=list(map(task.display, task.order)), fill_value=words.NOT_MEASURED)
+    cells = cells[(cells != words.NOT_MEASURED).any(axis=1)]
+    for metric in reversed(permutation_sensitivity.DISTANCES):
+        of_metric = rows[rows["metric"] == metric]
+        moved = of_metric.groupby(named(of_metric))["value"].mean()
+        cells.insert(0, metric_of(metric).label, [words.short(moved.get(name)) for name in cells.index])
+    cells.insert(0, "change of order", [name.removeprefix(prefix) for name in cells.index])
+    main = main_metric(summary["metric"].unique())
     note = (
-        f"Quality lost{of_what} against the untouched input: positive is worse. Mean over seeds ± half the 95 % t "
-        "interval. Index displacement: mean distance moved over the length. Neighbours lost: share of adjacent "
-        "pairs that no longer follow one another."
+        f"Drop in {metric_of(main).label if main else 'quality'} from the unchanged input; positive is worse. "
+        f"{MEANS} Index displacement: mean distance moved, as a share of the length. Neighbours lost: share of "
+        "adjacent pairs that are parted."
     )
-    stem, tokens = of.stem("permutation_sensitivity"), pd.DataFrame(lines[False], columns=head)
-    tables = [Table(stem, f"Quality lost, {of.task}", tokens, summary, note)]
-    if lines[True]:
-        cells, caption = pd.DataFrame(lines[True], columns=head), f"Quality lost by permuted positions, {of.task}"
+    positions = cells.index.str.startswith(prefix)
+    stem, caption = task.stem("permutation_sensitivity"), f"Quality lost, {task.key}"
+    tables = [Table(stem, caption, cells[~positions], summary, note)]
+    if positions.any():
         data = summary[summary["condition"].str.startswith(prefix)]
-        tables.append(Table(of.stem("permuted_positions"), caption, cells, data, note))
+        caption = f"Quality lost by permuted positions, {task.key}"
+        tables.append(Table(task.stem("permuted_positions"), caption, cells[positions], data, note))
     return tables
 
 
-def _sensitivity_table(of: OfTask, slopes: pd.DataFrame) -> Table:
+def _sensitivity_table(task: TaskResults, slopes: pd.DataFrame) -> Table:
     """The slopes, with their interval over seeds, or over inputs where there is one seed."""
-    whole = slopes[slopes["part"].isna()]
-    found = {(line["metric"], line["condition"], line["label"]): line for line in whole.to_dict("records")}
     kinds = (permutation_sensitivity.TOKENS, permutation_sensitivity.POSITIONS)
-    seeds = of.seeds[EXPERIMENT]
-    columns = [(metric, kind) for kind in kinds for metric in permutation_sensitivity.SLOPES.values()]
-    lines = []
-    for label in of.order:
-        cells, over = [], set()
-        for metric, kind in columns:
-            line = found.get((metric, kind, label))
-            cells.append(words.cell(line, seeds.get(label, 0)))
-            if line is not None and line["interval_over"]:
-                over.add(line["interval_over"])
-                if line["interval_over"] == "inputs":
-                    cells[-1] += f" ± {line['half_width']:.3f}"
-        if any(cell != words.NOT_MEASURED for cell in cells):
-            lines.append([of.name(label), *cells, " and ".join(sorted(over))])
-    head = ["label", *(f"{metric_of(metric).label}, {kind}" for metric, kind in columns), "interval over"]
+    metrics = permutation_sensitivity.SLOPES.values()
+    heads = {(metric, kind): f"{metric_of(metric).label}, {kind}" for kind in kinds for metric in metrics}
+    whole = slopes[slopes["part"].isna()]
+    cells = task.grid(whole, ["metric", "condition"], heads, EXPERIMENT)
+    over = whole.groupby("label")["interval_over"].agg(lambda kinds: " and ".join(sorted(set(kinds) - {""})))
+    cells["interval over"] = cells["series"].map({task.display(label): kinds for label, kinds in over.items()})
     note = (
-        "Quality lost per unit of distance ± half the 95 % t interval. Over seeds the interval holds for other "
-        "trainings and other inputs; over inputs, eight parts of one seed's, it says nothing of other trainings."
+        "Quality lost per unit of distance ± half the 95 % t interval. An interval over inputs, from eight parts of "
+        "the inputs of one seed, does not cover other trainings."
     )
-    cells_frame = pd.DataFrame(lines, columns=head)
-    return Table(of.stem("order_sensitivity"), f"Sensitivity to order, {of.task}", cells_frame, slopes, note)
+    return Table(task.stem("order_sensitivity"), f"Sensitivity to order, {task.key}", cells, slopes, note)
 
 
-def _equivariance_table(of: OfTask, summary: pd.DataFrame) -> Table:
-    found = {(line["metric"], line["condition"], line["label"]): line for line in summary.to_dict("records")}
+def _equivariance_table(task: TaskResults, summary: pd.DataFrame) -> Table:
     conditions = among(permutation_sensitivity.LAYERED, summary["condition"])
-    stages = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
-    seeds = of.seeds[EXPERIMENT]
-    columns = [(metric, condition) for condition in conditions for metric in stages]
-    lines = [
-        [
-            of.name(label),
-            *(words.cell(found.get((*column, label)), seeds.get(label, 0), words.short) for column in columns),
-        ]
-        for label in of.order
-        if any((*column, label) in found for column in columns)
-    ]
+    heads = {(metric, name): f"{name}, {stage}" for name in conditions for metric, stage in STAGES.items()}
+    cells = task.grid(summary, ["metric", "condition"], heads, EXPERIMENT, words.short)
     note = (
-        "Whether permuting the input's tokens merely permutes the outputs: about 1e-7 (rounding) where it does, "
-        "which is a model that cannot see order. A causal mask sees order even without an encoder."
+        "Whether permuting the tokens merely permutes the outputs: about 1e-7 (rounding) for a model that cannot see "
+        "order. A causal mask sees order even without an encoder."
     )
-    head = ["label", *(f"{condition}, {stages[metric]}" for metric, condition in columns)]
-    cells = pd.DataFrame(lines, columns=head)
-    return Table(of.stem("equivariance_error"), f"Equivariance error, {of.task}", cells, summary, note)
+    return Table(task.stem("equivariance_error"), f"Equivariance error, {task.key}", cells, summary, note)

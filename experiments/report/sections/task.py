@@ -1,42 +1,37 @@
-"""One task of a report: its rows, how its labels are shown, which of them are drawn."""
+"""One task of a report: its rows, the names and order of its series, and the tables that several sections share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from experiments import measures
-from experiments.figures import style
+from experiments.figures import style, words
 from experiments.report.page import Section
 from experiments.rows.quality import OVER_LENGTHS, beyond_training
 from experiments.rows.results import FINISHED, Results, trained_runs
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
-from experiments.statistics import reach as _reach
+from experiments.statistics import reach as reaches
 
 IN_TEXT = ("label", "encoder", "task", "positions", "condition", "run_id")
-"""Columns whose text may come to stand in a figure."""
+"""Columns whose text may appear in a figure."""
 PANELS = 160
-"""Labels drawn in all figures of one kind together: drawing is what a report takes its time for."""
+"""Series drawn in all figures of one kind together: drawing takes most of the time of a report."""
 MOST, LEAST = 40, 6
-"""Labels drawn in a task's figures at most, and in however many tasks."""
+"""Most series drawn in the figures of one task, and how many are drawn however many tasks there are."""
 PICTURED = 10
-"""Tasks up to which each has all its figures; of more, each section shows its first."""
+"""Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 LINES = 12
-"""Lines that can be told apart in one panel."""
+"""Most lines that can be told apart in one panel."""
+MEANS = "Mean over seeds ± half the 95 % t interval."
 
 
 def labels_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str | None, tasks: int) -> list[str]:
-    """The labels of a task that its figures show, best quality beyond the training length first, after the baseline.
-
-    Args:
-        rows: of the task.
-        quality: those of `main_quality` among them, if there are any.
-        baseline: goes first, if there is one.
-        tasks: how many tasks there are to be drawn.
-    """
+    """Return the series that the figures of one of several tasks show: the baseline, then the best beyond training."""
     labels = list(style.looks(rows))
     beyond = beyond_training(rows.iloc[:0] if quality is None else quality)
     means = beyond.groupby("label")["value"].mean()
@@ -46,98 +41,128 @@ def labels_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str
     return ordered[: max(LEAST, min(MOST, PANELS // max(1, tasks)))]
 
 
-class OfTask:
-    """What the sections of one task are made from.
+class TaskResults:
+    """The results of one task, from which its sections are made.
 
     Args:
-        task: as it is called in the rows.
+        key: the task as it is named in the rows.
         rows: its rows, with ``label``, ``converged`` and ``look``.
         results: the whole folder.
-        compared: comparisons with the baseline beyond the training length, of this task.
-        areas: comparisons of areas, see `_reach_page.compare`; None where there are none.
-        drawn: labels that figures show, of `labels_drawn`; None for all of them.
-        in_short: whether there are so many tasks that each section shows its first figure alone.
+        compared: comparisons of quality with the baseline beyond the training length.
+        areas: comparisons of areas; None where there are none.
+        drawn: series that figures show, see `labels_drawn`.
+        first_figure_only: whether each section shows only its first figure.
     """
 
     def __init__(
         self,
-        task: str,
+        key: str,
         rows: pd.DataFrame,
         results: Results,
         compared: pd.DataFrame,
-        areas: pd.DataFrame | None = None,
-        drawn: list[str] | None = None,
+        areas: pd.DataFrame | None,
+        drawn: list[str],
         *,
-        in_short: bool = False,
+        first_figure_only: bool,
     ) -> None:
-        self.in_short = in_short
-        self.task, self.rows, self.compared, self.areas, self.configs = task, rows, compared, areas, results.configs
-        self.runs = results.runs[(results.runs["task"] == task) & results.runs["status"].isin(FINISHED)]
+        self.key, self.rows, self.compared, self.areas, self.configs = key, rows, compared, areas, results.configs
+        self.drawn, self.first_figure_only = drawn, first_figure_only
+        self.runs = results.runs[(results.runs["task"] == key) & results.runs["status"].isin(FINISHED)]
         self.trained = self.runs[self.runs["run_id"].isin(trained_runs(results.configs))]
-        failing = rows[rows["converged"].eq(False)]
-        self.not_converged = failing.groupby("label")["run_id"].nunique().to_dict()
+        self.not_converged = rows[rows["converged"].eq(False)].groupby("label")["run_id"].nunique().to_dict()
         self.order = list(style.looks(rows))
-        self.drawn = self.order if drawn is None else drawn
-        self.quality = results.quality[results.quality["task"] == task]
+        self.quality = results.quality[results.quality["task"] == key]
 
     @cached_property
     def beyond(self) -> pd.DataFrame:
-        """Those of the rows that have the quality beyond the training length."""
+        """The rows with the main metric beyond the training length."""
         return beyond_training(self.quality)
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
-        """Everything measured over lengths, over seeds, see `intervals.by_measurement`."""
+        """Everything measured over lengths, summarised over seeds."""
         return intervals.by_measurement(self.rows_of(OVER_LENGTHS))
 
     @cached_property
     def reach(self) -> pd.DataFrame:
-        """How far each label keeps its quality, see `_reach.reach`."""
-        return _reach.reach(self.lengths[self.lengths["metric"].isin(self.quality["metric"].unique())])
-
-    def name(self, label: Any) -> str:
-        """The label as it is shown: marked if a run of it did not converge."""
-        return f"{label}{style.NOT_CONVERGED}" if label in self.not_converged else str(label)
+        """How far each series keeps its quality, see `experiments.statistics.reach.reach`."""
+        return reaches.reach(self.lengths[self.lengths["metric"].isin(self.quality["metric"].unique())])
 
     @cached_property
-    def seeds(self) -> dict[str, dict[str, int]]:
-        """Experiment -> label -> how many seeds; what needs no training is often measured with fewer."""
-        counts = self.rows.groupby(["experiment", "label"])["seed"].nunique().reset_index()
-        found: dict[str, dict[str, int]] = {}
-        for line in counts.to_dict("records"):
-            found.setdefault(line["experiment"], {})[line["label"]] = line["seed"]
-        return found
+    def seeds(self) -> dict[str, dict[Any, int]]:
+        """Experiment -> series -> number of seeds; measures that need no training often have fewer."""
+        of_experiments = self.rows.groupby("experiment")
+        return {str(name): rows.groupby("label")["seed"].nunique().to_dict() for name, rows in of_experiments}
+
+    def display(self, label: Any) -> str:
+        """Return the name that readers see: marked if a run of it did not converge."""
+        return f"{label}{style.NOT_CONVERGED}" if label in self.not_converged else str(label)
 
     def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
-        """The rows of an experiment; for a figure those of the labels that are drawn, named as they are shown.
-
-        Args:
-            experiment: its name.
-            drawn: how many labels at most are to be drawn; 0: the rows are not for a figure.
-        """
+        """Return the rows of an experiment; for a figure only those of the first series drawn, by display name."""
         rows = self.rows[self.rows["experiment"] == experiment]
         if not drawn:
             return rows
         shown = self.drawn[:drawn]
         rows = rows[rows["label"].isin(shown)]
-        rows = rows.assign(label=rows["label"].map({label: self.name(label) for label in shown}))
+        rows = rows.assign(label=rows["label"].map({label: self.display(label) for label in shown}))
         for column in IN_TEXT:
-            # What stands between two dollars is typeset, and refused where it cannot be.
+            # matplotlib would typeset text between two dollar signs as a formula.
             plain = {text: text.replace("$", r"\$") for text in rows[column].unique()}
             if any("$" in text for text in plain):
                 rows[column] = rows[column].map(plain)
         return rows
 
     def stem(self, name: str) -> str:
-        """The name of a file of this task."""
-        return f"{style.slug(self.task)}_{name}"
+        """Return the name of a file of this task."""
+        return f"{style.slug(self.key)}_{name}"
 
     def with_marks(self, summary: pd.DataFrame) -> pd.DataFrame:
-        """A summary that says of each label how many of its runs did not converge."""
+        """Add the number of runs of each series that did not converge."""
         return summary.assign(not_converged=summary["label"].map(lambda label: self.not_converged.get(label, 0)))
 
+    def comparison(self, line: dict[Any, Any]) -> dict[str, str]:
+        """Return the cells of a line of `intervals.corrected`; blank where there was no comparison."""
+        if not line["pairs"] >= 0:
+            return dict.fromkeys(("difference", "95 % interval", "seeds paired", "p (Holm)", "verdict"), "")
+        return {
+            "difference": f"{line['difference']:+.3f}" if line["pairs"] else "",
+            "95 % interval": words.between(line["low"], line["high"], "+.3f"),
+            "seeds paired": f"{line['pairs']:.0f}",
+            "p (Holm)": words.p_value(line["p_holm"]),
+            "verdict": words.verdict(line["verdict"]),
+        }
 
-def opened(title: str, experiment: str) -> Section:
+    def grid(
+        self,
+        summary: pd.DataFrame,
+        keys: Sequence[str],
+        heads: Mapping[Any, str],
+        experiment: str,
+        written: Callable[[float], str] = "{:.3f}".format,
+    ) -> pd.DataFrame:
+        """Return a table with one line for each series and one column for each of the values of ``keys``.
+
+        Args:
+            summary: of `intervals.over_seeds`, by label and ``keys``.
+            keys: columns of the summary that tell the columns of the table apart.
+            heads: value of the key, or tuple of the values of several -> head of its column.
+            experiment: the one that the summary is of; its seeds are those expected.
+            written: how a number is written.
+        """
+        at = summary.set_index(["label", *keys]).index.to_flat_index()
+        found = dict(zip(at, summary.to_dict("records"), strict=True))
+        seeds = self.seeds.get(experiment, {})
+        lines = []
+        for label in self.order:
+            places = [(label, *(key if isinstance(key, tuple) else (key,))) for key in heads]
+            if any(place in found for place in places):
+                cells = (words.cell(found.get(place), seeds.get(label, 0), written) for place in places)
+                lines.append([self.display(label), *cells])
+        return pd.DataFrame(lines, columns=["series", *heads.values()])
+
+
+def opening(title: str, experiment: str) -> Section:
     """Start a section with the question that an experiment asks and how it measures."""
     entry = next((entry for entry in measures.entries() if entry.name == experiment), None)
     return Section(title, [entry.summary, *entry.paragraphs] if entry else [])
