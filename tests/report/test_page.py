@@ -54,17 +54,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Opened:
-    """A page in a browser, with all that it said and asked for."""
+    """A page in a browser, with its console messages and requests."""
 
     def __init__(self, browser: Any, folder: Path, **context: Any) -> None:
-        self.said: list[str] = []
-        self.asked: list[str] = []
+        self.messages: list[str] = []
+        self.requests: list[str] = []
         self.context = browser.new_context(**context)
         self.context.set_default_timeout(WAIT)
         self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto((folder / "report" / "index.html").as_uri())
 
     def table(self, caption: str) -> Any:
@@ -80,8 +80,8 @@ def opened(browser: Any, folder: Path) -> Iterator[Opened]:
     found = Opened(browser, folder, viewport={"width": 1280, "height": 900})
     yield found
     found.context.close()
-    assert found.said == []
-    assert [url for url in found.asked if not url.startswith(("file:", "data:"))] == []
+    assert found.messages == []
+    assert [url for url in found.requests if not url.startswith(("file:", "data:"))] == []
 
 
 def violations(opened: Opened, part: str = "document", options: str = "{}") -> list[tuple[str, str]]:
@@ -91,21 +91,21 @@ def violations(opened: Opened, part: str = "document", options: str = "{}") -> l
     return [(rule["id"], rule["nodes"][0]["html"]) for rule in found]
 
 
-def test_nothing_is_wrong_for_who_cannot_see_or_point(browser: Any, folder: Path) -> None:
+def test_the_page_is_accessible(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder, bypass_csp=True)
     opened.page.locator(".card summary").last.click()
     assert violations(opened) == []
     opened.context.close()
 
 
-def test_everything_can_be_read_in_the_dark(browser: Any, folder: Path) -> None:
+def test_contrast_is_sufficient_in_dark_mode(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder, color_scheme="dark", bypass_csp=True)
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 27)"
     assert violations(opened, options="{runOnly: ['color-contrast']}") == []
     opened.context.close()
 
 
-def test_the_checker_finds_what_is_wrong(browser: Any, folder: Path) -> None:
+def test_the_accessibility_check_finds_faults(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder, bypass_csp=True)
     opened.page.evaluate("document.querySelector('img').removeAttribute('alt')")
     opened.page.evaluate("document.querySelector('figcaption').style.color = '#dddddd'")
@@ -114,11 +114,11 @@ def test_the_checker_finds_what_is_wrong(browser: Any, folder: Path) -> None:
     opened.context.close()
 
 
-def test_no_request_is_possible_even_if_the_page_asks(browser: Any, folder: Path) -> None:
+def test_the_page_can_request_nothing(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder)
     opened.page.evaluate("document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.1:9/x.png'}))")
     opened.page.wait_for_timeout(200)
-    assert any("Content Security Policy" in line for line in opened.said)
+    assert any("Content Security Policy" in line for line in opened.messages)
     opened.context.close()
 
 
@@ -131,7 +131,7 @@ def test_nothing_is_wider_than_the_screen(browser: Any, folder: Path, width: int
     opened.context.close()
 
 
-def test_without_scripts_everything_is_there(browser: Any, folder: Path) -> None:
+def test_without_scripts_the_page_is_complete(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder, java_script_enabled=False)
     assert opened.page.locator(".chart").is_hidden()
     assert opened.page.locator("noscript").count() == 1
@@ -212,22 +212,22 @@ def _digits(value: float) -> str:
 
 
 def test_values_are_read_by_pointing_and_by_arrow_keys(opened: Opened, folder: Path) -> None:
-    page, said = opened.page, opened.page.locator(".told")
+    page, readout = opened.page, opened.page.locator(".readout")
     mark = page.locator(".plot svg > polygon").nth(3)  # none, the fourth length
     mark.hover(force=True)
-    assert said.inner_text() in {_point(folder, encoder, LENGTHS[3]) for encoder in ENCODERS if encoder != "learned"}
+    assert readout.inner_text() in {_point(folder, encoder, LENGTHS[3]) for encoder in ENCODERS if encoder != "learned"}
     assert page.locator(".tip").is_visible()
     page.mouse.move(5, 5)
     assert page.locator(".tip").is_hidden()
     page.get_by_label("95 % intervals").focus()
     while not page.locator(".plot svg").evaluate("(picture) => picture === document.activeElement"):
         page.keyboard.press("Tab")
-    assert said.inner_text() == _point(folder, "none", LENGTHS[0])
+    assert readout.inner_text() == _point(folder, "none", LENGTHS[0])
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
-    assert said.inner_text() == _point(folder, "sinusoidal", LENGTHS[2])
+    assert readout.inner_text() == _point(folder, "sinusoidal", LENGTHS[2])
     page.keyboard.press("Escape")
-    assert said.inner_text() == ""
+    assert readout.inner_text() == ""
 
 
 def test_links_and_headings_lead_through_the_page(opened: Opened) -> None:

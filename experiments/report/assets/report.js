@@ -1,5 +1,5 @@
 "use strict";
-// What the page can do beyond being read: tables that sort and filter, curves to choose from. Without it all is there.
+// Sorts and filters tables and draws the interactive curves; without it the page is complete.
 (() => {
   const make = (name, attributes = {}, ...children) => {
     const element = document.createElement(name);
@@ -12,8 +12,8 @@
 
   const number = /^[×<> ]{0,2}([+\-−]?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)/i;
 
-  /** A cell as what it is sorted by: its first number, else its text; what holds nothing is always last. */
-  function worth(cell) {
+  /** The sort key of a cell: its first number, else its text; empty cells are always last. */
+  function sortKey(cell) {
     const text = cell.textContent.trim();
     const found = number.exec(text);
     if (found) return [0, Number(found[1].replace(/,/g, "").replace("−", "-"))];
@@ -35,7 +35,7 @@
         const order = next[head.getAttribute("aria-sort") || "none"];
         heads.forEach((each) => each.removeAttribute("aria-sort"));
         if (order !== "none") head.setAttribute("aria-sort", order);
-        const keyed = rows.map((row) => [row, worth(row.cells[column])]);
+        const keyed = rows.map((row) => [row, sortKey(row.cells[column])]);
         if (order !== "none") keyed.sort((a, b) => compare(a[1], b[1], order === "ascending" ? 1 : -1));
         body.append(...keyed.map((pair) => pair[0]));
       });
@@ -50,8 +50,8 @@
     table.closest(".data").prepend(make("div", { class: "filter" }, label, count));
     input.addEventListener("input", () => {
       const words = input.value.toLowerCase().split(/\s+/);
-      const kept = rows.filter(([row, text]) => !(row.hidden = !words.every((word) => text.includes(word))));
-      count.textContent = input.value.trim() ? kept.length + " of " + rows.length + " rows" : "";
+      const shown = rows.filter(([row, text]) => !(row.hidden = !words.every((word) => text.includes(word))));
+      count.textContent = input.value.trim() ? shown.length + " of " + rows.length + " rows" : "";
     });
   }
 
@@ -79,7 +79,7 @@
     "<": ring(3, -Math.PI / 2), ">": ring(3, Math.PI / 2), p: ring(5, 0), "*": ring(5, 0, 0.45),
     P: ring(4, 0, 0.5), X: ring(4, Math.PI / 4, 0.5),
   };
-  const said = (value) => (value === null ? "" : String(Number(value.toPrecision(3))));
+  const digits = (value) => (value === null ? "" : String(Number(value.toPrecision(3))));
 
   class Chart {
     constructor(root) {
@@ -113,9 +113,9 @@
         quick("All", () => this.labels()), quick("None", () => []), quick("Reset", () => this.usual()), this.list);
       this.plot = make("div", { class: "plot" });
       this.tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" });
-      this.told = make("output", { class: "told", "aria-live": "polite" });
+      this.readout = make("output", { class: "readout", "aria-live": "polite" });
       const bandLabel = make("label", {}, bands, " 95 % intervals");
-      this.root.append(make("div", { class: "pick" }, taskLabel, metricLabel, bandLabel), group, this.plot, this.told);
+      this.root.append(make("div", { class: "pick" }, taskLabel, metricLabel, bandLabel), group, this.plot, this.readout);
       task.addEventListener("change", () => this.choose());
       metric.addEventListener("change", () => this.draw());
       bands.addEventListener("change", () => this.draw());
@@ -202,7 +202,7 @@
       for (let value = 0; value <= top + 1e-9; value += metric.up ? 0.2 : step) {
         const y = this.y(value);
         picture.append(svg("path", { d: `M${box.left} ${y}H${box.right}`, stroke: "#e2e2e2" }));
-        text(box.left - 6, y + 4, said(value), "end");
+        text(box.left - 6, y + 4, digits(value), "end");
       }
       let last = Infinity;
       for (const length of [...metric.lengths].reverse()) {
@@ -268,11 +268,11 @@
       this.at = each || null;
       this.tip.hidden = !each;
       this.halo.setAttribute("visibility", each ? "visible" : "hidden");
-      if (!each) { this.told.textContent = ""; return; }
+      if (!each) { this.readout.textContent = ""; return; }
       const [mean, low, high, seeds] = each.point;
-      const interval = low === null ? "no interval" : `95 % interval ${said(low)} to ${said(high)}`;
-      const words = `${each.label}, length ${each.length}: ${said(mean)} (${interval}, ${seeds} seed${seeds === 1 ? "" : "s"})`;
-      this.tip.textContent = this.told.textContent = words;
+      const interval = low === null ? "no interval" : `95 % interval ${digits(low)} to ${digits(high)}`;
+      const text = `${each.label}, length ${each.length}: ${digits(mean)} (${interval}, ${seeds} seed${seeds === 1 ? "" : "s"})`;
+      this.tip.textContent = this.readout.textContent = text;
       this.halo.setAttribute("cx", each.x);
       this.halo.setAttribute("cy", each.y);
       const room = this.plot.clientWidth - this.tip.offsetWidth - 4;
