@@ -1,100 +1,126 @@
-"""What Hydra would take on a command line and nothing here has a use for: refused before it composes anything."""
+"""The words of a command line, read; what Hydra would take and has no meaning here is refused before it composes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
 
 import yaml
 
 from experiments.plan.plan import BadRequest
+from experiments.runs.options import GROUPS, MENUS
 
+RERUN = "--rerun"
 BATCH = "hydra.sweeper.max_batch_size"
-OF_HYDRA = ("hydra.launcher", BATCH, "hydra.mode", "hydra.verbose")
-"""What may be said of Hydra itself. Where it writes is not: results have their place, and nothing else stays."""
-FLAGS_OF_HYDRA = ("config_path", "config_name", "package", "experimental_rerun")
-"""Flags of Hydra's that ask for another application than this one, or read files that may execute code."""
+LAUNCHER = "hydra/launcher"
+OF_HYDRA = (LAUNCHER, "hydra.launcher", BATCH)
+"""Hydra's own options that may be given. Where it writes may not: results have their place, and nothing else stays."""
+HELP = "python run.py --help lists the options"
 
 
-def check_overrides(arguments: Iterable[str], groups: Iterable[str]) -> None:
-    """Refuse what deletes, what is Hydra's own affair, choices that are no names, and options given twice.
+@dataclass(frozen=True)
+class Arguments:
+    """A command line.
 
     Args:
-        arguments: the command line; flags are passed over.
-        groups: keys that choose by name (``encoder``).
+        words: as given.
+        flags: those that begin with a dash, and their values.
+        overrides: ``option=value``.
+        multirun: whether ``-m`` was given.
+        shows: whether it only shows something, such as ``--cfg job``.
+        config_dir: another folder of configuration files.
+    """
+
+    words: list[str]
+    flags: list[str]
+    overrides: list[str]
+    multirun: bool
+    shows: bool
+    config_dir: str | None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadRequest(f"{message}; {HELP}")
+
+
+def read(words: list[str]) -> Arguments:
+    """Read a command line.
 
     Raises:
-        BadRequest: for the first that is refused.
+        BadRequest: for what cannot be read or has no meaning here.
     """
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("-cd", "--config-dir")
+    shows = parser.add_argument_group("what Hydra only shows")
+    shows.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    infos = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
+    shows.add_argument("-i", "--info", nargs="?", const="all", choices=infos)
+    for names in (("-sc", "--shell-completion"), ("--resolve",), ("--hydra-help",), ("--version",)):
+        shows.add_argument(*names, action="store_true")
+    given = parser.parse_intermixed_args(words)
+    if not given.shell_completion:
+        _check(given.overrides)
+    return Arguments(
+        words=words,
+        flags=[word for word in words if word not in given.overrides],
+        overrides=given.overrides,
+        multirun=given.multirun,
+        shows=any((given.cfg, given.info, given.shell_completion, given.resolve, given.hydra_help, given.version)),
+        config_dir=given.config_dir,
+    )
+
+
+def _check(overrides: Iterable[str]) -> None:
     before: dict[str, str] = {}
-    for argument in arguments:
-        key, equals, given = argument.partition("=")
+    for word in overrides:
+        key, equals, value = word.partition("=")
         name = key.lstrip("+").partition("@")[0]
-        if argument.startswith("-"):
-            continue
-        if argument.startswith("~"):
-            raise BadRequest(f"{argument!r} takes an option away, and all are needed; give it another value instead")
+        if word.startswith("~"):
+            raise BadRequest(f"{word!r} removes an option, and every option is needed; give it another value instead")
         if not name:
-            raise BadRequest(f"{argument!r} names no option; write option=value")
-        if name.partition(".")[0].partition("/")[0] == "hydra" and not name.replace("/", ".").startswith(OF_HYDRA):
-            raise BadRequest(
-                f"{name} is Hydra's own and fixed here; of its options there are {', '.join(OF_HYDRA)}. "
-                f"name= is the folder under results/"
-            )
-        if equals and name in before:
-            alone = argument.startswith("+") or name.startswith(("hydra", "plugin"))
-            several = "" if alone else f", or -m {name}={before[name]},{given}"
-            raise BadRequest(f"{name} is given twice ({before[name]}, {given}): give one{several}")
-        before[name] = given
-        if name == BATCH and (not given.isdecimal() or int(given) < 1) and given != "null":
-            raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {given!r}")
+            raise BadRequest(f"{word!r} names no option; write option=value")
+        if not equals:
+            groups = [group for group, (names, _) in MENUS.items() if word in names()]
+            meant = f"{groups[0]}={word}" if groups else f"option=value; {HELP}"
+            raise BadRequest(f"{word!r} is no option; write {meant}")
+        if name.partition(".")[0].partition("/")[0] == "hydra":
+            _check_of_hydra(name, value)
+        if name in before:
+            single = key.startswith("+") or name.startswith(("hydra", "plugin"))
+            several = "" if single else f", or -m {name}={before[name]},{value}"
+            raise BadRequest(f"{name} is given twice ({before[name]}, {value}): give one{several}")
+        before[name] = value
         group, _, below = name.rpartition(".")
-        if below == "name" and group in groups:
-            raise BadRequest(f"{name} is no option of its own: write {group}={given}")
-        if equals and name in groups:
-            _check_choice(name, given)
+        if below == "name" and group in GROUPS:
+            raise BadRequest(f"{name} is no option of its own: write {group}={value}")
+        if name in GROUPS:
+            _check_choice(name, value)
 
 
-def _check_choice(group: str, given: str) -> None:
-    """A name, or several with commas between, as a sweep has them; options in braces are Hydra's to read."""
+def _check_of_hydra(name: str, value: str) -> None:
+    if not name.startswith(OF_HYDRA):
+        raise BadRequest(
+            f"{name} is Hydra's own and fixed here; of its options you may give {', '.join(OF_HYDRA)}. "
+            f"name= is the folder under results/"
+        )
+    if name == BATCH and value != "null" and not (value.isdecimal() and int(value) > 0):
+        raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {value!r}")
+
+
+def _check_choice(group: str, value: str) -> None:
+    """Take a name, or several with commas between as a sweep has them; Hydra reads options in braces."""
     try:
-        read = yaml.safe_load(given)
+        read = yaml.safe_load(value)
     except yaml.YAMLError:
         return
     if isinstance(read, dict):
         return
     if not isinstance(read, str):
-        raise BadRequest(f"{group}={given} is no name; --help lists what there is, and -m takes {group}=one,another")
+        raise BadRequest(f"{group}={value} is no name; {HELP}, and -m takes {group}=one,another")
     if "/" in read or ".." in read:
-        raise BadRequest(f"{group}={given!r} must be a name, not a path; python run.py --help lists what there is")
-
-
-def check_words(words: Iterable[str], menus: Mapping[str, Iterable[str]]) -> None:
-    """Refuse words that are no options, with the option that one of them is a choice of.
-
-    Args:
-        words: what is on the command line besides flags.
-        menus: key -> its choices.
-
-    Raises:
-        BadRequest: for the first.
-    """
-    for word in words:
-        if word and "=" not in word and not word.startswith("~"):
-            keys = [key for key, choices in menus.items() if word in choices]
-            meant = f"{keys[0]}={word}" if keys else "option=value; python run.py --help lists what there is"
-            raise BadRequest(f"{word!r} is no option; write {meant}")
-
-
-def check_hydra_flags(given: Mapping[str, Any]) -> None:
-    """Refuse flags of Hydra's that change what is run.
-
-    Args:
-        given: flag -> value; None where it is not on the command line.
-
-    Raises:
-        BadRequest: for the first that is refused.
-    """
-    for flag in FLAGS_OF_HYDRA:
-        if given.get(flag) is not None:
-            raise BadRequest(f"--{flag.replace('_', '-')} has no use here; python run.py --help lists what there is")
+        raise BadRequest(f"{group}={value!r} must be a name, not a path; {HELP}")

@@ -30,7 +30,7 @@ _TEMPORARY = re.compile(
 
 
 def record_of(folder: Path) -> dict[str, Any] | None:
-    """What a run of this program says of itself; None if that cannot be read."""
+    """Return the run.json of one of this program's runs; None if it cannot be read."""
     try:
         return _record(folder)
     except (OSError, ValueError):
@@ -39,50 +39,48 @@ def record_of(folder: Path) -> dict[str, Any] | None:
 
 def _record(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise ValueError("it holds no mapping")
-    return found
+    return record
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
-    """The record of a run that has ended; None if it has not.
+    """Return the record of a run that has ended; None if it has not.
 
     Raises:
-        BadRequest: what it wrote is no longer as it wrote it.
+        BadRequest: its files have changed since.
     """
     try:
         record = _record(folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise _altered(folder, "run.json", f"cannot be read ({_reason(error)})") from error
+        raise _changed(folder, "run.json", error) from error
     if record.get("status") not in FINISHED:
         return record if record.get("status") == "failed" else None
-    promised = record.get("rows_sha256")  # results of earlier releases do not say
     try:
         written = digest(folder)
     except OSError as error:
-        raise _altered(folder, "rows.csv", f"cannot be read ({_reason(error)})") from error
-    if promised not in (None, written):
-        raise _altered(folder, "rows.csv", "is no longer what the run wrote")
+        raise _changed(folder, "rows.csv", error) from error
+    if record.get("rows_sha256") not in (None, written):  # results of earlier releases have none
+        raise _changed(folder, "rows.csv")
     return record
 
 
-def _altered(folder: Path, file: str, said: str) -> BadRequest:
+def _changed(folder: Path, file: str, error: Exception | None = None) -> BadRequest:
+    reason = "is no longer what the run wrote"
+    if error is not None:
+        reason = f"cannot be read ({message_of((isinstance(error, OSError) and error.strerror) or error)})"
     return BadRequest(
-        f"{folder}: {file} {said}: put it back as it was, or move the folder away; force=true runs it anew in its place"
+        f"{folder}: {file} {reason}: restore it, or move the folder away; force=true runs it again in its place"
     )
 
 
-def _reason(error: Exception) -> str:
-    return message_of((isinstance(error, OSError) and error.strerror) or error)
-
-
 def digest(folder: Path) -> str:
-    """The sha256 of a run's rows."""
+    """Return the sha256 of a run's rows."""
     return hashlib.sha256((folder / "rows.csv").read_bytes()).hexdigest()
 
 
@@ -92,18 +90,18 @@ def has_leftovers(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Take out what the run in a folder left, and nothing of anybody else's. One that has not ended can still go on.
+    """Remove what the run in a folder left, and nobody else's files. One that has not ended keeps its checkpoints.
 
     Raises:
-        OSError: that cannot be.
+        OSError: something cannot be removed.
     """
     try:
-        anew = ending(folder) is not None
+        ended = ending(folder) is not None
     except BadRequest:
-        anew = True
-    # Cut off before the record has gone, the run has still ended; afterwards it begins anew.
-    doomed = [*folder.glob(checkpoint.PATTERN)] if anew else []
-    doomed += [folder / name for name in WRITTEN if anew or name != LOG]
+        ended = True
+    # If this is cut off before the record is gone, the run has still ended; afterwards it starts from the beginning.
+    doomed = [*folder.glob(checkpoint.PATTERN)] if ended else []
+    doomed += [folder / name for name in WRITTEN if ended or name != LOG]
     for path in [*doomed, *(path for path in folder.iterdir() if _TEMPORARY.fullmatch(path.name))]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -112,7 +110,7 @@ def clear(folder: Path) -> None:
 
 
 class _File(logging.FileHandler):
-    """A log that cannot be written, because the disk is full, stops nothing."""
+    """A log file; that it cannot be written, on a full disk, stops nothing."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -120,7 +118,7 @@ class _File(logging.FileHandler):
 
 @contextmanager
 def log_file(folder: Path) -> Iterator[logging.FileHandler]:
-    """Everything logged within also goes to a file; tracebacks go there alone."""
+    """Write everything logged within the block to a file too; tracebacks go only there."""
     handler = _File(folder / LOG, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)

@@ -15,7 +15,7 @@ PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "sa
 
 
 def provenance() -> dict[str, object]:
-    """``python``, ``packages`` (name -> version, of those that are installed), ``commit`` and ``command``."""
+    """Return ``python``, ``packages`` (name -> version, of those installed), ``commit`` and ``command``."""
     return {
         "python": platform.python_version(),
         "packages": {name: found for name in PACKAGES if (found := _version(name))},
@@ -32,17 +32,11 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit this code is at, ``-dirty`` if it was changed; None outside a checkout."""
-    here = Path(__file__).resolve().parent
+    """Return the commit of this code, ``-dirty`` if it was changed; None outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe"]
+    command += ["--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=env).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()

@@ -21,15 +21,27 @@ from experiments.statistics.intervals import labelled
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with a table or a line of their own here, and the training curve."""
 LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivariance_error")
+NOT_RUN = {
+    "finished before": "{run_id} finished before; force=true repeats it. files: {folder}",
+    "diverged before": "{run_id} finished before, diverged: {message}; force=true repeats it. files: {folder}",
+    "running elsewhere": "{run_id} {message}; skipped",
+}
+ERRORS = {
+    "failed before": "error: {run_id} failed before ({message}); retry=failed repeats it",
+    "interrupted": "{run_id} {message}; started again, it resumes",
+    "unwritten": "error: {run_id}: {message}; fix that and start it again",
+    "failed": "error: {run_id} failed: {message} (traceback in {folder}/run.log)",
+}
+"""What to print of a run by its status, on standard output and standard error."""
 
 
 def exit_code(outcome: Outcome) -> int:
-    """0 where the run ended well, now or before, or is another worker's; 1 where it did not."""
+    """Return 0 where the run ended well, now or before, or is another worker's; 1 where it did not."""
     return int(outcome.status not in ("ok", "finished before", "running elsewhere"))
 
 
 def tally(outcomes: list[Outcome]) -> None:
-    """One line for a sweep, and one for each run that did not end well."""
+    """Print a line for a sweep, and one for each run that did not end well."""
     counts = Counter({"ok": "done"}.get(outcome.status, outcome.status) for outcome in outcomes)
     if counts.total() < 2 or set(counts) == {"refused"}:
         return
@@ -41,26 +53,15 @@ def tally(outcomes: list[Outcome]) -> None:
 
 def show(outcome: Outcome) -> None:
     """Print how a run ended, its main numbers and where its files are."""
-    run_id, said = outcome.run_id, outcome.message
-    if outcome.status == "finished before":
-        print(f"{run_id} finished before; force=true runs it again. Its files: {outcome.folder}")
-    elif outcome.status == "diverged before":
-        print(f"{run_id} finished before, diverged: {said}; force=true runs it again. Its files: {outcome.folder}")
-    elif outcome.status == "failed before":
-        print(f"error: {run_id} failed before ({said}); retry=failed runs it again", file=sys.stderr)
-    elif outcome.status == "running elsewhere":
-        print(f"{run_id} {said}: left to it")
-    elif outcome.status == "interrupted":
-        print(f"{run_id} {said}; started again, it goes on", file=sys.stderr)
-    elif outcome.status == "unwritten":
-        print(f"error: {run_id}: {said}; mend that and start it again", file=sys.stderr)
-    elif outcome.status == "failed":
-        print(f"error: {run_id} failed: {said} (traceback in {outcome.folder / 'run.log'})", file=sys.stderr)
-    else:
-        _show_record(outcome)
+    if line := NOT_RUN.get(outcome.status):
+        print(line.format(**vars(outcome)))
+    elif line := ERRORS.get(outcome.status):
+        print(line.format(**vars(outcome)), file=sys.stderr)
+    elif outcome.status != "refused":
+        _show_results(outcome)
 
 
-def _show_record(outcome: Outcome) -> None:
+def _show_results(outcome: Outcome) -> None:
     record = record_of(outcome.folder)
     assert record is not None, "written just now"
     learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
@@ -71,9 +72,7 @@ def _show_record(outcome: Outcome) -> None:
         trained += f", stopped after {record['steps']} steps ({record['stopped'].replace('_', ' ')})"
     if not record["trained"]:
         learned = trained = "not trained"
-    print(
-        f"\n{record['encoder']} on {record['task']}, positions {record['positions']}, seed {record['seed']}: {learned}"
-    )
+    print("\n{encoder} on {task}, positions {positions}, seed {seed}".format(**record), learned, sep=": ")
     print(f"{trained}, measured {record['measure_seconds']:.0f} s, on {record['device']}")
     if outcome.message:
         print(f"{outcome.status}: {outcome.message}")
@@ -82,39 +81,30 @@ def _show_record(outcome: Outcome) -> None:
     whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
     _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
     main = main_metric(row.metric for row in whole)
-    if main and (held := reach.of_one_run(labelled(frame(row for row in whole if row.metric == main)))):
-        print(held)
+    if main and (line := reach.of_one_run(labelled(frame(row for row in whole if row.metric == main)))):
+        print(line)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
-    _table(
-        permuted,
-        _change,
-        f"order of the input (length {train_length})",
-        upright=True,
-    )
-    for name in dict.fromkeys(row.experiment for row in rows):
-        if name not in TABLED:
-            _headlines(name, [row for row in rows if row.experiment == name])
+    _table(permuted, _change, f"order of the input (length {train_length})", upright=True)
+    for name in dict.fromkeys(row.experiment for row in rows if row.experiment not in TABLED):
+        _headlines(name, [row for row in rows if row.experiment == name])
     print(f"files: {outcome.folder}")
 
 
 def _tuned(tuning: dict[str, Any]) -> str:
-    """The rate that was chosen, among which, and what the search took."""
     tried = f"of {', '.join(map(str, tuning['grid']))} in {tuning['seconds']:.0f} s"
     if tuning["chosen"] is None:
-        return f"no learning rate {tried} came to a finite loss"
+        return f"no learning rate {tried} gave a finite loss"
     edge = ", at the edge" if tuning["at_edge"] else ""
     return f"learning rate {tuning['chosen']} {tried}{edge}"
 
 
 def _headlines(name: str, rows: list[Row]) -> None:
-    """The numbers that an experiment puts first, a line each."""
-    shown = load_experiment(name).shown(labelled(frame(rows)))
+    """Print the main numbers of an experiment, a line each."""
     lines = [
         (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
-        for line in shown.to_dict("records")
+        for line in load_experiment(name).shown(labelled(frame(rows))).to_dict("records")
     ]
-    heads = (name.replace("_", " "), "")
-    print("\n" + tabulate(lines, headers=heads, tablefmt="simple", disable_numparse=True, colalign=("left", "right")))
+    _print([(name.replace("_", " "), ""), *lines])
 
 
 def _change(row: Row) -> str:
@@ -122,7 +112,7 @@ def _change(row: Row) -> str:
 
 
 def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, upright: bool = False) -> None:
-    """Metrics by lengths or conditions; ``upright`` puts the metrics on top."""
+    """Print metrics by lengths or conditions; ``upright`` puts the metrics on top."""
     cells: dict[str, dict[object, str]] = {}
     for row in rows:
         value = row.status if math.isnan(row.value) else f"{row.value:.3f}"
@@ -132,7 +122,9 @@ def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, 
     columns = list(dict.fromkeys(key for line in cells.values() for key in line))
     lines = [[label, *(line.get(column, "") for column in columns)] for label, line in cells.items()]
     grid = [[title, *map(str, columns)], *lines]
-    if upright:
-        grid = [list(column) for column in zip(*grid, strict=True)]
-    numbers = ("left", *["right"] * (len(grid[0]) - 1))
-    print("\n" + tabulate(grid[1:], headers=grid[0], tablefmt="simple", disable_numparse=True, colalign=numbers))
+    _print(list(zip(*grid, strict=True)) if upright else grid)
+
+
+def _print(grid: list[Any]) -> None:
+    aligned = ("left", *["right"] * (len(grid[0]) - 1))
+    print("\n" + tabulate(grid[1:], headers=grid[0], tablefmt="simple", disable_numparse=True, colalign=aligned))

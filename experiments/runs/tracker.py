@@ -1,6 +1,6 @@
-"""Trackers (TensorBoard, Weights & Biases, MLflow, …): told how a run goes, if asked for, and never able to break one.
+"""Trackers (TensorBoard, Weights & Biases, MLflow, …): they get a run's curve and results, and can never break it.
 
-All of them are spoken to through ``accelerate.tracking``; a run's own files hold all that they are told, and more.
+All of them are reached through ``accelerate.tracking``; a run's own files hold everything that they get, and more.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from experiments.plan.plan import Plan
 from experiments.rows.row import Row, slice_name
+from experiments.training.progress import Training, TrainLog
 from experiments.training.tune import rates
 from pe_zoo._knobs import listing, suggestion
-
-if TYPE_CHECKING:
-    from experiments.plan.plan import Plan
-    from experiments.training.progress import Training, TrainLog
 
 logger = logging.getLogger("pe_zoo")
 
@@ -30,32 +28,30 @@ RUN_NAME = {
     "swanlab": "experiment_name",
     "clearml": "task_name",
 }
-"""What a tracker calls the name of a run, where it sorts runs into projects; those left out have one name alone."""
+"""Tracker that sorts runs into projects -> its argument for the name of a run; the others have one name only."""
 PLACES = {
     "wandb": ("WANDB_DIR", "{}"),
     "trackio": ("TRACKIO_DIR", "{}/trackio"),
     "mlflow": ("MLFLOW_TRACKING_URI", "sqlite:///{}/mlflow.db"),
     "swanlab": ("SWANLAB_LOG_DIR", "{}/swanlab"),
 }
-"""The variable that tells a tracker where its files go, and what it is set to unless the user has."""
+"""Tracker -> the variable that sets where its files go, and its value unless the user has set one."""
 
 
 def named(asked: object) -> tuple[str, ...]:
-    """The trackers asked for, ``tracker=``: a name, a list of them, or none.
+    """Return the trackers of ``tracker=``: a name, a list of them, or null.
 
     Raises:
         ValueError: one is not known, or not installed.
     """
-    names = [asked] if isinstance(asked, str) else asked
-    if names is None:
-        return ()
+    names: object = [asked] if isinstance(asked, str) else () if asked is None else asked
     if not isinstance(names, Iterable):
         raise ValueError(f"tracker={asked!r} must be a name or a list of names, or null")
-    chosen = tuple(dict.fromkeys(str(name) for name in names))
+    chosen = tuple(dict.fromkeys(map(str, names)))
     if not chosen:
         return ()
     try:
-        from accelerate import tracking, utils
+        from accelerate import tracking, utils  # an extra, which takes seconds to import
     except ImportError:
         raise ValueError(
             f"tracker={','.join(chosen)} needs the package accelerate: pip install 'pe-zoo[trackers]'"
@@ -71,7 +67,7 @@ def named(asked: object) -> tuple[str, ...]:
 
 
 class Trackers:
-    """Those of a run. One that fails is left out from there on, which is said once.
+    """The trackers of a run. One that fails is dropped with a single warning.
 
     Args:
         names: which.
@@ -82,14 +78,14 @@ class Trackers:
         self._plan = plan
         self._working: dict[str, Any] = {}
         self._run: Training | None = None
-        self._told = 0
+        self._points = 0
         for name in names:
             self._try(name, partial(self._start, name))
 
     def _start(self, name: str) -> None:
-        from accelerate import PartialState, tracking
+        from accelerate import PartialState, tracking  # see `named`
 
-        PartialState()  # which they ask whether they may speak
+        PartialState()  # trackers ask it whether this process may write
         config, place = self._plan.config, place_of(self._plan)
         place.mkdir(parents=True, exist_ok=True)
         project = {RUN_NAME[name]: config.run_id} if name in RUN_NAME else {}
@@ -101,16 +97,16 @@ class Trackers:
         tracker.store_init_configuration(dict(_flat({**config.labels(), **config.identity()})))
 
     def watch(self, run: Training) -> None:
-        """Tell of a training's points that were not told of yet: of one gone on from a checkpoint, all at once."""
+        """Log the new points of a training; all of them at once where it was resumed."""
         config = self._plan.config
         if run is not self._run:
-            self._run, self._told = run, 0
+            self._run, self._points = run, 0
         prefix, before = "", 0
         if config.tune:  # trackers want their steps to rise
             rate = run.step.config.learning_rate
             prefix, before = f"learning_rate_{rate:g}/", rates(config.train).index(rate) * config.train.last_step
-        for step, loss, quality, _ in run.log.points[self._told :]:
-            self._told += 1
+        for step, loss, quality, _ in run.log.points[self._points :]:
+            self._points += 1
             values = _point(loss, quality)
             if step == run.log.steps:
                 values |= {
@@ -120,22 +116,19 @@ class Trackers:
             self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
 
     def trained(self, log: TrainLog) -> None:
-        """Tell of a training that `watch` was never shown: it was over before, alone or with that of other seeds."""
+        """Log a training that `watch` never saw: one that ended before, or together with other seeds."""
         if self._run is None and not self._plan.config.tune:
             for step, loss, quality, _ in log.points:
                 self._log(_point(loss, quality), step)
 
     def results(self, rows: Iterable[Row], step: int) -> None:
-        """Tell what came out: every experiment's main metric, under every length and condition."""
+        """Log every experiment's main metric, for every length and condition."""
         main = {name: module.MAIN or self._plan.task.metrics[0] for name, module in self._plan.experiments.items()}
-        found = {
-            # Not every tracker takes every character in a name.
-            "/".join(re.sub(r"[^\w.-]+", "_", part) for part in _named(row) if part): row.value
-            for row in rows
-            if main.get(row.experiment) == row.metric and row.status == "ok"
+        values = {
+            _name(row): row.value for row in rows if main.get(row.experiment) == row.metric and row.status == "ok"
         }
-        if found:
-            self._log(found, step)
+        if values:
+            self._log(values, step)
 
     def finish(self) -> None:
         """Close them all."""
@@ -151,15 +144,15 @@ class Trackers:
             do()
         except Exception as error:
             self._working.pop(name, None)
-            logger.warning("tracker %s is left out from here on: %s: %s", name, type(error).__name__, error)
+            logger.warning("tracker %s failed and is dropped: %s: %s", name, type(error).__name__, error)
 
 
 @contextmanager
 def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
-    """Within, trackers are told of a run."""
-    variables = dict(PLACES[name] for name in names if name in PLACES)
+    """Let trackers follow a run within the block."""
     place = place_of(plan).absolute()
-    wanted = {name: where.format(place) for name, where in variables.items() if name not in os.environ}
+    variables = (PLACES[name] for name in names if name in PLACES)
+    wanted = {name: where.format(place) for name, where in variables if name not in os.environ}
     os.environ.update(wanted)
     trackers = Trackers(names, plan)
     try:
@@ -171,7 +164,7 @@ def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
 
 
 def place_of(plan: Plan) -> Path:
-    """Where trackers keep their files, as far as they can be told: beside the runs."""
+    """Return where trackers keep their files, if they can be told: beside the runs."""
     return plan.folder.parent.parent / "trackers"
 
 
@@ -179,8 +172,10 @@ def _point(loss: float, quality: dict[str, float]) -> dict[str, float]:
     return {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
 
 
-def _named(row: Row) -> tuple[str, ...]:
-    return row.experiment, row.metric, slice_name(row), f"length_{row.eval_length}"
+def _name(row: Row) -> str:
+    """Return a row's name as every tracker takes it."""
+    parts = (row.experiment, row.metric, slice_name(row), f"length_{row.eval_length}")
+    return "/".join(re.sub(r"[^\w.-]+", "_", part) for part in parts if part)
 
 
 def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str | float | bool]]:

@@ -29,7 +29,7 @@ def test_a_failed_run_is_repeated_on_request_alone(
     again = command("-m", *TINY, "encoder=none,alibi")
     assert again.code == 1
     assert "2 runs: 1 finished before, 1 failed before" in again.out
-    assert "failed before (MemoryError: planted); retry=failed runs it again" in again.err
+    assert "failed before (MemoryError: planted); retry=failed" in again.err
     retried = command("-m", *TINY, "encoder=none,alibi", "retry=failed")
     assert retried.code == 0
     assert "2 runs: 1 finished before, 1 done" in retried.out

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
-from experiments.runs import config, launch
+from experiments.runs import config, job, launch
+from experiments.runs.options import PARCEL
 
 joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="joblib is an extra")
 
@@ -76,7 +77,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
         stopped = ended(process)
     assert stopped.returncode == 143, stopped.stderr
     assert tally(stopped.stdout) == {"finished before": 2, "failed before": 1, "interrupted": 2, "not begun": 1}
-    assert "the same command goes on" in stopped.stderr
+    assert "the same command resumes" in stopped.stderr
     assert "Traceback" not in stopped.stderr
     until(lambda: not at_work(tmp_path, "parted"), "the workers to end")
 
@@ -93,7 +94,6 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     assert all(record_of(run)["resumed"] for run in killed)
     notes = [json.loads(note.read_text()) for note in (tmp_path / "results" / "parted" / "sweeps").glob("*.json")]
     last = [note for note in notes if note["command"].endswith("n_jobs=1")]
-    assert sorted(note["part"] for note in last) == [1, 2, 3, 4]
     assert sorted(run for note in last for run in note["runs"]) == [run.name for run in runs_of(tmp_path, "parted")]
 
     monkeypatch.setattr("run.CONFIGS", configs)
@@ -111,22 +111,16 @@ def test_what_is_refused_does_not_stop_the_rest(command: Command) -> None:
 
 
 def test_a_run_that_was_about_to_go_on_is_not_called_unbegun(tmp_path: Path) -> None:
-    assert launch._found(tmp_path, None).status == "not begun"
+    assert launch._from_folder(tmp_path, None).status == "not begun"
     (tmp_path / "checkpoint-000001-0.safetensors").touch()
-    assert launch._found(tmp_path, None).status == "interrupted"
+    assert launch._from_folder(tmp_path, None).status == "interrupted"
 
 
 def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pickle
-
-    from experiments.runs.job import Job
-    from experiments.training.parallel import Team
-
     monkeypatch.chdir(tmp_path)
-    job = Job(["-m"], Team())
-    job.place = str(tmp_path / "elsewhere")
     monkeypatch.setattr(sys, "argv", [])
-    (refused,) = pickle.loads(pickle.dumps(job))({}).outcomes
+    parcel = job.Parcel(job.Job([], {}), None, ["-m"], folder=str(tmp_path / "elsewhere"))
+    (refused,) = job.work({PARCEL: parcel.packed()}).outcomes
     assert refused.status == "refused"
     assert "workers need the file system that the sweep was started on" in refused.message
 

@@ -20,7 +20,7 @@ from support import ROOT, Command
 import pe_zoo
 from experiments.plan.plan import experiment_names
 from experiments.runs import config, record
-from experiments.runs.config import MENUS, _schema
+from experiments.runs.options import MENUS, Request, schema
 
 QUICK = ("model=tiny", "train.steps=1", "train.curve_points=1")
 
@@ -47,13 +47,13 @@ def wrong_values(kind: Any) -> tuple[str, ...]:
 def of_the_schema() -> Iterator[list[str]]:
     """Every option that is there whatever is chosen, with one or two wrong values."""
     draw = random.Random(0)
-    for group in fields(_schema()):
+    for group in fields(schema()):
         if group.name in MENUS or group.name in ("experiment", "name", "device", "plugin", "tracker"):
             continue  # chosen by name, or any text: below
         node = group.default_factory if callable(group.default_factory) else None  # type: ignore[comparison-overlap]
         chosen = [f"experiment={group.name}"] if group.name in experiment_names() else []
         if node is None or not is_dataclass(node):
-            kind = get_type_hints(config.Request)[group.name]
+            kind = get_type_hints(Request)[group.name]
             yield from ([f"{group.name}={value}"] for value in draw.sample(wrong_values(kind), 3))
             continue
         for option, kind in get_type_hints(node).items():

@@ -60,7 +60,7 @@ def test_a_worker_is_killed_and_then_all_are_told_to_stop(
         stopped = ended(process)
     assert stopped.returncode == 143, stopped.stderr
     assert tally(stopped.stdout) == {"interrupted": 2}
-    assert "the same command goes on" in stopped.stderr
+    assert "the same command resumes" in stopped.stderr
     until(lambda: not at_work(tmp_path, "swept"), "the workers to end")
     assert record_of(killed)["resumed"] == 1
     assert {path.name for path in tmp_path.iterdir()} == {"results", "slow.py"}, "something was left"

@@ -12,8 +12,7 @@ import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
 from experiments.plan.plan import RESULTS, BadRequest, ModelConfig, RunConfig, prepare
-from experiments.runs import config as _config
-from experiments.runs import job, summary
+from experiments.runs import arguments, job, summary, sweep
 from experiments.runs.record import Outcome
 from experiments.training.loop import TrainConfig
 
@@ -126,13 +125,13 @@ def test_a_bad_request_is_one_line_and_exit_code_2(command: Command, tmp_path: P
 )
 def test_an_option_given_twice_is_refused(typed: list[str], said: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        _config.check_flags(typed)
+        arguments.read(typed)
     assert str(refused.value) == said
 
 
 def test_what_is_typed_still_replaces_what_a_sweep_file_says() -> None:
-    typed = _config.check_flags(["-m", "+sweep=zoo_untrained", "seed=7", "structure.reach=4"])
-    for line in _config.expand(typed, ROOT / "configs"):
+    typed = arguments.read(["-m", "+sweep=zoo_untrained", "seed=7", "structure.reach=4"])
+    for line in sweep.expand(typed.overrides, ROOT / "configs"):
         assert [word for word in line if word.startswith("seed=")] == ["seed=7"]
 
 

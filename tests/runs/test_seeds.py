@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import signal
 from contextlib import ExitStack
@@ -13,17 +12,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from omegaconf import OmegaConf
 from support import Command, record_of
 
 from experiments.model.layout import Layout
 from experiments.plan.plan import ModelConfig, RunConfig
-from experiments.runs import config as _config
 from experiments.runs import job, lease, seeds
-from experiments.runs.job import Job
+from experiments.runs.options import HANDLING, PARCEL
 from experiments.training.interruption import Interrupted
 from experiments.training.loop import TrainConfig
-from experiments.training.parallel import Team
 from experiments.training.stacked import StackedStep
 
 TINY = [
@@ -116,7 +112,7 @@ def test_stopped_seeds_resume_together_and_ended_ones_stay(
         stop_at_fifth_step(patch, taken)
         stopped = command(*TINY, "encoder=rope")
     assert (stopped.code, len(taken)) == (130, 6)
-    assert "goes on from where this one stopped" in stopped.err
+    assert "resumes where this one stopped" in stopped.err
     assert all(list(run.glob("checkpoint*")) for run in runs_in(tmp_path))
     assert command(*TINY, "encoder=rope").code == 0
     assert len(taken) == 12
@@ -235,19 +231,17 @@ def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not seeds.pays([config(device="cpu")] * 2)
 
 
-def test_a_worker_of_seeds_together_forwards_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's warning before the time limit, after which the job is to be requeued."""
-    handed: list[int] = []
+def test_a_worker_forwards_a_signal_to_whoever_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's warning before the time limit, after which the job is requeued."""
+    forwarded: list[int] = []
 
     def stopped(*_: object, **__: object) -> bool:
         raise Interrupted(signal.SIGUSR2)
 
-    worker = pickle.loads(pickle.dumps(Job([], Team())))
     monkeypatch.setattr(seeds, "pays", lambda _: True)
     monkeypatch.setattr(seeds, "train_together", stopped)
-    monkeypatch.setattr(_config, "requested", lambda _: [config(), config(seed=1)])
-    monkeypatch.setattr(_config, "handling", lambda _: dict.fromkeys(("force", "retry", "checkpoint_seconds")))
-    monkeypatch.setattr(_config, "cpus_per_task", lambda: None)
-    monkeypatch.setattr(job, "_hand_on", handed.append)
-    assert worker(OmegaConf.create({})).error == ""
-    assert handed == [signal.SIGUSR2]
+    monkeypatch.setattr(job, "_forward", forwarded.append)
+    asked = job.Job([config(), config(seed=1)], dict.fromkeys(HANDLING))
+    parcel = job.Parcel(asked, None, [], sender=("elsewhere", 1))
+    assert job.work({PARCEL: parcel.packed()}).error == ""
+    assert forwarded == [signal.SIGUSR2]

@@ -109,7 +109,7 @@ def test_one_that_raises_is_left_out_and_the_run_goes_on(
     assert command(*TINY, "tracker=noting").code == 0
     run = run_of(tmp_path)
     said = (run / "run.log").read_text()
-    assert said.count("tracker noting is left out from here on: OSError: no such server") == 1
+    assert said.count("tracker noting failed and is dropped: OSError: no such server") == 1
     (tracker,) = noting.made
     assert tracker.calls == call, "it is not asked again"
     assert (run / "rows.csv").is_file()

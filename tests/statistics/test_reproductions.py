@@ -20,8 +20,7 @@ from experiments.plan import plan as _plan
 from experiments.report import build
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
-from experiments.runs import config as _config
-from experiments.runs import job
+from experiments.runs import job, summary, sweep
 from experiments.runs import record as _pipeline
 from experiments.statistics import reproductions
 from experiments.statistics.reproductions import Decided
@@ -240,7 +239,7 @@ def test_each_finding_has_its_source_and_check() -> None:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    return [line[1:] for line in _config.expand(["-m", f"+reproduce={path.stem}"], ROOT / "configs")]
+    return sweep.expand([f"+reproduce={path.stem}"], ROOT / "configs")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -253,7 +252,7 @@ def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPa
         return _pipeline.Outcome("ok", config.run_id, plan.folder)
 
     monkeypatch.setattr(job, "run", only_prepared)
-    monkeypatch.setattr(job._summary, "show", lambda outcome: None)
+    monkeypatch.setattr(summary, "show", lambda outcome: None)
     assert path.read_text().startswith("# @package _global_\n# ")
     done = command("-m", f"+reproduce={path.stem}", "seed=0")
     assert done.code == 0, done.err

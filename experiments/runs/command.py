@@ -1,0 +1,79 @@
+"""What ``python run.py`` does: read a command line, compose its runs, do them here or in workers, count them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from experiments.plan.plan import BadRequest
+from experiments.rows.untrusted import message_of
+from experiments.runs import arguments, config, rerun, summary, sweep
+from experiments.runs.launch import Launch
+from experiments.training.parallel import Team
+from experiments.training.processes import joined
+from pe_zoo import PluginError
+
+
+def run(words: list[str], configs: Path) -> int:
+    """Do what a command line asks for.
+
+    Args:
+        words: the command line, without the program.
+        configs: the folder of the configuration files.
+
+    Returns:
+        the exit code: 0 all done, 1 a run failed or diverged, 2 a bad request.
+    """
+    with joined(Team) as team:
+        try:
+            if arguments.RERUN in words:
+                return _rerun(words, team)
+            given = arguments.read(words)
+            config.load_plugin(given.overrides)
+            config.publish()
+            if given.shows:
+                sweep.expand(given.overrides, configs, multirun=given.multirun)
+                config.show(given, configs)
+                return 0
+            with config.initialized(configs, given.config_dir):
+                launch = _compose(given, configs, team)
+                return _launch(launch, given)
+        except (*config.ERRORS, BadRequest, PluginError) as error:
+            print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
+            return 2
+
+
+def _compose(given: arguments.Arguments, configs: Path, team: Team) -> Launch:
+    config.check_launcher(given, team.size)
+    jobs, refused = [], []
+    for point in sweep.points(given, configs):
+        try:
+            jobs.append(config.job_of(point, multirun=given.multirun))
+        except (BadRequest, PluginError) as error:
+            refused.append(error)
+    return Launch(given, jobs, team, refused)
+
+
+def _launch(launch: Launch, given: arguments.Arguments) -> int:
+    try:
+        if launch.jobs and (engine := config.engine(given)):
+            launch.in_workers(engine)
+        else:
+            launch.here()
+        launch.close()
+    finally:
+        summary.tally(launch.ended())
+    return launch.exit_code()
+
+
+def _rerun(words: list[str], team: Team) -> int:
+    """``--rerun results/<name>/runs/<run_id> [plugin=FILE.py]``: 0 where the rows came out the same, 1 where not."""
+    places = [word for word in words if word != arguments.RERUN and not word.startswith("plugin=")]
+    plugins = [word.removeprefix("plugin=") for word in words if word.startswith("plugin=")]
+    if len(places) != 1 or len(plugins) > 1:
+        raise BadRequest(
+            f"{arguments.RERUN} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
+        )
+    done = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
+    print(f"\n{done.text}\nfiles: {done.outcome.folder}")
+    return 0 if done.same else 1

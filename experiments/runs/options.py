@@ -1,0 +1,89 @@
+"""Every option of a run and its type, made from the registries and signatures; Hydra's menus are made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin
+
+import pe_zoo
+from experiments.model.layout import Layout
+from experiments.plan.plan import ModelConfig, experiment_names, load_experiment
+from experiments.tasks import tasks
+from experiments.training.loop import TrainConfig
+from pe_zoo._knobs import Knob
+
+MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
+    "encoder": (pe_zoo.names, pe_zoo.get),
+    "task": (tasks.names, tasks.get),
+    "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
+}
+"""Groups whose choices are registered classes; a choice's options are the class's knobs."""
+LISTS = ("sweep", "reproduce")
+"""Groups whose choices are lists of runs."""
+GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
+"""Every group that is chosen from by name."""
+HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
+"""Options that change what happens to a run's files, not its results."""
+PARCEL = "parcel"
+"""The option in which a job travels to a worker."""
+REQUIRED = "???"
+"""How OmegaConf writes a value that must be given."""
+
+
+@dataclass(kw_only=True)
+class Request:
+    """The options besides the groups.
+
+    Args:
+        experiment: what to measure, a name, a list of names, or ``all``.
+        seed: the run's seed, at least 0.
+        seeds: how many seeds to run, from ``seed`` on; trained together on a GPU, elsewhere one after another.
+        name: folder under ``results/``.
+        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
+        tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
+        plugin: a Python file that registers encoders of your own.
+        force: repeat runs that have ended, replacing their files; interrupted ones resume.
+        retry: ``failed`` repeats runs that failed.
+        checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
+        tracker: a tracker to report to (``tensorboard``, ``wandb``, …), or a list of them.
+        figures: whether a run gets figures of its own; null: unless it is one of a sweep, whose report has them.
+    """
+
+    experiment: Any = REQUIRED
+    seed: int = 0
+    seeds: int = 1
+    name: str = "scratch"
+    device: str = "auto"
+    tune: bool = False
+    plugin: str | None = None
+    force: bool = False
+    retry: str | None = None
+    checkpoint_seconds: float = 30.0
+    tracker: Any = None
+    figures: bool | None = None
+
+
+@cache
+def schema() -> type:
+    """Return a dataclass of all options with their types; a measure's knobs are below its name."""
+    fields: list[tuple[str, Any, Any]] = [(group, Any, REQUIRED) for group in MENUS]
+    for name, node in {"layout": Layout, "model": ModelConfig, "train": TrainConfig}.items():
+        fields.append((name, node, field(default_factory=node)))
+    for name in experiment_names():
+        node = choice(name, pe_zoo.knobs(load_experiment(name).measure).values(), named=False)
+        fields.append((name, node, field(default_factory=node)))
+    return make_dataclass("Options", fields, bases=(Request,), kw_only=True)
+
+
+def choice(name: str, knobs: Iterable[Knob], *, named: bool = True) -> type:
+    """Return a dataclass of knobs. Tuples become lists, which is what OmegaConf has."""
+    fields: list[tuple[str, Any, Any]] = [("name", str, name)] if named else []
+    for knob in knobs:
+        if get_origin(knob.type) is tuple:
+            items = list(knob.default)
+            fields.append((knob.name, list[get_args(knob.type)[0]], field(default_factory=items.copy)))  # type: ignore[misc]
+        else:
+            fields.append((knob.name, knob.type, knob.default))
+    return make_dataclass(f"{name}_options", fields)
