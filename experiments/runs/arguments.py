@@ -20,6 +20,11 @@ OF_HYDRA = (LAUNCHER, "hydra.launcher", BATCH)
 HELP = "python run.py --help lists the options"
 
 
+def is_hydras(word: str) -> bool:
+    """Whether an override is of Hydra itself, not of a run."""
+    return word.lstrip("+").startswith("hydra")
+
+
 @dataclass(frozen=True)
 class Arguments:
     """A command line.

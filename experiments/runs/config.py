@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,9 +41,9 @@ from experiments.plan.plan import (
     load_experiment,
 )
 from experiments.runs import options
-from experiments.runs.arguments import LAUNCHER, Arguments
-from experiments.runs.job import Engine, Job
-from experiments.runs.options import LISTS, MENUS
+from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
+from experiments.runs.job import Job
+from experiments.runs.options import LISTS, MENUS, PARCEL, THREADS
 from experiments.training.loop import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
 
@@ -63,9 +64,9 @@ def publish() -> None:
             store.store(group=group, name=name, node=node, provider="pe_zoo")
     store.store(name="request", node=options.schema(), provider="pe_zoo")
     Plugins.instance()  # imports launchers, which store their settings; ours in configs/ build on them
-    for name in set(store.list(LAUNCHER)) & {f"{name}.yaml" for name in LAUNCHERS}:
-        own = name.replace(".yaml", "_settings")
-        store.store(group=LAUNCHER, name=own, node=store.load(f"{LAUNCHER}/{name}").node, provider="pe_zoo")
+    for name in LAUNCHERS:  # moved, since Hydra takes stored settings for a schema of a file with their name
+        if stored := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
+            store.store(group=LAUNCHER, name=f"{name}_settings", node=stored.node, provider="pe_zoo")
 
 
 @contextmanager
@@ -73,6 +74,8 @@ def initialized(configs: Path, config_dir: str | None) -> Iterator[None]:
     """Let Hydra find its files within the block."""
     if config_dir is not None and not Path(config_dir).is_dir():
         raise BadRequest(f"--config-dir={config_dir} is no folder")
+    for name in ("hydra", "hydra_plugins"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     with hydra.initialize_config_dir(str(configs), job_name="pe_zoo", version_base=VERSION):
         _search[:] = [f"hydra.searchpath=['file://{Path(config_dir).resolve()}']"] if config_dir else []
         yield
@@ -194,7 +197,7 @@ def _check_given(words: Sequence[str], config: Mapping[str, Any], measured: Coll
     others = [name for name in experiment_names() if name not in measured]
     for name in others:
         load_experiment(name, config[name])
-    for override in _parse(word for word in words if not word.startswith("hydra")):
+    for override in _parse(word for word in words if not is_hydras(word)):
         key = override.key_or_group
         name = key.partition(".")[0]
         if name in others and not multirun:
@@ -270,23 +273,28 @@ def check_launcher(given: Arguments, processes: int) -> None:
             raise BadRequest(f"{word} is not installed here: pip install 'pe-zoo[{LAUNCHERS[name]}]'")
 
 
+Engine = Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]
+"""Takes a function and packed jobs to workers, and yields its results."""
+
+
 def engine(given: Arguments) -> Engine | None:
     """Return what runs jobs in workers, or None where a command line asks for none."""
-    concerned = ("name", "hydra", *(f"+{group}" for group in LISTS))
-    words = [word for word in given.overrides if word.startswith(concerned)]
+    concerned = ("name", *(f"+{group}" for group in LISTS))
+    words = [word for word in given.overrides if is_hydras(word) or word.startswith(concerned)]
     settings = compose(override.input_line or "" for override in _parse(words) if not override.is_sweep_override())
     if settings.hydra.runtime.choices[LAUNCHER] == "basic":
         return None
+    threads = OmegaConf.select(settings, "hydra.launcher.cpus_per_task", default="null")
 
     def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Iterator[Any]:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callback())  # type: ignore[arg-type]
         launcher = Plugins.instance().instantiate_launcher(context, function, settings)
         size = settings.hydra.sweeper.max_batch_size or len(parcels)
         for first in range(0, len(parcels), size):
-            batch = [[f"+{options.PARCEL}='{parcel}'"] for parcel in parcels[first : first + size]]
+            batch = [[f"+{PARCEL}='{parcel}'", f"+{THREADS}={threads}"] for parcel in parcels[first : first + size]]
             yield from (job.return_value for job in launcher.launch(batch, initial_job_idx=first))
 
-    return Engine(launch, OmegaConf.select(settings, "hydra.launcher.cpus_per_task"))
+    return launch
 
 
 def explain(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ import pe_zoo
 from experiments.plan.plan import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
-from experiments.runs.options import PARCEL
+from experiments.runs.options import PARCEL, THREADS
 from experiments.runs.record import Outcome, Stopped, run
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
@@ -78,32 +78,10 @@ def refused(error: Exception, config: RunConfig | None = None) -> Outcome:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What runs jobs in workers.
-
-    Args:
-        launch: takes a function and its arguments to workers, and gives its results.
-        threads: of each worker, where the engine says; else its own.
-    """
-
-    launch: Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]
-    threads: int | None
-
-
-@dataclass(frozen=True)
 class Parcel:
-    """A job on its way to a worker, with the place that the worker is to work in.
-
-    Args:
-        job: to do.
-        threads: of the worker; None: its own.
-        words: of the command line.
-        folder: that results go to.
-        sender: the process that asked for it.
-    """
+    """A job on its way to a worker, and the place that the worker is to work in."""
 
     job: Job
-    threads: int | None
     words: list[str]
     folder: str = field(default_factory=os.getcwd)
     sender: tuple[str, int] = field(default_factory=lambda: (socket.gethostname(), os.getpid()))
@@ -113,43 +91,30 @@ class Parcel:
         return pickle.dumps(self).hex()
 
 
-@dataclass
-class Report:
-    """What a worker tells the process that asked.
-
-    Args:
-        outcomes: of its runs, without their rows.
-        error: the traceback of a mistake of ours.
-    """
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    error: str = ""
-
-
-def work(composed: Mapping[str, Any]) -> Report:
-    """Do a job in a worker; whatever happens there, report."""
+def work(composed: Mapping[str, Any]) -> list[Outcome]:
+    """Do a job in a worker and return the outcomes of its runs, whatever happens; ``lost`` is a mistake of ours."""
     parcel: Parcel = pickle.loads(bytes.fromhex(composed[PARCEL]))
-    report, printed = Report(), io.StringIO()
+    outcomes, printed = list[Outcome](), io.StringIO()
     try:
-        _settle(parcel)
+        _settle(parcel, composed.get(THREADS))
         with redirect_stdout(printed):
             for outcome in parcel.job.outcomes():
-                report.outcomes.append(replace(outcome, rows=[]))
+                outcomes.append(replace(outcome, rows=[]))
                 summary.show(outcome)
     except (BadRequest, pe_zoo.PluginError) as error:
-        report.outcomes.append(refused(error))
+        outcomes.append(refused(error))
     except Interrupted as stopped:
         if parcel.sender == (socket.gethostname(), os.getpid()):  # one worker may be the process that asked
             raise
         _forward(stopped.signum)
     except Exception:
-        report.error = traceback.format_exc()
+        outcomes.append(Outcome("lost", "", RESULTS, message=traceback.format_exc().strip()))
     finally:
         print(printed.getvalue(), end="", flush=True)  # at once: other workers write to the same place
-    return report
+    return outcomes
 
 
-def _settle(parcel: Parcel) -> None:
+def _settle(parcel: Parcel, threads: int | None) -> None:
     """Make this process work as the one that asked: folder, command line, threads, log, plug-in."""
     for name, value in FOR_WORKERS.items():
         os.environ.setdefault(name, value)
@@ -162,8 +127,8 @@ def _settle(parcel: Parcel) -> None:
             f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror}): workers need the file system "
             f"that the sweep was started on"
         ) from error
-    if parcel.threads:
-        torch.set_num_threads(parcel.threads)
+    if threads:
+        torch.set_num_threads(threads)
     if parcel.job.plugin:
         pe_zoo.load_file(parcel.job.plugin)
 

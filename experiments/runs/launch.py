@@ -21,8 +21,9 @@ from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease, summary
 from experiments.runs.arguments import Arguments
+from experiments.runs.config import Engine
 from experiments.runs.folder import record_of
-from experiments.runs.job import FOR_WORKERS, Engine, Job, Parcel, refused, work
+from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.record import Outcome
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
@@ -70,14 +71,12 @@ class Launch:
         places = ", ".join(f"results/{name}" for name in self._names())
         count = words.count(len(self.jobs), "job")
         print(f"{count} to workers; python report.py {places} --status tells how many runs are done", flush=True)
-        parcels = [Parcel(job, engine.threads, self.given.words).packed() for job in self.jobs]
+        parcels = [Parcel(job, self.given.words).packed() for job in self.jobs]
         try:
             with Interruption().listening():
-                for report in engine.launch(work, parcels):
-                    for outcome in report.outcomes:
-                        self._add(outcome)
-                    if report.error:
-                        self._lose(report.error.strip())
+                for outcomes in engine(work, parcels):
+                    for outcome in outcomes:
+                        self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
         except SystemExit as ended:
             raise Interrupted(signal.SIGTERM) from ended  # Ray listens in our place, and makes this of it
         except Exception as error:

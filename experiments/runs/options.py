@@ -26,8 +26,8 @@ GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
 """Every group that is chosen from by name."""
 HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
 """Options that change what happens to a run's files, not its results."""
-PARCEL = "parcel"
-"""The option in which a job travels to a worker."""
+PARCEL, THREADS = "parcel", "threads"
+"""The options in which a job travels to a worker, and how many threads it gets there; null: as many as it has."""
 REQUIRED = "???"
 """How OmegaConf writes a value that must be given."""
 

@@ -11,7 +11,7 @@ import yaml
 import pe_zoo
 from experiments.plan.plan import BadRequest
 from experiments.runs import config
-from experiments.runs.arguments import Arguments
+from experiments.runs.arguments import Arguments, is_hydras
 from experiments.runs.options import LISTS
 
 
@@ -25,7 +25,7 @@ def points(given: Arguments, configs: Path) -> Iterator[list[str]]:
         if not given.multirun:
             yield line
             continue
-        values = config.values([word for word in line if not word.startswith("hydra")])
+        values = config.values([word for word in line if not is_hydras(word)])
         yield from (list(point) for point in itertools.product(*values))
 
 

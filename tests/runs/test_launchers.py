@@ -119,8 +119,8 @@ def test_a_run_that_was_about_to_go_on_is_not_called_unbegun(tmp_path: Path) -> 
 def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [])
-    parcel = job.Parcel(job.Job([], {}), None, ["-m"], folder=str(tmp_path / "elsewhere"))
-    (refused,) = job.work({PARCEL: parcel.packed()}).outcomes
+    parcel = job.Parcel(job.Job([], {}), ["-m"], folder=str(tmp_path / "elsewhere"))
+    (refused,) = job.work({PARCEL: parcel.packed()})
     assert refused.status == "refused"
     assert "workers need the file system that the sweep was started on" in refused.message
 

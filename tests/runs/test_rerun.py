@@ -35,7 +35,7 @@ def test_the_same_run_again_has_the_same_rows(command: Command, tmp_path: Path, 
     before = (place / "rows.csv").read_bytes()
     done = command("--rerun", str(place))
     assert done.code == 0, done.err + done.out
-    assert "came out alike, bit for bit" in done.out
+    assert "bit for bit" in done.out
     again = tmp_path / "results" / "first-rerun" / "runs" / place.name / "rows.csv"
     assert again.read_bytes() == before == (place / "rows.csv").read_bytes()
 

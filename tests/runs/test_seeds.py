@@ -242,6 +242,6 @@ def test_a_worker_forwards_a_signal_to_whoever_waits_for_it(monkeypatch: pytest.
     monkeypatch.setattr(seeds, "train_together", stopped)
     monkeypatch.setattr(job, "_forward", forwarded.append)
     asked = job.Job([config(), config(seed=1)], dict.fromkeys(HANDLING))
-    parcel = job.Parcel(asked, None, [], sender=("elsewhere", 1))
-    assert job.work({PARCEL: parcel.packed()}).error == ""
+    parcel = job.Parcel(asked, [], sender=("elsewhere", 1))
+    assert job.work({PARCEL: parcel.packed()}) == []
     assert forwarded == [signal.SIGUSR2]
