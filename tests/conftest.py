@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from support import ROOT, Command, Done, last_of_each
 
 import run
@@ -39,13 +38,11 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     """``python run.py …`` in an empty folder, in this process; menus, which take half of composing, are kept."""
     make_menus = config.publish
 
-    def publish(*folder: str) -> None:
+    def publish() -> None:
         menus = [(group, name, get(name)) for group, (names, get) in config.MENUS.items() for name in names()]
         if menus != published:
-            make_menus(*folder)
+            make_menus()
             published[:] = menus
-        elif folder:
-            OmegaConf.register_new_resolver("hydra_folder", lambda: folder[0], replace=True)
 
     monkeypatch.setattr(config, "publish", publish)
 

@@ -31,32 +31,24 @@ def run(words: list[str], configs: Path) -> int:
             given = arguments.read(words)
             config.load_plugin(given.overrides)
             config.publish()
+            lines = sweep.expand(given.overrides, configs, multirun=given.multirun)
             if given.shows:
-                sweep.expand(given.overrides, configs, multirun=given.multirun)
                 config.show(given, configs)
                 return 0
+            config.check_launcher(given, team.size)
             with config.initialized(configs, given.config_dir):
-                launch = _compose(given, configs, team)
-                return _launch(launch, given)
+                launch = Launch(given, team)
+                for point in sweep.points(lines, multirun=given.multirun):
+                    launch.add(point)
+                return _start(launch, config.engine(lines[0]))
         except (*config.ERRORS, BadRequest, PluginError) as error:
             print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
             return 2
 
 
-def _compose(given: arguments.Arguments, configs: Path, team: Team) -> Launch:
-    config.check_launcher(given, team.size)
-    jobs, refused = [], []
-    for point in sweep.points(given, configs):
-        try:
-            jobs.append(config.job_of(point, multirun=given.multirun))
-        except (BadRequest, PluginError) as error:
-            refused.append(error)
-    return Launch(given, jobs, team, refused)
-
-
-def _launch(launch: Launch, given: arguments.Arguments) -> int:
+def _start(launch: Launch, engine: config.Engine | None) -> int:
     try:
-        if launch.jobs and (engine := config.engine(given)):
+        if launch.jobs and engine:
             launch.in_workers(engine)
         else:
             launch.here()

@@ -277,10 +277,10 @@ Engine = Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]
 """Takes a function and packed jobs to workers, and yields its results."""
 
 
-def engine(given: Arguments) -> Engine | None:
-    """Return what runs jobs in workers, or None where a command line asks for none."""
+def engine(overrides: Iterable[str]) -> Engine | None:
+    """Return what runs jobs in workers, or None where a command line, expanded, asks for none."""
     concerned = ("name", *(f"+{group}" for group in LISTS))
-    words = [word for word in given.overrides if is_hydras(word) or word.startswith(concerned)]
+    words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
     settings = compose(override.input_line or "" for override in _parse(words) if not override.is_sweep_override())
     if settings.hydra.runtime.choices[LAUNCHER] == "basic":
         return None

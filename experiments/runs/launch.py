@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
-from experiments.plan.plan import RESULTS
+from experiments.plan.plan import RESULTS, BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease, summary
 from experiments.runs.arguments import Arguments
-from experiments.runs.config import Engine
+from experiments.runs.config import Engine, job_of
 from experiments.runs.folder import record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.record import Outcome
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team
+from pe_zoo import PluginError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,21 +38,28 @@ class Launch:
 
     Args:
         given: the command line.
-        jobs: what it asks for, composed and checked.
         team: the processes that share its runs.
-        errors: why other points of its sweep cannot be run.
     """
 
-    def __init__(self, given: Arguments, jobs: list[Job], team: Team, errors: Iterable[Exception] = ()) -> None:
+    def __init__(self, given: Arguments, team: Team) -> None:
         self.given = given
-        self.jobs = jobs
         self.team = team
+        self.jobs: list[Job] = []
         self.lost = False
         self.outcomes: list[Outcome] = []
-        for error in errors:
+        self._before: dict[Path, dict[str, Any] | None] = {}
+
+    def add(self, point: list[str]) -> None:
+        """Add the runs of one point of a sweep, or note why it cannot be run."""
+        try:
+            job = job_of(point, multirun=self.given.multirun)
+        except (BadRequest, PluginError) as error:
             self._add(refused(error))
-        folders = [RESULTS / config.name / "runs" / config.run_id for job in jobs for config in job.configs]
-        self._before = {folder: record_of(folder) for folder in folders}
+            return
+        self.jobs.append(job)
+        for config in job.configs:
+            folder = RESULTS / config.name / "runs" / config.run_id
+            self._before[folder] = record_of(folder)
 
     def here(self) -> None:
         """Do the jobs one after another in this process."""

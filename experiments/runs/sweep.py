@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -11,22 +11,18 @@ import yaml
 import pe_zoo
 from experiments.plan.plan import BadRequest
 from experiments.runs import config
-from experiments.runs.arguments import Arguments, is_hydras
+from experiments.runs.arguments import is_hydras
 from experiments.runs.options import LISTS
 
 
-def points(given: Arguments, configs: Path) -> Iterator[list[str]]:
-    """The overrides of every run that a command line asks for.
-
-    Raises:
-        BadRequest: a sweep without ``-m``.
-    """
-    for line in expand(given.overrides, configs, multirun=given.multirun):
-        if not given.multirun:
+def points(lines: Iterable[list[str]], *, multirun: bool) -> Iterator[list[str]]:
+    """Yield the overrides of every point that expanded command lines ask for."""
+    for line in lines:
+        if multirun:
+            values = config.values([word for word in line if not is_hydras(word)])
+            yield from map(list, itertools.product(*values))
+        else:
             yield line
-            continue
-        values = config.values([word for word in line if not is_hydras(word)])
-        yield from (list(point) for point in itertools.product(*values))
 
 
 def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[list[str]]:

@@ -19,7 +19,7 @@ from support import ROOT, Command
 
 import pe_zoo
 from experiments.plan.plan import experiment_names
-from experiments.runs import config, record
+from experiments.runs import record
 from experiments.runs.options import MENUS, Request, schema
 
 QUICK = ("model=tiny", "train.steps=1", "train.curve_points=1")
