@@ -93,7 +93,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
         ValueError: another version wrote it, or the plug-in is not the one it was made with.
     """
     digest = nested.get("plugin")
-    short = f"{name_of(str(digest))[:12]}…" if digest else "none"
+    short = f"{name_of(str(digest))[:12]}…" if digest else "no digest"
     if digest and plugin is None:
         raise ValueError(f"the encoder came from a file with sha256 {short}: add plugin=FILE.py, the same file")
     given = pe_zoo.load_file(plugin) if plugin else None
