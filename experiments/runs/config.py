@@ -63,7 +63,13 @@ def publish() -> None:
             node = options.choice(name, pe_zoo.knobs(get(name)).values())
             store.store(group=group, name=name, node=node, provider="pe_zoo")
     store.store(name="request", node=options.schema(), provider="pe_zoo")
-    Plugins.instance()  # imports launchers, which store their settings; ours in configs/ build on them
+    _move_launchers()
+
+
+def _move_launchers() -> None:
+    """Store the settings of launchers under names of their own, for ours in configs/ to build on."""
+    Plugins.instance()  # imports them
+    store = ConfigStore.instance()
     for name in LAUNCHERS:  # moved, since Hydra takes stored settings for a schema of a file with their name
         if stored := store.repo["hydra"]["launcher"].pop(f"{name}.yaml", None):
             store.store(group=LAUNCHER, name=f"{name}_settings", node=stored.node, provider="pe_zoo")
@@ -76,6 +82,7 @@ def initialized(configs: Path, config_dir: str | None) -> Iterator[None]:
         raise BadRequest(f"--config-dir={config_dir} is no folder")
     for name in ("hydra", "hydra_plugins"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    _move_launchers()  # again: an engine in this process restores Hydra's state
     with hydra.initialize_config_dir(str(configs), job_name="pe_zoo", version_base=VERSION):
         _search[:] = [f"hydra.searchpath=['file://{Path(config_dir).resolve()}']"] if config_dir else []
         yield
