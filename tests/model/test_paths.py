@@ -168,9 +168,9 @@ def test_a_long_sequence_is_read_as_the_plain_path_reads_it(name: str, layout: s
     tokens = torch.randint(11, (2, 23), generator=torch.Generator().manual_seed(1))
     models = [
         Transformer(11, geometry, encoder, layout=LAYOUTS[layout], query_block=block, attention=attention).double()
-        for attention, block in (("plain", 1024), ("fused", 1024), ("fused", 4), ("fused", 1), ("plain", 4))
+        for attention, block in (("plain", 1024), ("fused", 1024), ("fused", 4), ("plain", 4))
     ]
-    for positions in (torch.arange(23.0), 5.0 + 3 * torch.arange(23.0), torch.randint(1, 4, (23,)).cumsum(0).float()):
+    for positions in (torch.arange(23.0), 5 + torch.randint(1, 4, (23,)).cumsum(0).float()):
         whole = models[0](tokens, positions).detach()
         for model in models[1:]:
             model.load_state_dict(models[0].state_dict())

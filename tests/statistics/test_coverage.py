@@ -6,6 +6,7 @@ passes and one that is off by more than the simulation's own noise does not.
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -24,6 +25,12 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 UNEQUAL = np.array([0.029, 0.031, 0.033, 0.177, 0.002, 0.022, 0.095, 0.01])
 """Deviations over seeds as they are met: of one encoder a hundred times those of another."""
 EQUAL = np.array([0.05])
+
+
+@pytest.fixture(autouse=True)
+def _no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """statsmodels collects garbage at each correction, which takes a hundred times as long as the correction."""
+    monkeypatch.setattr(gc, "collect", lambda *_: 0)
 
 
 def source(*key: int) -> np.random.Generator:
