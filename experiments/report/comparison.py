@@ -26,10 +26,10 @@ def write(folder: Path, against: Path) -> tuple[Page, Path]:
 
 
 def place(folder: Path, against: Path) -> Path:
-    """Where the page goes: ``<folder>/report/against/<other's name>``; makes the folders above it.
+    """Return ``<folder>/report/against/<other's name>``, and make the folders above it.
 
     Raises:
-        ValueError: one of them is a link that leads out of the folder.
+        ValueError: one of them is a link out of the folder.
     """
     found = folder / "report" / "against" / style.slug(against.resolve().name)
     for part in (found.parent.parent, found.parent, found):
@@ -39,12 +39,7 @@ def place(folder: Path, against: Path) -> Path:
 
 
 def build(ours: Results, theirs: Results) -> Page:
-    """The page.
-
-    Args:
-        ours: the folder asked about.
-        theirs: the one it is held against. Differences are ours less theirs.
-    """
+    """Return the page that compares two folders; differences are ours minus theirs."""
     names = _names(ours, theirs)
     table = compare(ours.rows, theirs.rows)
     changed = table[~table["verdict"].isin((SAME, NOISE, UNTOLD))]
@@ -56,8 +51,8 @@ def build(ours: Results, theirs: Results) -> Page:
     ]
     return Page(
         f"{names[0]} against {names[1]}",
-        _said(table, changed, names),
-        [f"No run of {name} has rows: there is nothing to compare." for name in _empty(ours, theirs, names)],
+        _summary(table, changed, names),
+        [f"No run of {names[side]} has rows." for side in (0, 1) if (ours, theirs)[side].rows.empty],
         _method(names),
         [section for section in sections if section],
     )
@@ -68,45 +63,41 @@ def _names(ours: Results, theirs: Results) -> tuple[str, str]:
     return (first.name, second.name) if first.name != second.name else (str(ours.folder), str(theirs.folder))
 
 
-def _empty(ours: Results, theirs: Results, names: tuple[str, str]) -> list[str]:
-    return [name for name, results in zip(names, (ours, theirs), strict=True) if results.rows.empty]
-
-
-def _said(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
+def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
     if table.empty:
         return [f"{names[0]} and {names[1]} have no number of the same task and label: there is nothing to compare."]
     counts = table["verdict"].value_counts()
-    same, noise, untold = (int(counts.get(name, 0)) for name in (SAME, NOISE, UNTOLD))
-    said = (
+    same, noise, single = (int(counts.get(name, 0)) for name in (SAME, NOISE, UNTOLD))
+    summary = [
         f"{words.count(len(table), 'number')} of the same task and label are in both: {len(changed)} changed, {noise} "
         f"within noise, {same} identical to the last digit"
-    )
-    said += f", {untold} of one seed each, of which nothing can be told." if untold else "."
-    found = []
+        + (f", {single} of one seed each, which cannot be tested." if single else ".")
+    ]
     for verdict, group in changed.groupby("verdict"):
-        told = [
+        largest_first = group.reindex(group["difference"].abs().sort_values(ascending=False).index)
+        changes = [
             f"{line['label']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
-            for line in group.reindex(group["difference"].abs().sort_values(ascending=False).index).to_dict("records")
+            for line in largest_first.to_dict("records")
         ]
-        found.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(told)}.")
-    return [said, *found]
+        summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
+    return summary
 
 
 def _method(names: tuple[str, str]) -> list[str]:
     return [
-        f"A difference is {names[0]} less {names[1]}, of what is called the same in both: task and label.",
+        f"A difference is {names[0]} minus {names[1]}, of the same task and label.",
         "Seeds that both have are paired; with fewer than two in common the interval is Welch's, for independent runs.",
         "Intervals are 95 % Student's t intervals; a number counts as changed if p is below 0.05 after Holm's "
         "correction for all numbers on this page.",
-        "Over lengths, only those are compared that all seeds of both have.",
+        "Only lengths that all seeds of both have are compared.",
     ]
 
 
 def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
     section = _changes("Every number in both", "differences", table, names)
     for task, of_task in table[table["what"].str.endswith(BEYOND)].groupby("task"):
-        caption = f"Difference beyond the training length, {task}: {names[0]} less {names[1]}. Bars: 95 % interval."
-        figure = _forest(of_task, f"{task}: {names[0]} less {names[1]}")
+        caption = f"Difference beyond the training length, {task}: {names[0]} minus {names[1]}. Bars: 95 % interval."
+        figure = _forest(of_task, f"{task}: {names[0]} minus {names[1]}")
         section.parts.insert(0, Picture(f"{style.slug(str(task))}_difference", caption, figure))
     return section
 
@@ -134,11 +125,11 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
         "verdict",
     ]
     cells = pd.DataFrame(lines, columns=head)
-    return Section(title, parts=[Table(stem, f"{title}: {names[0]} less {names[1]}", cells, table)])
+    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
 
 
 def _forest(table: pd.DataFrame, title: str) -> Figure:
-    """A line a label: the difference and its interval, the same nothing as a line at 0."""
+    """Draw the difference of each label with its interval, and a line at 0."""
     encoders = table.assign(encoder=table["label"].str.partition(" · ")[0])
     looks = style.looks(encoders)
     labels = among(looks, table["label"])[::-1]
@@ -161,7 +152,7 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
 
 
 def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """Labels that one folder alone has rows of."""
+    """List the labels that only one folder has rows of."""
     there = [set(results.rows[["task", "label"]].itertuples(index=False, name=None)) for results in (ours, theirs)]
     lines = [
         [task, label, name]
@@ -171,11 +162,11 @@ def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | 
     if not lines:
         return None
     cells = pd.DataFrame(lines, columns=["task", "label", "only in"])
-    return Section("In one of them alone", parts=[Table("alone", "What only one of the two has", cells, cells)])
+    return Section("In one folder only", parts=[Table("alone", "Labels in one folder only", cells, cells)])
 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """Settings, and what runs were made with, that differ between runs called alike."""
+    """List settings and versions that differ between runs of the same label."""
     sides = [_by_label(results) for results in (ours, theirs)]
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for key in sides[0]:
@@ -192,12 +183,12 @@ def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section
     cells = pd.DataFrame(
         [[*key, words.few(labels)] for key, labels in found.items()], columns=["task", "setting", *names, "labels"]
     )
-    said = "Runs that are called alike were not made alike: what changed may be due to these."
-    return Section("What differs between the runs", [said], [Table("settings", "Settings that differ", cells, cells)])
+    caution = "Runs of the same label differ in these settings, which may explain the changes."
+    return Section("Settings that differ", [caution], [Table("settings", "Settings that differ", cells, cells)])
 
 
 def _by_label(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
-    """(task, label) -> setting -> its values over the finished runs; seeds are among them."""
+    """Return (task, label) -> setting -> its values over the finished runs, seeds among them."""
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
     for run in results.runs[results.runs["status"].isin(FINISHED)].to_dict("records"):
         values = found.setdefault((str(run["task"]), str(run["label"])), {})

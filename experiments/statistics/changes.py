@@ -1,4 +1,4 @@
-"""Two tables of rows: which numbers of theirs changed from one to the other, and which are within noise."""
+"""Which numbers changed between two tables of rows, and which are within noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 
 IN_RANGE, BEYOND = "in range", "beyond training"
-SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: no telling", "no spread: no telling"
+SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: not testable", "no spread: not testable"
 COLUMNS = [
     *("task", "label", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
     *("seeds", "pairs", "by", "verdict"),
@@ -24,7 +24,7 @@ COLUMNS = [
 
 
 def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
-    """Each number that both folders have of a task and label: the difference over seeds, and what to make of it.
+    """Compare each number that both folders have of a task and label.
 
     Seeds that both have are paired: the same seed is the same data in the same order. With fewer than two in common,
     but two or more in each, the interval is Welch's for independent samples.
@@ -35,10 +35,10 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         ``task``, ``label``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the seeds that are
-        compared), ``difference`` (ours less theirs), ``low``, ``high`` (95 % t interval; NaN where nothing was tested),
+        compared), ``difference`` (ours minus theirs), ``low``, ``high`` (95 % t interval; NaN where not tested),
         ``p``, ``p_holm`` (corrected for all lines), ``seeds`` (``3 and 5``), ``pairs``, ``by`` (``seed`` or ``Welch``,
-        blank where untested), ``verdict``: ``identical``, ``within noise``, ``one seed: no telling``, ``no spread: no
-        telling`` (neither folder's seeds differ, and they have none in common), or which way.
+        blank where untested), ``verdict``: ``identical``, ``within noise``, ``better``, ``worse``, or why it was not
+        tested (one seed; or seeds that have the same value in each folder, and none in common).
     """
     sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
     lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
@@ -52,7 +52,7 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, str], pd.Series[float]]]:
-    """(task, label, what, metric) -> the number of each seed; of lengths, those that the other folder measured too."""
+    """Yield (task, label, what, metric) and the number of each seed, at lengths that both folders measured."""
     theirs = main_quality(others)
     for (task, label), part in main_quality(rows).groupby(["task", "label"]):
         other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
@@ -72,13 +72,13 @@ def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[s
 
 
 def _valued(rows: pd.DataFrame) -> set[int]:
-    """Lengths at which every seed that has any value has one."""
+    """Return the lengths at which every seed that has any value has one."""
     table = rows[rows["status"] == "ok"].pivot_table(index="seed", columns="eval_length", values="value")
     return {int(length) for length in table.columns[table.notna().all()]}
 
 
 def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """The numbers that an experiment puts first, by its own ``shown``; nothing of one that has none."""
+    """Return the main numbers of an experiment by its own ``shown``; nothing if it has none."""
     try:
         module = import_module(f"experiments.measures.{experiment}.measure") if experiment.isidentifier() else None
     except ModuleNotFoundError:
