@@ -1,1 +1,1 @@
-"""How fast this is beside what people would otherwise take: ``python -m experiments.peers``."""
+"""Speed of pe-zoo next to other libraries: ``python -m experiments.peers``."""

@@ -1,23 +1,27 @@
-"""The same Transformer as others build it: x-transformers, Hugging Face's, and plain torch.
+"""The same Transformer in x-transformers, Hugging Face Transformers and plain torch.
 
-All have the shape of ours: as many layers, heads and dimensions, a feed-forward of eight squares of the width in all,
-and the vocabulary apart from its embedding; parameters differ by less than 8 %.
+All have our shape: the same layers, heads and dimensions, feed-forward matrices of eight squares of the width in all,
+and an unembedding of its own; parameters differ by less than 8 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import torch
+from loguru import logger
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from x_transformers import Decoder, TransformerWrapper
 
 import pe_zoo
 from experiments.model.transformer import Transformer
 from pe_zoo import Geometry
+
+logger.disable("x_transformers")  # its remarks about models this small
 
 PLAIN, FLASH = "as it comes", "fused attention"
 """Settings of a peer. Each is measured in its own precision and under bfloat16 autocast."""
@@ -38,14 +42,14 @@ OF_X_TRANSFORMERS: dict[str, dict[str, Any]] = {
     "fox": {"attn_data_dependent_alibi": True},
     "relative_projection": {"attn_use_rel_proj_pos_bias": True},
 }
-"""What our encoders are called there, as options of its decoder."""
+"""Our encoders as options of its decoder."""
 WITHOUT_FLASH = {"t5", "dynamic_bias", "cope", "fox", "relative_projection"}
-"""Those that it refuses to compute with the fused kernel, or that replace it."""
+"""Those that its fused kernel does not support."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to build the model: who does, with which setting, and how; ``autocast`` where matrices are bfloat16."""
+    """A library in one setting; ``autocast`` to bfloat16 or not."""
 
     library: str
     setting: str
@@ -58,22 +62,22 @@ class Contender:
 
 
 def contenders(encoder: str, geometry: Geometry, vocab: int) -> Iterator[Contender]:
-    """Every peer that has the encoder, in every setting that it can be run in."""
+    """Yield every peer that has the encoder, in every setting that it supports."""
     for library, setting, build in _peers(encoder, geometry, vocab):
         for autocast in (False, True):
             yield Contender(library, setting, build, autocast)
 
 
 def ours(encoder: str, geometry: Geometry, vocab: int) -> Transformer:
-    """Our model, a learned table with as many rows as it is trained on, which is what the others have."""
+    """Build our model; a learned table has ``train_length`` rows, as the others' have."""
     knobs = {"num_rows": geometry.train_length} if encoder == "learned" else {}
     return Transformer(vocab, geometry, pe_zoo.build(encoder, geometry, **knobs))
 
 
 def logits_of(model: nn.Module, tokens: Tensor) -> Tensor:
-    """``(batch, length, vocab)``, whatever the library wraps them in."""
-    found = model(tokens)
-    return found if isinstance(found, Tensor) else found.logits
+    """Return logits, ``(batch, length, vocab)``, whatever the library wraps them in."""
+    output = model(tokens)
+    return output if isinstance(output, Tensor) else output.logits
 
 
 def _peers(encoder: str, geometry: Geometry, vocab: int) -> Iterator[tuple[str, str, Callable[[], nn.Module]]]:
@@ -81,17 +85,13 @@ def _peers(encoder: str, geometry: Geometry, vocab: int) -> Iterator[tuple[str, 
         yield "x-transformers", PLAIN, lambda: _x_transformers(encoder, geometry, vocab, flash=False)
         if encoder not in WITHOUT_FLASH:
             yield "x-transformers", FLASH, lambda: _x_transformers(encoder, geometry, vocab, flash=True)
-    if encoder in _OF_TRANSFORMERS:
-        yield "transformers", PLAIN, lambda: _OF_TRANSFORMERS[encoder](geometry, vocab)
+    if encoder in ("learned", "rope", "alibi"):
+        yield "transformers", PLAIN, lambda: _transformers(encoder, geometry, vocab)
     if encoder == "none":
         yield "plain torch", FLASH, lambda: PlainTorch(geometry, vocab)
 
 
 def _x_transformers(encoder: str, geometry: Geometry, vocab: int, *, flash: bool) -> nn.Module:
-    from loguru import logger
-    from x_transformers import Decoder, TransformerWrapper
-
-    logger.disable("x_transformers")  # what it finds unusual about models this small
     options = dict(OF_X_TRANSFORMERS[encoder])
     if encoder == "alibi":
         options["alibi_num_heads"] = geometry.num_heads
@@ -114,68 +114,29 @@ def _x_transformers(encoder: str, geometry: Geometry, vocab: int, *, flash: bool
     )
 
 
-def _gpt2(geometry: Geometry, vocab: int) -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=vocab,
-            n_positions=geometry.train_length,
-            n_embd=geometry.model_dim,
-            n_layer=geometry.num_layers,
-            n_head=geometry.num_heads,
-            resid_pdrop=0,
-            embd_pdrop=0,
-            attn_pdrop=0,
-            **_WITHOUT_SPECIAL_TOKENS,
-        )
-    )
-
-
-def _llama(geometry: Geometry, vocab: int) -> nn.Module:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+def _transformers(encoder: str, geometry: Geometry, vocab: int) -> nn.Module:
+    dim, layers, heads, length = geometry.model_dim, geometry.num_layers, geometry.num_heads, geometry.train_length
+    shared: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    shared |= {"vocab_size": vocab, "use_cache": False}
+    if encoder == "learned":
+        shared |= dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0)
+        return GPT2LMHeadModel(GPT2Config(n_positions=length, n_embd=dim, n_layer=layers, n_head=heads, **shared))
+    if encoder == "alibi":
+        return BloomForCausalLM(BloomConfig(hidden_size=dim, n_layer=layers, n_head=heads, **shared))
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=vocab,
-            hidden_size=geometry.model_dim,
-            intermediate_size=geometry.model_dim * 8 // 3,
-            num_hidden_layers=geometry.num_layers,
-            num_attention_heads=geometry.num_heads,
-            max_position_embeddings=geometry.train_length,
-            **_WITHOUT_SPECIAL_TOKENS,
+            hidden_size=dim,
+            intermediate_size=dim * 8 // 3,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            max_position_embeddings=length,
+            **shared,
         )
     )
-
-
-def _bloom(geometry: Geometry, vocab: int) -> nn.Module:
-    from transformers import BloomConfig, BloomForCausalLM
-
-    return BloomForCausalLM(
-        BloomConfig(
-            vocab_size=vocab,
-            hidden_size=geometry.model_dim,
-            n_layer=geometry.num_layers,
-            n_head=geometry.num_heads,
-            **_WITHOUT_SPECIAL_TOKENS,
-        )
-    )
-
-
-_WITHOUT_SPECIAL_TOKENS: dict[str, Any] = {
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-    "use_cache": False,
-}
-_OF_TRANSFORMERS = {"learned": _gpt2, "rope": _llama, "alibi": _bloom}
 
 
 class PlainTorch(nn.Module):
-    """A decoder without positions that asks torch for causal attention and knows nothing of encoders.
-
-    It stands for any small code base of that kind, and for the least that a model of this shape costs.
-    """
+    """A decoder without positions on torch's causal attention: the least that a model of this shape costs."""
 
     def __init__(self, geometry: Geometry, vocab: int) -> None:
         super().__init__()
@@ -206,14 +167,14 @@ class PlainTorch(nn.Module):
             assert isinstance(layer, nn.ModuleDict)
             mixed = layer["mixed"](layer["norm"](stream)).unflatten(-1, (3, self.num_heads, -1))
             q, k, v = mixed.permute(2, 0, 3, 1, 4)
-            found = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            stream = stream + layer["out"](found.transpose(1, 2).flatten(-2))
+            outputs = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            stream = stream + layer["out"](outputs.transpose(1, 2).flatten(-2))
             stream = stream + layer["ffn"](stream)
         return self.unembedding(stream)
 
 
 def peer_step(model: nn.Module, tokens: Tensor, *, autocast: bool) -> Callable[[], Tensor]:
-    """One optimizer step of a peer on fixed tokens, with the optimizer and the clipping that ours has."""
+    """Return an optimizer step of a peer on fixed tokens, with our optimizer and clipping."""
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-3, betas=(0.9, 0.98), fused=True)
 
     def step() -> Tensor:
@@ -227,8 +188,3 @@ def peer_step(model: nn.Module, tokens: Tensor, *, autocast: bool) -> Callable[[
         return loss.detach()
 
     return step
-
-
-def missing() -> list[str]:
-    """Libraries that are compared with and not there."""
-    return [name for name in ("x_transformers", "transformers") if find_spec(name) is None]

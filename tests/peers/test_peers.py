@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,11 @@ from torch import Tensor, nn
 from experiments.model.streams import initialising
 from experiments.peers import __main__ as command
 from experiments.peers.models import OF_X_TRANSFORMERS, Contender, PlainTorch, contenders, logits_of, ours, peer_step
-from experiments.peers.runs import OURS, steps, whole_runs
+from experiments.peers.runs import OURS, training_steps, whole_runs
 from experiments.peers.timing import in_turn, product_rates, ratio, step_operations
 from experiments.tasks import Batch
 from experiments.tasks.copy import Copy
 from pe_zoo import Geometry
-
-pytest.importorskip("x_transformers")
-pytest.importorskip("transformers")
 
 GEOMETRY = Geometry(model_dim=64, num_heads=2, num_layers=2, train_length=20)
 ALL = [
@@ -104,7 +99,7 @@ def test_operations_of_a_step_are_those_of_its_products() -> None:
 
 
 def test_ours_comes_first_and_every_peer_after_it() -> None:
-    does = steps("learned", GEOMETRY, 40)
+    does = training_steps("learned", GEOMETRY, 40)
     assert next(iter(does)) == OURS
     assert {name.partition(",")[0] for name in does} == {OURS, "x-transformers", "transformers"}
     assert len(does) == 2 + 2 * 3
@@ -173,17 +168,19 @@ def test_the_command_prints_a_line_for_each_and_writes_a_table(
     ("arguments", "said"),
     [
         (["--encoders", "ropee"], "no encoder named 'ropee'"),
-        (["--rounds", "0"], "'0' is no whole number above 0"),
+        (["--rounds", "0"], "'0' is not a whole number above 0"),
         (["fly"], "invalid choice: 'fly'"),
-        (["--steps", "9"], "--steps changes nothing with step: leave it out, or take run"),
-        (["long", "--steps", "9"], "--steps changes nothing with long: leave it out, or take run"),
-        (["long", "--tokens", "9"], "--tokens changes nothing with long: leave it out, or take step or run"),
-        (["long", "--compile"], "--compile changes nothing with long: leave it out, or take step"),
-        (["run", "--compile"], "--compile changes nothing with run: leave it out, or take step"),
+        (["--steps", "9"], "--steps has no effect on step: leave it out, or use run"),
+        (["long", "--steps", "9"], "--steps has no effect on long: leave it out, or use run"),
+        (["long", "--tokens", "9"], "--tokens has no effect on long: leave it out, or use step or run"),
+        (["long", "--compile"], "--compile has no effect on long: leave it out, or use step"),
+        (["run", "--compile"], "--compile has no effect on run: leave it out, or use step"),
     ],
 )
-def test_a_bad_request_is_one_line(arguments: list[str], said: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "experiments.peers", *arguments], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+def test_a_bad_request_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert error.count("\n") == 1
+    assert said in error
