@@ -10,7 +10,7 @@ from experiments.figures import style, words
 from experiments.report.page import Section, Table
 from experiments.report.sections.task import MEANS
 from experiments.rows.quality import OVER_LENGTHS, main_quality
-from experiments.rows.row import among, metric_of, whole
+from experiments.rows.row import metric_of, whole
 from experiments.statistics import intervals, reach
 
 BEYOND = 2.0
@@ -75,16 +75,15 @@ def _table(
 def _kept(quality: pd.DataFrame, order: Sequence[str]) -> Table:
     """Count the tasks that each series learned with every seed, and those of them that it keeps at twice the length."""
     lines = []
-    for task, of_task in quality.groupby("task"):
+    for _, of_task in quality.groupby("task"):
         summary = intervals.over_seeds(of_task, ["label", "metric", "train_length", "eval_length"])
         learned = of_task["converged"].eq(True).groupby(of_task["label"]).all()
         for line in reach.reach(summary).to_dict("records"):
             if line["longest"] >= BEYOND * line["train_length"]:
                 known = bool(learned[line["label"]])
-                kept = known and line["multiple"] >= BEYOND
-                lines.append({"task": task, "label": line["label"], "learned": int(known), "kept": int(kept)})
-    counts = pd.DataFrame(lines, columns=["task", "label", "learned", "kept"])
-    data = counts.groupby("label")[["learned", "kept"]].sum().reindex(among(order, counts["label"])).reset_index()
+                lines.append((line["label"], int(known), int(known and line["multiple"] >= BEYOND)))
+    counts = pd.DataFrame(lines, columns=["label", "tasks_learned", "tasks_kept"]).groupby("label").sum()
+    data = counts.loc[[label for label in order if label in counts.index]].reset_index()
     cells = data.astype(str).set_axis(["series", "tasks learned", "kept at twice the length"], axis=1)
     note = (
         f"Learned: within the training length, with every seed. Kept: at least {reach.KEEPS:.0%} of the quality in "
