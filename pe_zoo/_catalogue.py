@@ -143,13 +143,14 @@ def registered(*files: Path) -> tuple[Entry, ...]:
 
 @cache
 def measures(folder: Path) -> tuple[Entry, ...]:
-    """Every ``<name>/measure.py`` of a folder that has a function ``measure``: what its module says, with its knobs."""
+    """Every measure of a folder: what its package says, with the knobs of ``measure`` in ``measure.py``."""
     entries = []
     for file in sorted(folder.glob("*/measure.py")):
         module = _parsed(file)
         for function in _functions(module, "measure"):
             knobs = parse("", ast.get_docstring(function), _knobs(function, module, {})).knobs
-            entries.append(parse(file.parent.name, ast.get_docstring(module), knobs))
+            package = _parsed(file.with_name("__init__.py"))
+            entries.append(parse(file.parent.name, ast.get_docstring(package), knobs))
     return tuple(entries)
 
 

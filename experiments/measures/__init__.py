@@ -1,6 +1,9 @@
 """The questions asked of a model, a folder each: ``measure.py`` makes rows, ``report.py`` figures and tables."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from pe_zoo import _catalogue
 
@@ -8,3 +11,15 @@ from pe_zoo import _catalogue
 def entries() -> tuple[_catalogue.Entry, ...]:
     """Every measure, as its source documents it: nothing is imported."""
     return _catalogue.measures(Path(__file__).parent)
+
+
+def report_of(name: str) -> ModuleType:
+    """Import the report side of a measure: ``summarise``, ``plot`` and ``shown``, from rows alone.
+
+    Raises:
+        ModuleNotFoundError: there is no measure of that name.
+    """
+    folder = f"experiments.measures.{name}"
+    if not name.isidentifier() or find_spec(folder) is None:
+        raise ModuleNotFoundError(f"no measure named {name!r}")
+    return import_module(f"{folder}.report" if find_spec(f"{folder}.report") else f"{folder}.measure")

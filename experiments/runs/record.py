@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 import yaml
 
+from experiments.measures import report_of
 from experiments.plan.plan import BadRequest, Plan, RunConfig, prepare
 from experiments.plan.trained import how_it_diverged, trained, training_rows, tuning_rows
 from experiments.rows.results import kept_cells, read_run
@@ -381,7 +382,7 @@ def _draw(plan: Plan, table: pd.DataFrame) -> None:
     """The run's own figures, from its rows alone; all of them or none."""
     from experiments.figures import style
 
-    plots = {"training": style.training_curves, **{name: module.plot for name, module in plan.experiments.items()}}
+    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in plan.experiments}}
     unfinished = Path(tempfile.mkdtemp(dir=plan.folder, prefix=".figures."))
     try:
         for name, plot in plots.items():

@@ -10,8 +10,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from experiments.measures import report_of
 from experiments.measures.permutation_sensitivity import Change
-from experiments.plan.plan import load_experiment
 from experiments.report.sections import reach
 from experiments.rows.row import Row, frame, main_metric, metric_of
 from experiments.runs.folder import record_of
@@ -102,7 +102,7 @@ def _headlines(name: str, rows: list[Row]) -> None:
     """Print the main numbers of an experiment, a line each."""
     lines = [
         (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
-        for line in load_experiment(name).shown(labelled(frame(rows))).to_dict("records")
+        for line in report_of(name).shown(labelled(frame(rows))).to_dict("records")
     ]
     _print([(name.replace("_", " "), ""), *lines])
 

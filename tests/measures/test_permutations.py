@@ -22,6 +22,7 @@ import pe_zoo
 import report
 from experiments.figures import style
 from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
+from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.measures.permutation_sensitivity.effects import Effects, effects, relative
 from experiments.measures.permutation_sensitivity.permutations import (
     Intervention,
@@ -446,7 +447,7 @@ def many(table: pd.DataFrame, labels: int) -> pd.DataFrame:
 
 def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataFrame) -> None:
     metric, keys = "neighbour_sensitivity", ["label", "condition"]
-    lines = permutation_sensitivity.summarise(table[table["seed"] == 0])
+    lines = permutation_report.summarise(table[table["seed"] == 0])
     line = lines[(lines["metric"] == metric) & lines["part"].isna()].set_index(keys).loc[("rope", "tokens")]
     of_rope = table[(table["seed"] == 0) & (table["encoder"] == "rope") & (table["metric"] == metric)]
     folds = of_rope[(of_rope["condition"] == "tokens") & of_rope["part"].notna()]["value"]
@@ -455,7 +456,7 @@ def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataF
     assert line["mean"] == of_rope[of_rope["part"].isna()].set_index("condition").loc["tokens", "value"]
     assert (line["low"], line["high"]) == (pytest.approx(line["mean"] - half), pytest.approx(line["mean"] + half))
     assert set(lines.loc[~lines["metric"].str.endswith("_sensitivity"), "interval_over"]) == {""}
-    both = permutation_sensitivity.summarise(table)
+    both = permutation_report.summarise(table)
     line = both[(both["metric"] == metric) & both["part"].isna()].set_index(keys).loc[("rope", "tokens")]
     values = table[
         (table["encoder"] == "rope")
@@ -474,9 +475,9 @@ STEMS = {"quality_loss", "output_change", "damage", "damage_positions", "sensiti
 @pytest.mark.parametrize("labels", [1, 2, 39])
 def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_path: Path) -> None:
     rows = {1: table[table["run_id"] == "rope-0"], 2: table, 39: many(table, 39)}[labels]
-    drawn = permutation_sensitivity.plot(rows)
+    drawn = permutation_report.plot(rows)
     assert set(drawn) == {f"copy_{stem}" for stem in STEMS}
-    assert {stem.removeprefix("copy_") for stem in drawn} == set(permutation_sensitivity.CAPTIONS)
+    assert {stem.removeprefix("copy_") for stem in drawn} == set(permutation_report.CAPTIONS)
     for stem, figure in drawn.items():
         words = {text.get_text() for text in figure.findobj(Text)}
         if labels > 1:
@@ -489,7 +490,7 @@ def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_pa
 def test_panels_that_share_their_axes_show_all_lines(table: pd.DataFrame) -> None:
     trained = table["metric"] == "representation_change"
     rows = table.assign(value=table["value"].where(~trained, 10 * table["value"]))
-    panels = permutation_sensitivity.plot(rows)["copy_representation_change"].axes
+    panels = permutation_report.plot(rows)["copy_representation_change"].axes
     highest = max(line.get_ydata().max() for axes in panels for line in axes.lines if len(line.get_xdata()) > 1)
     assert highest == pytest.approx(rows.loc[trained, "value"].max(), rel=0.3)
     assert all(axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > highest for axes in panels)
@@ -497,17 +498,17 @@ def test_panels_that_share_their_axes_show_all_lines(table: pd.DataFrame) -> Non
 
 def test_rows_of_before_there_were_sensitivities_are_drawn_too(table: pd.DataFrame) -> None:
     older = table[table["metric"].isin(["token_accuracy", "quality_loss", *permutation_sensitivity.DISTANCES])]
-    assert set(permutation_sensitivity.plot(older)) == {"copy_quality_loss"}
+    assert set(permutation_report.plot(older)) == {"copy_quality_loss"}
 
 
 def test_figures_where_positions_were_refused() -> None:
     rows = frame(permutation_sensitivity.measure(subject(InOrderOnly), **QUICK))
-    assert {stem.removeprefix("copy_") for stem in permutation_sensitivity.plot(rows)} == STEMS - {"damage_positions"}
+    assert {stem.removeprefix("copy_") for stem in permutation_report.plot(rows)} == STEMS - {"damage_positions"}
 
 
 def test_dots_stand_where_the_rows_say(table: pd.DataFrame) -> None:
     rows = table[table["run_id"] == "rope-0"]
-    left, right = permutation_sensitivity.plot(rows)["copy_quality_loss"].axes
+    left, right = permutation_report.plot(rows)["copy_quality_loss"].axes
     names = [label.get_text() for label in left.get_yticklabels()]
     for axes, prefix in ((left, ""), (right, "positions: ")):
         drawn = {names[round(y)]: x for line in axes.lines if len(line.get_xdata()) > 2 for x, y in line.get_xydata()}
@@ -516,7 +517,7 @@ def test_dots_stand_where_the_rows_say(table: pd.DataFrame) -> None:
 
 
 def test_the_one_table(table: pd.DataFrame) -> None:
-    shown = permutation_sensitivity.shown(table)
+    shown = permutation_report.shown(table)
     heads = list(dict.fromkeys(shown["head"]))
     assert len(heads) == 8
     assert heads[0] == "quality lost, tokens shuffled"

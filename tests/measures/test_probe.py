@@ -18,6 +18,7 @@ import pe_zoo
 from experiments.figures.panels import spread
 from experiments.measures.position_probe import measure as position_probe
 from experiments.measures.position_probe import regression
+from experiments.measures.position_probe import report as probe_report
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from pe_zoo import Unsupported
@@ -203,11 +204,11 @@ def test_layers_of_a_table_are_spread() -> None:
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])
 def test_figures_have_a_panel_a_label_and_captions(labels: int, seeds: int) -> None:
     rows = many(position_probe.measure(subject_of("rope"), samples=4), labels, seeds)
-    ((stem, figure),) = position_probe.plot(rows).items()
-    assert stem.removeprefix("copy_") in position_probe.CAPTIONS
+    ((stem, figure),) = probe_report.plot(rows).items()
+    assert stem.removeprefix("copy_") in probe_report.CAPTIONS
     figure.canvas.draw()
     assert len([axes for axes in figure.axes if axes.axison]) == labels
-    summary = position_probe.summarise(rows)
+    summary = probe_report.summarise(rows)
     assert set(summary["seeds"]) == {seeds}
 
 
@@ -215,19 +216,19 @@ def test_the_table_has_layers_controls_and_unsupported() -> None:
     subject = subject_of("rope", layers=6)
     rows = many(position_probe.measure(subject, samples=4), 2, 2)
     lost = frame([replace(subject.row("position_probe", "probe_error", status="diverged"), encoder="lost")])
-    table = position_probe.shown(pd.concat([rows, lost]))
+    table = probe_report.shown(pd.concat([rows, lost]))
     heads = ["layer 0", "layer 2", "layer 3", "layer 5", "layer 6", "layer 6, untrained", "tokens alone"]
     assert list(dict.fromkeys(table["head"])) == [*heads, "best constant"]
     assert set(table.loc[table["encoder"] == "lost", "head"]) == {*heads, "best constant"}
     constant = table[(table["head"] == "best constant") & (table["status"] == "ok")]
     assert set(constant["value"]) == {regression.constant_error(13)}
-    figure = position_probe.plot(pd.concat([rows, lost]))["copy_probe_error"]
+    figure = probe_report.plot(pd.concat([rows, lost]))["copy_probe_error"]
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["diverged"]
     highest = frame([replace(row, encoder="z", value=30.0) for row in position_probe.measure(subject, samples=4)])
-    axes = position_probe.plot(pd.concat([lost, rows, highest]))["copy_probe_error"].axes[-1]
+    axes = probe_report.plot(pd.concat([lost, rows, highest]))["copy_probe_error"].axes[-1]
     assert axes.get_ylim()[1] > 30, "no panel cuts another off"
-    assert list(position_probe.shown(lost)["status"]) == ["diverged"]
-    assert position_probe.plot(lost) == {}
+    assert list(probe_report.shown(lost)["status"]) == ["diverged"]
+    assert probe_report.plot(lost) == {}
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:

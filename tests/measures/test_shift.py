@@ -16,6 +16,7 @@ from support import Command, many, subject_of
 
 import pe_zoo
 from experiments.measures.shift_sensitivity import measure as shift_sensitivity
+from experiments.measures.shift_sensitivity import report as shift_report
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -144,14 +145,14 @@ def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> Non
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])
 def test_figures_have_a_panel_a_label_and_captions(labels: int, seeds: int) -> None:
     rows = many(shift_sensitivity.measure(subject_of("learned", num_rows=20), shifts=(1, 8), samples=4), labels, seeds)
-    figures = shift_sensitivity.plot(rows)
-    assert {stem.removeprefix("copy_") for stem in figures} == set(shift_sensitivity.CAPTIONS)
+    figures = shift_report.plot(rows)
+    assert {stem.removeprefix("copy_") for stem in figures} == set(shift_report.CAPTIONS)
     for figure in figures.values():
         figure.canvas.draw()
         assert len([axes for axes in figure.axes if axes.axison]) == labels
     line = figures["copy_shift_quality"].axes[0].lines[0]
     assert np.asarray(line.get_xdata()).tolist() == [0, 1], "the line ends where the table does"
-    assert len(shift_sensitivity.summarise(rows)) == labels * len(
+    assert len(shift_report.summarise(rows)) == labels * len(
         set(zip(rows["metric"], rows["shift"].fillna(0), strict=True))
     )
 
@@ -163,14 +164,14 @@ def test_no_panel_cuts_another_off(tmp_path: Path) -> None:
     rows = shift_sensitivity.measure(subject, shifts=(1,), samples=4)
     higher = [replace(row, encoder="without", value=3 * row.value) for row in rows]
     lost = replace(subject.row("shift_sensitivity", "quality_loss", status="diverged"), encoder="alibi")
-    for figure in shift_sensitivity.plot(frame([lost, *rows, *higher])).values():
+    for figure in shift_report.plot(frame([lost, *rows, *higher])).values():
         for axes in figure.axes:
             drawn = [float(y) for line in axes.lines for y in np.asarray(line.get_ydata(), dtype=float)]
             assert all(axes.get_ylim()[0] <= y <= axes.get_ylim()[1] for y in drawn)
 
 
 def test_rounding_does_not_fill_a_panel() -> None:
-    figure = shift_sensitivity.plot(frame(shift_sensitivity.measure(subject_of("rope"), samples=4)))
+    figure = shift_report.plot(frame(shift_sensitivity.measure(subject_of("rope"), samples=4)))
     assert figure["copy_shift_output_change"].axes[0].get_ylim()[1] == pytest.approx(0.105)
 
 
@@ -179,14 +180,14 @@ def test_the_table_has_quality_losses_and_unsupported() -> None:
     shifts = (1, 2, 4, 8, 16, 32, 64)
     rows = frame(shift_sensitivity.measure(subject, shifts=shifts, samples=4))
     lost = frame([replace(subject.row("shift_sensitivity", "quality_loss", status="diverged"), encoder="lost")])
-    table = shift_sensitivity.shown(pd.concat([rows, lost]))
+    table = shift_report.shown(pd.concat([rows, lost]))
     heads = ["token accuracy, shift 0", *(f"lost at shift {shift}" for shift in (1, 4, 8, 32, 64))]
     heads += ["output change at shift 64, untrained", "output change at shift 64, trained"]
     assert list(dict.fromkeys(table["head"])) == heads
     assert list(table.loc[table["encoder"] == "lost", "head"]) == heads
-    for figure in shift_sensitivity.plot(pd.concat([rows, lost])).values():
+    for figure in shift_report.plot(pd.concat([rows, lost])).values():
         assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["diverged"]
-    assert shift_sensitivity.plot(lost) == {}
+    assert shift_report.plot(lost) == {}
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
@@ -199,6 +200,6 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     status = {(slice_name(row), row["status"]) for row in rows}
     assert status == {("", "ok"), ("shift=2", "ok"), ("shift=8", "unsupported")}
     stems = {path.stem for path in (run / "figures").glob("shift_*.svg")}
-    assert stems == {f"shift_sensitivity_copy_{stem}" for stem in shift_sensitivity.CAPTIONS}
+    assert stems == {f"shift_sensitivity_copy_{stem}" for stem in shift_report.CAPTIONS}
     done = command(*asked, "shift_sensitivity.shifts=[0]")
     assert (done.code, "shift_sensitivity.shifts must be a whole number of at least 1" in done.err) == (2, True)

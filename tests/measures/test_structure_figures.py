@@ -20,6 +20,7 @@ from torch import Tensor
 import pe_zoo
 from experiments.figures import style
 from experiments.measures.structure import measure as structure
+from experiments.measures.structure import report as structure_report
 from experiments.measures.structure.kernel import codes, exact, kernel
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, frame, metric_of, slice_name
@@ -227,7 +228,7 @@ def test_every_encoder_has_pictures_and_all_values_are_finite(name: str) -> None
     assert all(values(rows, metric) for metric in ("kernel", "kernel_at", structure.MAIN))
     assert bool(values(rows, "code")) == pe_zoo.get(name).overrides("embed")
     assert len({(row.metric, slice_name(row)) for row in rows}) == len(rows)
-    figures = structure.plot(frame(rows))
+    figures = structure_report.plot(frame(rows))
     assert {"copy_kernel", "copy_kernel_curve", "copy_entropy"} <= set(figures)
 
 
@@ -272,7 +273,7 @@ def test_the_table_takes_the_worst_shift_and_the_longest_length() -> None:
         it.row(structure.NAME, "translation_invariance", head=0, value=0.5),
         it.row(structure.NAME, "half_life", value=3e-17),
     ]
-    table = structure.shown(frame(rows)).set_index("head")["value"].to_dict()
+    table = structure_report.shown(frame(rows)).set_index("head")["value"].to_dict()
     assert table == {
         "only distance counts (1 = yes)": 1.0,
         "change of scores when shifted": 0.75,
@@ -284,13 +285,13 @@ def test_the_table_takes_the_worst_shift_and_the_longest_length() -> None:
 def test_what_cannot_be_told_stays_in_the_table() -> None:
     it = subject()
     rows = [it.cannot(structure.NAME, "score_shift_change", "no", shift=n) for n in (1, 10)]
-    table = structure.shown(frame(rows))
+    table = structure_report.shown(frame(rows))
     assert list(table["status"]) == ["unsupported"]
 
 
 def test_the_table_of_real_rows_has_a_line_for_each_series() -> None:
     rows = frame([row for name in ("alibi", "sinusoidal") for seed in (0, 1) for row in measured(name, seed=seed)])
-    table = structure.shown(rows.assign(label=rows["encoder"]))
+    table = structure_report.shown(rows.assign(label=rows["encoder"]))
     assert table["head"].nunique() == 8
     assert (over_seeds(table, ["label", "head"])[["seeds", "unsupported"]].sum(axis=1) == 2).all()
     shifted = over_seeds(table, ["label", "head"]).set_index(["label", "head"])["mean"]
@@ -320,8 +321,8 @@ def many(labels: int, seeds: int) -> pd.DataFrame:
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (1, 2), (9, 2), (39, 1)])
 def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int) -> None:
     rows = many(labels, seeds)
-    figures = structure.plot(rows)
-    assert set(figures) == {f"copy_{name}" for name in structure.CAPTIONS}
+    figures = structure_report.plot(rows)
+    assert set(figures) == {f"copy_{name}" for name in structure_report.CAPTIONS}
     for stem, figure in figures.items():
         assert len(style.render(figure, "png")) > 5000
         named = " ".join(texts(figure)).split()
@@ -337,7 +338,7 @@ def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int
 def test_pictures_are_of_the_first_seed_curves_of_all() -> None:
     rows = many(1, 2)
     swapped = rows.assign(seed=1 - rows["seed"])
-    first, second = (structure.plot(part) for part in (rows, swapped))
+    first, second = (structure_report.plot(part) for part in (rows, swapped))
 
     def cells(figures: dict[str, Figure], stem: str) -> np.ma.MaskedArray:  # type: ignore[type-arg]
         return np.ma.asarray(figures[stem].axes[0].images[0].get_array())
@@ -353,7 +354,7 @@ def test_pictures_are_of_the_first_seed_curves_of_all() -> None:
 
 def test_the_image_has_every_value_at_its_place() -> None:
     rows = frame(measured("alibi"))
-    image = structure.plot(rows)["copy_kernel"].axes[0].images[0]
+    image = structure_report.plot(rows)["copy_kernel"].axes[0].images[0]
     got = np.ma.asarray(image.get_array())
     known = {(int(i), int(j)): v for i, j, v in _cells(rows)}
     for row, i in enumerate((0, 3, 6, 9)):
@@ -373,16 +374,16 @@ def _cells(rows: pd.DataFrame) -> list[tuple[str, str, float]]:
 def test_rounding_is_not_blown_up_to_a_picture() -> None:
     rows = frame(measured("none"))
     noise = np.where(rows["metric"].isin(["kernel", "kernel_at"]), 1e-14 * np.arange(len(rows)) % 3e-14, 0.0)
-    figures = structure.plot(rows.assign(value=rows["value"] + noise))
+    figures = structure_report.plot(rows.assign(value=rows["value"] + noise))
     assert figures["copy_kernel_curve"].axes[0].get_ylim() == (-1, 1)
     assert any("everywhere" in text for text in texts(figures["copy_kernel"]))
 
 
 def test_nothing_is_drawn_of_what_was_not_measured() -> None:
     rows = frame(measured("alibi"))
-    assert set(structure.plot(rows)) == {"copy_kernel", "copy_kernel_curve", "copy_entropy"}
-    assert structure.plot(rows.assign(status="unsupported", value=math.nan)) == {}
-    assert structure.plot(rows.iloc[:0]) == {}
+    assert set(structure_report.plot(rows)) == {"copy_kernel", "copy_kernel_curve", "copy_entropy"}
+    assert structure_report.plot(rows.assign(status="unsupported", value=math.nan)) == {}
+    assert structure_report.plot(rows.iloc[:0]) == {}
 
 
 def test_every_metric_is_named_and_documented() -> None:
@@ -403,5 +404,5 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     asked = {f"position={p}, dimension={d}" for p in range(100) for d in (1, 3)}
     assert {slice_name(row) for row in rows if row["metric"] == "wave"} == asked
     drawn = {path.stem.removeprefix("structure_copy_") for path in (folder / "figures").glob("structure_*.svg")}
-    assert drawn == set(structure.CAPTIONS)
+    assert drawn == set(structure_report.CAPTIONS)
     assert command("experiment=structure", "structure.reach=0", "name=t").code == 2

@@ -12,10 +12,9 @@ from support import read_page, write_run, write_sweep
 
 import report
 from experiments.figures import style
-from experiments.report import overlay
+from experiments.report import changes, overlay
 from experiments.rows import results
 from experiments.rows.row import Row
-from experiments.statistics import changes
 
 
 def shifted(by: float, encoder: str) -> Any:
@@ -193,7 +192,7 @@ def test_a_published_curve_is_drawn_and_counted_nowhere(tmp_path: Path) -> None:
 
 
 def test_it_is_dashed_and_named_and_in_the_colour_of_its_encoder(tmp_path: Path) -> None:
-    from experiments.measures.length_extrapolation import measure as length_extrapolation
+    from experiments.measures.length_extrapolation import report as length_extrapolation
     from experiments.report.page import Page, Picture, Section
 
     write_sweep(tmp_path, ("none", "rope"), seeds=2)

@@ -36,7 +36,7 @@ import report
 from experiments.figures import style
 from experiments.figures import words as _words
 from experiments.measures.length_extrapolation import measure as length_extrapolation
-from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
+from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
 from experiments.rows import results
 from experiments.rows.packed import unpack
@@ -524,7 +524,7 @@ def test_experiments_draw_one_run_from_rows_in_memory() -> None:
     labels: dict[str, Any] = {"run_id": "a", "encoder": "rope", "positions": "sequential", "task": "copy"}
     labels |= {"seed": 0, "train_length": 16}
     rows = frame(made_up_rows(labels, np.random.default_rng(0)))
-    for module in (length_extrapolation, permutation_sensitivity):
+    for module in (length_extrapolation, permutation_report):
         figures = module.plot(rows[rows["experiment"] == module.NAME])
         assert figures
         for figure in figures.values():

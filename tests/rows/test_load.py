@@ -15,7 +15,7 @@ from support import ROOT, Command, write_run, write_sweep
 
 import experiments
 from experiments.measures.length_extrapolation import measure as length_extrapolation
-from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
+from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.plan.plan import experiment_names
 
 
@@ -36,7 +36,7 @@ def test_numbers_are_numbers_and_times_are_times(tmp_path: Path) -> None:
 def test_rows_of_everything_go_into_the_functions_of_one(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=2)
     rows = experiments.load(tmp_path).rows
-    for module in (length_extrapolation, permutation_sensitivity):
+    for module in (length_extrapolation, permutation_report):
         alone = rows[rows["experiment"] == module.NAME]
         pd.testing.assert_frame_equal(module.summarise(rows), module.summarise(alone))
         assert set(module.plot(rows)) == set(module.plot(alone)) != set()

@@ -18,15 +18,8 @@ from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.measures.permutation_sensitivity.measure import (
-    DISTANCES,
-    LAYERED,
-    POSITIONS,
-    SLOPES,
-    TOKENS,
-    change_names,
-    order,
-)
+from experiments.measures.permutation_sensitivity import DISTANCES, LAYERED, POSITIONS, SLOPES, TOKENS
+from experiments.measures.permutation_sensitivity.changes import change_names, order
 from experiments.rows.row import metric_of
 
 MANY = 10
@@ -44,7 +37,7 @@ class Drawn:
 
     @cached_property
     def order(self) -> list[str]:
-        """The changes of order, see `permutation_sensitivity.order`."""
+        """The changes of order, the gentlest first."""
         return order(self.rows)
 
     def of(self, metric: str) -> pd.DataFrame:

@@ -1,69 +1,33 @@
-"""What is an encoder before any training, as a picture and as numbers?
-
-Nothing is trained and no data is read: the encoder is looked at as it was initialised. What it adds to the token
-embeddings is shown as it is. What it does to attention is shown as the score between a query and a key of the same
-content, a mean over random contents, so that position alone makes the differences. The numbers say which properties
-follow: whether only distance counts, how far a query sees, and what is new to the model beyond its training length.
-"""
+"""Codes, kernel and properties of an untrained encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-    from torch import Tensor
+import torch
+from torch import Tensor
 
-    from experiments.rows.row import Row
-    from experiments.training.evaluate import Subject
-    from pe_zoo import Encoder
+from experiments.measures.structure import MAIN, NAME, NEEDS_TRAINING
+from experiments.measures.structure.kernel import codes, exact, kernel
+from experiments.measures.structure.numbers import numbers
+from experiments.rows.row import Row
+from experiments.training.evaluate import Subject
+from pe_zoo import Encoder, Unsupported
+from pe_zoo._knobs import whole
 
-NAME = "structure"
-NEEDS_TRAINING = False
-MAIN = "translation_invariance"
+__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 WAVES = (0, 10, 50, 100)
 MAX_DIMENSIONS = 128
 """Of a wider model, so many dimensions are kept for the heat map, in pairs."""
 MAX_DISTANCES = 64
 """Of more distances, so many are kept for the curve; near ones all, far ones at even ratios."""
-NOISE = 1e-12
-"""A number in the table below this is rounding."""
-
-CELLS = ("code", "wave", "kernel")
-
-CAPTIONS = {
-    "heatmap": "What is added to a token's embedding, by position (down) and dimension (across), before training. "
-    "Of several panels each has a colour scale of its own, whose ends are in its title. First seed. "
-    "Labels without a panel add nothing to the embeddings.",
-    "waves": "Some dimensions of what is added to a token's embedding, over the position. First seed. Shaded: where "
-    "training sequences lie. Labels without a panel add nothing to the embeddings.",
-    "kernel": "Expected score between a query (down) and a key (across) of the same content, both by position, mean "
-    "over heads; first layer, before training. Of several panels each has a colour scale of its own, from the lowest "
-    "to the highest score in its title. Dashed: where training sequences end. Grey: not seen, or no score. First seed. "
-    "A cell is one position, not the mean of those it stands for: waves shorter than two cells show as longer ones.",
-    "kernel_curve": "Expected score over the distance from query to key (query minus key position), a line a head, "
-    "less the score at distance 0 (or at the nearest there is); first layer, before training. The distance axis is "
-    "logarithmic from 1 on, the scales of scores differ from panel to panel. Lines that coincide lie thin on thick. "
-    "Shaded: distances within training sequences. Means over queries and seeds.",
-    "wavelengths": "Measured wavelength of each dimension that is a pure wave over positions, in positions. Line: the "
-    "longest training sequence. What lies above it never completes a period in training. Means over seeds. Dimensions "
-    "are those of the model where a vector is added, of a head where queries and keys are turned.",
-    "entropy": "Entropy of what the last query attends to when all content is alike, in nats, over the number of keys; "
-    "mean over heads. Dotted: equal weight on every key, ln(keys). A line beside it stays as diffuse at any length, a "
-    "flat one looks at a fixed neighbourhood. Lines: means over seeds; bands: 95 % t interval, not cut to the axis. "
-    "Shaded: training.",
-}
 
 
 def check(
     *, reach: int, max_positions: int, waves: Iterable[int], shifts: Iterable[int], draws: int, kernel_cells: int
 ) -> None:
     """Refuse knobs out of range."""
-    from pe_zoo._knobs import whole
-
     whole("structure.reach", reach, at_least=2)
     whole("structure.max_positions", max_positions, at_least=2, at_most=10_000)
     for knob, values, least in (("waves", waves, 0), ("shifts", shifts, 1)):
@@ -96,9 +60,6 @@ def measure(
         draws: random contents that a score is a mean over, 1 to 100 000.
         kernel_cells: cells of the kernel's image a side, at most so many, 2 to 1000.
     """
-    from experiments.measures.structure.kernel import exact
-    from experiments.measures.structure.numbers import numbers
-
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),
@@ -110,11 +71,6 @@ def measure(
 
 def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequence[int]) -> list[Row]:
     """What is added to token embeddings: metrics ``code`` and, for some dimensions, ``wave``."""
-    import torch
-
-    from experiments.measures.structure.kernel import codes
-    from pe_zoo import Unsupported
-
     if not encoder.overrides("embed"):
         return [subject.cannot(NAME, "code", "it adds no vector to the token embeddings")]
     rows = []
@@ -147,11 +103,6 @@ def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequen
 
 def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: int) -> list[Row]:
     """The expected score as an image, metric ``kernel``, and over the distance, metric ``kernel_at``."""
-    import torch
-
-    from experiments.measures.structure.kernel import kernel
-    from pe_zoo import Unsupported
-
     rows, causal = [], subject.model.causal
     size = reach * encoder.geometry.train_length
     if encoder.max_length is not None and encoder.max_length < size:
@@ -208,82 +159,3 @@ def distances(size: int, train_length: int) -> list[int]:
     ratio = ((size - 1) / half) ** (1 / (MAX_DISTANCES - half - 1))
     far = {round(half * ratio**place) for place in range(MAX_DISTANCES - half)}
     return sorted({*range(half), *far, *(d for d in (train_length - 1, train_length) if d < size)})
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and condition. See `_stats.by_measurement`.
-
-    Without the thousands of cells that pictures are made of; rows have them.
-    """
-    from experiments.rows.row import rows_of
-    from experiments.statistics.intervals import by_measurement
-
-    rows = rows_of(rows, NAME)
-    return by_measurement(rows[~rows["metric"].isin(CELLS)])
-
-
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the report's table, with a column ``head``: what the table's column is called.
-
-    Of the shifts the one that changes scores most, of the lengths with something new the longest, a row a run each.
-    """
-    import pandas as pd
-
-    from experiments.rows.row import whole
-
-    plain = whole(rows)
-    columns = {
-        "only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
-        "tells left from right": plain[plain["metric"] == "direction_awareness"],
-        "change of scores when shifted": _largest_shift(rows),
-        "half of attention within": plain[plain["metric"] == "half_life"],
-        "99 % of attention within": plain[plain["metric"] == "window_99"],
-        "growth of entropy (1 = diffuse)": plain[plain["metric"] == "entropy_growth"],
-        "new at 4 × training": _longest(rows),
-        "receptive field": plain[plain["metric"] == "receptive_field"],
-    }
-    table = pd.concat([part.assign(head=head) for head, part in columns.items()])
-    return table.assign(value=table["value"].where(~(table["value"].abs() < NOISE), 0.0))
-
-
-def _largest_shift(rows: pd.DataFrame) -> pd.DataFrame:
-    shifted = rows[rows["metric"] == "score_shift_change"]
-    largest_first = shifted.sort_values("value", ascending=False, kind="stable", na_position="last")
-    return largest_first.groupby("run_id", sort=False).head(1).sort_index()
-
-
-def _longest(rows: pd.DataFrame) -> pd.DataFrame:
-    new = rows[rows["metric"] == "uncovered"]
-    if new.empty:
-        return new
-    longest = new.groupby("run_id")["sequence_length"].transform("max")
-    return new[new["sequence_length"] == longest]
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Codes, waves, kernels, wavelengths and entropies: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    from experiments.figures.style import looks, slug
-    from experiments.measures.structure import figures as figures
-    from experiments.rows.row import rows_of
-    from experiments.statistics.intervals import labelled
-
-    drawn = {
-        "heatmap": figures.heatmap,
-        "waves": figures.waves,
-        "kernel": figures.kernel,
-        "kernel_curve": figures.kernel_curve,
-        "wavelengths": figures.wavelengths,
-        "entropy": figures.entropy,
-    }
-    rows = labelled(rows_of(rows, NAME))
-    found = {}
-    for task, of_task in rows.groupby("task"):
-        for name, draw in drawn.items():
-            figure = draw(of_task, looks(of_task))
-            if figure is not None:
-                found[f"{slug(str(task))}_{name}"] = figure
-    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.permutation_sensitivity import measure as permutation_sensitivity
+from experiments.measures import permutation_sensitivity
+from experiments.measures.permutation_sensitivity import report as permutation_report
+from experiments.measures.permutation_sensitivity.changes import change_names, order
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
@@ -18,14 +20,14 @@ def section(task: TaskResults) -> Section:
     """Make the section: figures, and tables of quality lost, of its slopes and of the equivariance error."""
     section = opening("Permutation sensitivity", EXPERIMENT)
     rows = task.rows_of(EXPERIMENT)
-    summary = task.with_marks(permutation_sensitivity.summarise(rows))
+    summary = task.with_marks(permutation_report.summarise(rows))
     drawn = task.rows_of(EXPERIMENT, drawn=MOST)
     if task.first_figure_only:
         drawn = drawn[drawn["metric"].isin(["quality_loss", *permutation_sensitivity.DISTANCES])]
-    figures = permutation_sensitivity.plot(drawn)
+    figures = permutation_report.plot(drawn)
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
     errors = summary[summary["metric"].isin(STAGES)]
-    for name, caption in permutation_sensitivity.CAPTIONS.items():
+    for name, caption in permutation_report.CAPTIONS.items():
         if (stem := task.stem(name)) in figures:
             data = summary[summary["metric"].str.endswith(name)] if name == "representation_change" else None
             section.parts.append(Picture(stem, caption, figures[stem], data))
@@ -40,16 +42,16 @@ def section(task: TaskResults) -> Section:
 
 def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
     """Quality lost by permuted tokens, and by permuted positions where that was measured."""
-    named, changes = permutation_sensitivity.change_names, permutation_sensitivity.order(rows)
+    changes = order(rows)
     prefix = f"{permutation_sensitivity.POSITIONS}: "
     lost = summary[summary["metric"] == "quality_loss"]
-    lost = lost.assign(change=named(lost))
+    lost = lost.assign(change=change_names(lost))
     cells = task.grid(lost, ["change"], {name: name for name in changes}, EXPERIMENT).set_index("series").T
     cells = cells.reindex(columns=list(map(task.display, task.order)), fill_value=words.NOT_MEASURED)
     cells = cells[(cells != words.NOT_MEASURED).any(axis=1)]
     for metric in reversed(permutation_sensitivity.DISTANCES):
         of_metric = rows[rows["metric"] == metric]
-        moved = of_metric.groupby(named(of_metric))["value"].mean()
+        moved = of_metric.groupby(change_names(of_metric))["value"].mean()
         cells.insert(0, metric_of(metric).label, [words.short(moved.get(name)) for name in cells.index])
     cells.insert(0, "change of order", [name.removeprefix(prefix) for name in cells.index])
     main = main_metric(summary["metric"].unique())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
 from itertools import islice
-from types import ModuleType
 
 import pandas as pd
 
 from experiments.figures import style, words
+from experiments.measures import report_of
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import fairness
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
@@ -32,8 +31,9 @@ def other(task: TaskResults, experiment: str) -> Section:
     rows = task.rows_of(experiment)
     title = experiment.replace("_", " ").capitalize()
     stem, caption = task.stem(style.slug(experiment)), f"{title}, {task.key}"
-    module = _experiment(experiment)
-    if module is None:
+    try:
+        module = report_of(experiment)
+    except ModuleNotFoundError:  # rows of a measure that is not in this repository
         summary = intervals.by_measurement(rows)
         cells = summary.map(lambda value: words.short(value) if isinstance(value, float) else str(value))
         return Section(title, parts=[Table(stem, caption, cells, summary)])
@@ -59,14 +59,3 @@ def cost(task: TaskResults) -> Section:
     note = "Means over seeds. Seconds and tokens per second are those of training on the machine of the run."
     table = Table(task.stem("training_cost"), f"Training cost, {task.key}", cells, data, note)
     return Section("Training cost", parts=[table, *fairness.controls(task)], level=3)
-
-
-def _experiment(name: str) -> ModuleType | None:
-    """Import the module of an experiment, if there is one by that name that can draw and summarise."""
-    if not name.isidentifier() or name.startswith("_"):
-        return None
-    try:
-        module = import_module(f"experiments.measures.{name}.measure")
-    except ModuleNotFoundError:
-        return None
-    return module if hasattr(module, "plot") and hasattr(module, "summarise") else None

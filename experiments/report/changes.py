@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import ttest_ind
 
+from experiments.measures import report_of
 from experiments.rows.quality import main_quality
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
@@ -80,10 +80,8 @@ def _valued(rows: pd.DataFrame) -> set[int]:
 def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """Return the main numbers of an experiment by its own ``shown``; nothing if it has none."""
     try:
-        module = import_module(f"experiments.measures.{experiment}.measure") if experiment.isidentifier() else None
-    except ModuleNotFoundError:
-        module = None
-    if module is None or experiment.startswith("_") or not hasattr(module, "shown"):
+        module = report_of(experiment)
+    except ModuleNotFoundError:  # such as training
         return rows.iloc[:0].assign(head="")
     found: pd.DataFrame = module.shown(rows)
     return found[found["head"] != ""]

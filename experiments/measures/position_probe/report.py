@@ -1,0 +1,99 @@
+"""Figures and tables of the errors of position probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from experiments.figures.panels import GREY, highest, line, small_multiples, spread, under_heads
+from experiments.figures.style import Look, looks, slug
+from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
+from experiments.rows.row import metric_of, rows_of
+from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+
+MOST_LAYERS = 5
+"""Layers that the report's table has room for."""
+CAPTIONS = {
+    "probe_error": (
+        "By how many places a linear probe is wrong, on average, about the place of a token, reading the state before "
+        "the first layer (0) and after each; held-out sequences of the training length. Solid: trained. Dashed: before "
+        "training. Grey: probes of tokens alone, of the trained states with shuffled labels, and the best constant "
+        "guess. Bands: 95 % intervals over seeds."
+    ),
+}
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean, interval and number of seeds for each label, metric and layer. See `_stats.by_measurement`."""
+    return by_measurement(rows_of(rows, NAME))
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the report's table, with their column's heading in ``head``: layers, controls, constant guess."""
+    layers = spread([int(layer) for layer in rows["layer"].dropna().unique()], MOST_LAYERS)
+    of_main = rows[rows["metric"] == MAIN]
+    plain = of_main[of_main["condition"] == ""]
+    parts = [plain[plain["layer"] == layer].assign(head=f"layer {layer}") for layer in layers]
+    untrained = rows[(rows["metric"] == INITIAL) & rows["layer"].isin(layers[-1:])]
+    alone = of_main[of_main["condition"] == TOKENS]
+    parts += [
+        untrained.assign(head=f"layer {max(layers, default=0)}, untrained"),
+        alone.assign(head=TOKENS),
+        alone.assign(value=alone["chance"], head="best constant"),
+    ]
+    return under_heads(parts, rows)
+
+
+def plot(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Error over layers, a panel a label: stem -> figure, for each task.
+
+    Args:
+        rows: of this experiment, of one run or of many.
+    """
+    rows = labelled(rows_of(rows, NAME))
+    return {
+        f"{slug(str(task))}_{MAIN}": _over_layers(of_task, looks(of_task))
+        for task, of_task in rows.groupby("task")
+        if (of_task["status"] == "ok").any()
+    }
+
+
+def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
+    layered = over_seeds(rows[rows["layer"].notna()], ["label", "metric", "condition", "layer"])
+    alone = over_seeds(rows[rows["condition"] == TOKENS], ["label"]).set_index("label")["mean"]
+    constant = rows.groupby("label")["chance"].mean()
+    top = max(highest(layered), alone.max(), constant.max())
+    tokens_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": "-."}
+    constant_style: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (1, 1.5))}
+
+    def draw(axes: Axes, label: str, look: Look) -> None:
+        of_label = layered[layered["label"] == label]
+        for condition, metric, colour, style in (
+            (SHUFFLED, MAIN, GREY, {"linewidth": 1.0, "marker": "x", "markersize": 4}),
+            ("", INITIAL, look.colour, {"linewidth": 1.4, "linestyle": (0, (3, 2))}),
+            ("", MAIN, look.colour, {"linewidth": 1.8, **look.marking(), "markersize": 5}),
+        ):
+            part = of_label[(of_label["condition"] == condition) & (of_label["metric"] == metric)]
+            line(axes, part, "layer", colour, **style)
+        if label in alone.index and alone.notna()[label]:
+            axes.axhline(alone[label], **tokens_style)
+        if constant.notna()[label]:
+            axes.axhline(constant[label], **constant_style)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
+        axes.set_ylim(-0.03 * top, 1.04 * top)
+
+    key = [
+        Line2D([], [], color="#222222", linewidth=1.8, marker="o", markersize=5, label="trained"),
+        Line2D([], [], color="#222222", linewidth=1.4, linestyle=(0, (3, 2)), label="before training"),
+        Line2D([], [], **tokens_style, label=TOKENS),
+        Line2D([], [], color=GREY, linewidth=1.0, marker="x", markersize=4, label=SHUFFLED),
+        Line2D([], [], **constant_style, label="best constant guess"),
+    ]
+    metric = metric_of(MAIN)
+    what = {"title": "places read by a linear probe", "x": "layer"}
+    return small_multiples(rows, looks, draw, **what, y=f"mean error ({metric.unit})", key=key)
