@@ -148,10 +148,25 @@ def _one_table(tables: list[dict[str, list[Any]]], by_run: dict[str, dict[str, A
         elif kind:
             columns[column] = np.concatenate([np.array(table.pop(column), dtype=kind) for table in tables])
         else:
-            columns[column] = pd.Series([cell for table in tables for cell in table.pop(column)], dtype="str")
-    label = np.repeat(np.array([run["label"] for run in runs], dtype=object), lengths)
+            columns[column] = _texts([table.pop(column) for table in tables])
+    label = pd.array([run["label"] for run in runs], dtype="str").take(np.repeat(np.arange(len(runs)), lengths))
     converged = np.repeat(np.array([run.get("converged") for run in runs], dtype=object), lengths)
-    return pd.DataFrame(columns).assign(label=pd.Series(label, dtype="str"), converged=converged)
+    return pd.DataFrame(columns).assign(label=label, converged=converged)
+
+
+def _texts(parts: list[list[str]]) -> Any:
+    """One column of text: each different text is converted once, for a few stand in millions of rows."""
+    import numpy as np
+    import pandas as pd
+
+    numbers: dict[str, int] = {}
+    codes = [
+        np.full(len(part), numbers.setdefault(part[0], len(numbers)))
+        if part.count(part[0]) == len(part)
+        else np.array([numbers.setdefault(text, len(numbers)) for text in part])
+        for part in parts
+    ]
+    return pd.array(list(numbers), dtype="str").take(np.concatenate(codes))
 
 
 def _coordinate(parts: list[list[Any]], kind: type) -> Any:

@@ -17,6 +17,7 @@ import pe_zoo
 from experiments.figures import words
 from experiments.model.layout import Layout
 from experiments.plan.plan import BadRequest, ModelConfig, RunConfig, check_name
+from experiments.rows.packed import RETIRED
 from experiments.rows.results import FINISHED, TUNED, kept_cells, read_record, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
@@ -126,6 +127,8 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
 def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> tuple[bool, str]:
     """Return whether two tables of one run are equal bit for bit, and which rows are not. Times never repeat."""
     first, second = _by_key(before), _by_key(after)
+    retired = [key for key in first if key[:1] == ("structure",) and key[1] in RETIRED and key not in second]
+    first = {key: cells for key, cells in first.items() if key not in set(retired)}
     timed = sum(not metric_of(key[1]).repeats for key in first)
     aside = f"; {words.count(timed, 'row')} of times not compared" if timed else ""
     differing = [
@@ -133,6 +136,7 @@ def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
         for key in dict.fromkeys([*first, *second])
         if metric_of(key[1]).repeats and not _equal(first.get(key, ()), second.get(key, ()))
     ]
+    aside += f"; {words.count(len(retired), 'row')} of metrics that are no longer measured" if retired else ""
     if not differing:
         return True, f"The same: {words.count(len(first) - timed, 'row')} are equal, bit for bit{aside}."
     differing.sort(key=lambda pair: -pair[0])

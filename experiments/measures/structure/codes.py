@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,17 +21,17 @@ OFFSETS = (1, 2, 4, 8, 16, 32)
 """Shifts, in positions, that a linear map is looked for."""
 LONG = 10_000
 """Positions among which codes should still differ, far beyond any length here."""
-FAR = (10_000, 1_000_000)
-"""Positions at which float32 codes are compared with float64."""
+FAR = 1_000_000
+"""A position far beyond any length here."""
 ROUNDED = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-OF_CODES = ("shift_map_residual", "code_distance", "code_collisions", "code_range", "code_growth", "code_error")
+OF_CODES = ("shift_map_residual", "code_collisions", "code_range")
 
 
 def rows(it: Structure) -> list[Row]:
     """What the vectors are like that an encoder adds; one row each that says so where it adds none."""
     if not it.encoder.overrides("embed"):
         return [row for metric in OF_CODES for row in it.row(metric, lambda: it.codes(_one(0)).max().item(), n=0)]
-    return [*_shift_maps(it), *_apart(it), *_sizes(it), *_errors(it)]
+    return [*_shift_maps(it), *_apart(it), *_sizes(it)]
 
 
 def _one(position: float) -> Tensor:
@@ -73,7 +72,6 @@ def _apart(it: Structure) -> list[Row]:
         return vectors.collisions(it.codes(_first(below)), dtype)
 
     return [
-        *it.row("code_distance", lambda: vectors.smallest_distance(it.codes(_first(it.length))), n=it.length),
         *(
             row
             for below in sorted({it.length, LONG})
@@ -95,16 +93,10 @@ def _sizes(it: Structure) -> list[Row]:
     def largest(positions: Tensor) -> float:
         return it.codes(positions).abs().max().item()
 
-    def growth() -> float:
-        usual = it.codes(inside).norm(dim=-1).mean().item()
-        if usual == 0:
-            raise Unsupported("all codes within the training length are 0: no ratio")
-        return it.codes(beyond).norm(dim=-1).max().item() / usual
-
     places: list[tuple[Where, Tensor]] = [
         ({"condition": "within training"}, inside),
         ({"condition": "beyond training"}, beyond),
-        ({"position": FAR[-1]}, _one(FAR[-1])),
+        ({"position": FAR}, _one(FAR)),
     ]
     return [
         *(
@@ -112,20 +104,7 @@ def _sizes(it: Structure) -> list[Row]:
             for where, positions in places
             for row in it.row("code_range", partial(largest, positions), n=len(positions), **where)
         ),
-        *it.row("code_growth", growth, n=it.length),
     ]
-
-
-def _errors(it: Structure) -> list[Row]:
-    dim = it.model.geometry.model_dim
-    single = copy.deepcopy(it.model.encoder).float()
-
-    def error(position: int) -> float:
-        with torch.no_grad():
-            got = single.embed(torch.zeros(1, 1, dim), _one(position).float())[0]
-        return (got.double() - it.codes(_one(position))).abs().max().item()
-
-    return [row for position in FAR for row in it.row("code_error", partial(error, position), n=dim, position=position)]
 
 
 def frequency_rows(it: Structure) -> list[Row]:

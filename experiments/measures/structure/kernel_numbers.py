@@ -100,63 +100,6 @@ def rank_correlation(over_distance: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def asymmetry(kernel: Tensor) -> Tensor:
-    """‖K − Kᵀ‖ / ‖K − mean K‖ of a bidirectional kernel, ``(heads,)``: 0 if looking back is as looking ahead.
-
-    A symmetric kernel has 0, a constant one too; an antisymmetric one has 2. Content is equal at both ends, so this
-    is what position alone does; whether a whole model tells left from right is another measurement.
-
-    Args:
-        kernel: ``(heads, length, length)``, of no causal model.
-    """
-    seen = kernel.isfinite() & kernel.mT.isfinite()
-    values = kernel.where(seen, torch.zeros_like(kernel))
-    mean = values.sum((-2, -1), keepdim=True) / seen.sum((-2, -1), keepdim=True).clamp(min=1)
-    total = ((values - mean) * seen).norm(dim=(-2, -1))
-    constant = total <= tolerance(values) * kernel.shape[-1]
-    ratio = (values - values.mT).norm(dim=(-2, -1)) / total.where(~constant, torch.ones_like(total))
-    return torch.where(constant | (ratio < ROUNDING), 0.0, ratio)
-
-
-def growth(over_distance: Tensor, train_length: int) -> float:
-    """Largest |K(d) − K(0)| at distances that training does not reach, over the largest at those it does.
-
-    Largest over heads too. 1 or less: scores stay in the range that training shows; a constant kernel has 1. Where
-    the encoder hides distance 0, the nearest distance that it shows stands in.
-
-    Args:
-        over_distance: of ``curve``, ``(heads, length)``.
-        train_length: positions in training.
-
-    Raises:
-        Unsupported: the kernel is constant in training and changes only beyond.
-    """
-    nearest = over_distance.isfinite().double().argmax(-1, keepdim=True)
-    moved = (over_distance - over_distance.gather(-1, nearest)).abs()
-    moved = moved.where(moved.isfinite() & (moved > tolerance(over_distance)), torch.zeros_like(moved))
-    near, far = moved[:, :train_length].max().item(), moved[:, train_length:].max().item()
-    if near == 0 and far > 0:
-        raise Unsupported("the kernel is constant in training and changes only beyond: no ratio")
-    return far / near if near > 0 else 1.0
-
-
-def told_apart(kernel_row: Tensor, apart: float) -> float:
-    """Share of distances whose scores, all heads together, differ from those of every other distance.
-
-    Args:
-        kernel_row: one query's scores, ``(heads, keys)``; hidden keys (−inf) are a value of their own.
-        apart: by how much two scores must differ in some head.
-    """
-    finite = kernel_row[kernel_row.isfinite()]
-    hidden = (finite.min().item() if len(finite) else 0.0) - 1 - apart
-    points = kernel_row.where(kernel_row.isfinite(), torch.full_like(kernel_row, hidden)).mT.contiguous()
-    unlike = [
-        ((points[start : start + 256].unsqueeze(1) - points).abs().amax(-1) > apart).sum(-1) == len(points) - 1
-        for start in range(0, len(points), 256)
-    ]
-    return torch.cat(unlike).double().mean().item()
-
-
 def window(weights: Tensor, share: float) -> Tensor:
     """The smallest window, from the query's own place backwards, that holds a share of all weight: in positions.
 

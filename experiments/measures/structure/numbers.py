@@ -87,13 +87,6 @@ class Structure:
         return self._kernel(self.length, causal=self.model.causal)
 
     @cached_property
-    def kernel_both_ways(self) -> Tensor:
-        """``(heads, length, length)``, as a bidirectional model has it."""
-        if self.encoder.causal_only:
-            raise Unsupported(f"{self.encoder.name} means nothing without a causal mask")
-        return self._kernel(self.length, causal=False) if self.model.causal else self.kernel
-
-    @cached_property
     def curve(self) -> Tensor:
         """The kernel over distance, ``(heads, length)``."""
         return shapes.curve(self.kernel)
@@ -145,11 +138,6 @@ def by_head(values: Tensor, **where: Any) -> Values:
 
 
 def _of_kernel(it: Structure) -> list[Row]:
-    heads = it.model.geometry.num_heads
-
-    def told_apart(dtype: torch.dtype) -> float:
-        row = it.kernel[:, -1].to(dtype).double()
-        return shapes.told_apart(row, shapes.tolerance(row) if dtype == torch.float64 else 0.0)
 
     return [
         *it.rows(
@@ -166,10 +154,6 @@ def _of_kernel(it: Structure) -> list[Row]:
             size=shapes.LOCAL,
         ),
         *it.rows("rank_correlation", lambda: by_head(shapes.rank_correlation(it.curve)), n=it.length),
-        *it.rows("asymmetry", lambda: by_head(shapes.asymmetry(it.kernel_both_ways)), n=it.length),
-        *it.row("kernel_growth", lambda: shapes.growth(it.curve, it.train_length), n=heads),
-        *it.row("distances_told_apart", lambda: told_apart(torch.float64), n=it.length),
-        *it.row("distances_told_apart", lambda: told_apart(torch.bfloat16), n=it.length, condition="bfloat16"),
     ]
 
 

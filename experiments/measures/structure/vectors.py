@@ -43,24 +43,6 @@ def residual(codes: Tensor, shift: Tensor, shifted: Tensor) -> float:
     return (off / size).item() if size > 0 else 0.0
 
 
-def smallest_distance(codes: Tensor) -> float:
-    """The smallest distance between two codes over their mean norm; 0 if two are equal or all are 0.
-
-    Args:
-        codes: ``(at least 2, model_dim)``.
-    """
-    size = codes.norm(dim=-1).mean()
-    nearest = torch.inf
-    for start in range(0, len(codes), 256):
-        block = codes[start : start + 256]
-        # Differences and not products: those of close codes would drown in rounding.
-        gaps = torch.cdist(block, codes[start:], compute_mode="donot_use_mm_for_euclid_dist")
-        later = torch.arange(len(codes) - start) > torch.arange(len(block)).unsqueeze(-1)
-        if later.any():
-            nearest = min(nearest, gaps[later].min().item())
-    return nearest / size.item() if size > 0 else 0.0
-
-
 def collisions(codes: Tensor, dtype: torch.dtype) -> int:
     """Pairs of positions whose codes are equal once rounded to a precision.
 
