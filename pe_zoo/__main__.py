@@ -96,16 +96,16 @@ def _check(name: str) -> bool:
     counts: Counter[str] = Counter()
     for verdict in check.check(cls):
         counts[verdict.outcome] += 1
-        _print(_indented(f"{verdict.outcome:9}  {verdict.sentence}"))
+        _print(_indented(f"{verdict.outcome:5}  {verdict.sentence}"))
         if verdict.reason:
-            _print(_indented(" " * 11 + verdict.reason))
-    holds, fails, not_asked = (counts[outcome] for outcome in (check.HOLDS, check.FAILS, check.NOT_ASKED))
-    _print(f"{name}: {holds} promises hold, {fails} fail, {not_asked} do not apply\n")
+            _print(_indented(" " * 7 + verdict.reason))
+    holds, fails, others = (counts[outcome] for outcome in (check.HOLDS, check.FAILS, check.NOT_APPLICABLE))
+    _print(f"{name}: {holds} promises hold, {fails} fail, {others} do not apply\n")
     return not fails
 
 
 def _indented(text: str) -> str:
-    return textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 13)
+    return textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 9)
 
 
 def _print(text: str) -> None:

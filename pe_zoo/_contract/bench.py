@@ -1,4 +1,4 @@
-"""What the contract is tried on: a minimal model that asks an encoder, and things to feed it. Needs torch alone."""
+"""The test bench of the contract: a minimal model around an encoder, and its inputs. Needs torch alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pe_zoo._encoder import Encoder, Geometry, Site, raw_scores
 
 VOCAB = 11
 LENGTH = 6
-"""Tokens of a trial sequence."""
+"""Tokens of a test sequence."""
 ONE = Geometry(model_dim=24, num_heads=6, num_layers=2, train_length=64)
-"""Most promises are tried at this geometry: positions of a trial stay below its ``train_length``."""
+"""The geometry of most checks: test positions stay below its ``train_length``."""
+
+BOTH, CAUSAL, BIDIRECTIONAL = (True, False), (True,), (False,)
+"""Masks: whether a model is causal."""
 
 Maker = Callable[[Geometry], Encoder]
 Trunk = Callable[..., nn.Module]
@@ -23,11 +26,28 @@ Trunk = Callable[..., nn.Module]
 
 
 class Broken(AssertionError):
-    """A promise that does not hold; the message says how."""
+    """A promise does not hold; the message says how."""
 
 
-class NotAsked(Exception):
-    """A promise that means nothing for this encoder; the message says why."""
+class NotApplicable(Exception):
+    """A promise does not apply to this encoder; the message says why."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A check of an encoder, the sentence it proves, and the masks (causal or not) under which it applies."""
+
+    sentence: str
+    check: Callable[..., None]
+    masks: tuple[bool, ...]
+
+    def __call__(self, make: Maker, causal: bool, *bench: Bench, **others: Any) -> None:
+        self.check(make, causal, *bench, **others)
+
+
+def promise(sentence: str, masks: tuple[bool, ...] = BOTH) -> Callable[[Callable[..., None]], Promise]:
+    """Make a promise of a check ``(make, causal, bench)`` that raises ``Broken`` where it does not hold."""
+    return lambda check: Promise(sentence, check, masks)
 
 
 def hold(condition: bool | Tensor, otherwise: str) -> None:
@@ -37,15 +57,7 @@ def hold(condition: bool | Tensor, otherwise: str) -> None:
 
 
 class Stack(nn.Module):
-    """Token embedding, causal or bidirectional attention layers, logits: the plain path and nothing else.
-
-    Args:
-        vocab_size: number of tokens.
-        geometry: the sizes; the encoder must have been built with the same.
-        encoder: the positional encoder.
-        causal: whether a query sees only itself and what came before.
-        query_block: queries handled at once; None: all.
-    """
+    """Token embedding, attention layers, logits: the plain path and nothing else."""
 
     def __init__(
         self,
@@ -93,13 +105,13 @@ class Stack(nn.Module):
 
 @dataclass(frozen=True)
 class Bench:
-    """Where a promise is tried: in which model, at which sizes."""
+    """The model and the sizes at which a promise is checked."""
 
     trunk: Trunk = Stack
     geometry: Geometry = ONE
 
     def fresh(self, make: Maker, geometry: Geometry | None = None) -> Encoder:
-        """A float64 encoder whose parameters are not at their initial values, where some methods do nothing."""
+        """A float64 encoder with perturbed parameters: at their initial values some methods do nothing."""
         encoder = make(geometry or self.geometry).double()
         with torch.no_grad():
             for parameter in encoder.parameters():
@@ -121,7 +133,7 @@ def read(model: nn.Module, tokens: Tensor, positions: Tensor | None = None) -> T
 
 
 def some_tokens(batch: int = 2, length: int = LENGTH) -> Tensor:
-    """No token twice in a sequence, so that no reordering leaves one as it was."""
+    """Tokens without repetition, so that every reordering changes a sequence."""
     return torch.stack([torch.randperm(VOCAB)[:length] for _ in range(batch)])
 
 
@@ -133,6 +145,14 @@ def some_positions(*shape: int) -> Tensor:
 def heads_of(geometry: Geometry, batch: int, length: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Random queries, keys or values."""
     return torch.randn(batch, geometry.num_heads, length, geometry.head_dim, dtype=dtype)
+
+
+def some_inputs(
+    geometry: Geometry, length: int = LENGTH, batch: int = 2, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Random queries, keys and layer input."""
+    q, k = (heads_of(geometry, batch, length, dtype) for _ in range(2))
+    return q, k, torch.randn(batch, length, geometry.model_dim, dtype=dtype)
 
 
 def site_of(

@@ -1,4 +1,4 @@
-"""Claims, held both ways: who claims one has it, who does not lacks it. ``causal_only`` says what is not asked."""
+"""Claims, checked both ways: an encoder that makes one has it, an encoder that does not lacks it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from torch import Tensor
 
 from pe_zoo._contract.bench import (
     BENCH,
+    BIDIRECTIONAL,
     LENGTH,
     VOCAB,
     Bench,
     Broken,
     Maker,
-    NotAsked,
+    NotApplicable,
     gap,
     heads_of,
     hold,
+    promise,
     read,
     site_of,
+    some_inputs,
     some_positions,
     some_tokens,
 )
@@ -32,12 +35,10 @@ HOOKS = ("embed", "rotate", "score", "mix")
 
 
 def shift_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
-    """How much adding one number to all positions changes scores and logits."""
+    """The largest change of scores and logits when a constant is added to all positions."""
     encoder, tokens, positions = bench.fresh(make), some_tokens(), some_positions(LENGTH)
-    q, k = heads_of(encoder.geometry, 2, LENGTH), heads_of(encoder.geometry, 2, LENGTH)
-    x = torch.randn(2, LENGTH, encoder.geometry.model_dim, dtype=torch.float64)
-    model = bench.model(encoder, causal)
-    largest = 0.0
+    q, k, x = some_inputs(encoder.geometry)
+    model, largest = bench.model(encoder, causal), 0.0
     for shift in (1.0, 17.0, 800.0):
         if encoder.max_length is None or positions.max() + shift < encoder.max_length:
             here, there = (scores(encoder, q, k, p, x=x, causal=causal) for p in (positions, positions + shift))
@@ -47,39 +48,38 @@ def shift_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
 
 
 def shift_of_fractions_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
-    """How much adding one number to positions a sixth apart, in float32 as numberings are, changes scores and logits.
-
-    The shifted distances are off by up to 2⁻¹³: what goes by distance smoothly changes as little.
-    """
+    """The same for positions a sixth apart in float32, whose shifted distances are off by up to 2⁻¹³."""
     places, shift = 4 * LENGTH, 1024.0
     encoder, tokens = bench.fresh(make), torch.randint(VOCAB, (2, places))
     if encoder.max_length is not None and encoder.max_length <= places + shift:
         return 0.0
-    q, k = heads_of(encoder.geometry, 2, places), heads_of(encoder.geometry, 2, places)
-    x = torch.randn(2, places, encoder.geometry.model_dim, dtype=torch.float64)
+    q, k, x = some_inputs(encoder.geometry, places)
     model, here = bench.model(encoder, causal), torch.arange(places) / 6
     scored = [scores(encoder, q, k, positions, x=x, causal=causal) for positions in (here, here + shift)]
     return max(gap(*scored), gap(read(model, tokens, here), read(model, tokens, here + shift)))
 
 
+@promise("Adding a constant to all positions changes nothing if, and only if, shift_invariant is claimed.")
 def check_shift_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Adding one number to all positions changes nothing if, and only if, shift_invariant is claimed."""
     changed = shift_changes(make, causal, bench)
     encoder = make(bench.geometry)
     if encoder.shift_invariant:
-        hold(changed < 1e-9, f"claims shift_invariant, but a shift of all positions changes it by {changed:.1g}")
+        hold(changed < 1e-9, f"claims shift_invariant, but a shift of all positions changes results by {changed:.1g}")
         changed = shift_of_fractions_changes(make, causal, bench)
-        reason = "distances of fractional positions are off by what float32 rounds"
-        hold(changed < 0.03, f"claims shift_invariant, but a shift of sixths changes it by {changed:.1g}: {reason}")
+        reason = "distances of fractional positions are not robust to float32 rounding"
+        hold(changed < 0.03, f"claims shift_invariant, but a shift of sixths changes results: {reason}")
         return
     if not encoder.causal_only:  # it is enough that a shift shows under one mask
         with suppress(Unsupported):
             changed = max(changed, shift_changes(make, not causal, bench))
-    hold(changed > 1e-5, "does not claim shift_invariant, but no shift of all positions changes it")
+    hold(changed > 1e-5, "does not claim shift_invariant, but no shift of all positions changes results")
 
 
+@promise(
+    "A bidirectional model distinguishes a sequence from its reversal if, and only if, direction_aware is claimed.",
+    BIDIRECTIONAL,
+)
 def check_direction_claim(make: Maker, causal: bool = False, bench: Bench = BENCH) -> None:
-    """A bidirectional model tells a sequence from its reversal if, and only if, direction_aware is claimed."""
     encoder, tokens = bench.fresh(make), some_tokens()
     model = bench.model(encoder, False)
     difference = 0.0
@@ -89,30 +89,30 @@ def check_direction_claim(make: Maker, causal: bool = False, bench: Bench = BENC
             forwards, backwards = read(model, tokens, positions), read(model, tokens.flip(-1), positions)
             difference = max(difference, gap(backwards, forwards.flip(-2)))
     if encoder.direction_aware:
-        hold(difference > 1e-5, "claims direction_aware, but takes a reversal for the original")
+        hold(difference > 1e-5, "claims direction_aware, but gives a sequence and its reversal the same logits")
     else:
-        hold(difference < 1e-9, "does not claim direction_aware, but tells a sequence from its reversal")
+        hold(difference < 1e-9, "does not claim direction_aware, but distinguishes a sequence from its reversal")
 
 
+@promise("causal_only and direction_aware are not claimed together.")
 def check_causal_only_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Who claims causal_only does not claim direction_aware, which no bidirectional model could show."""
     encoder = make(bench.geometry)
     both = encoder.causal_only and encoder.direction_aware
-    hold(not both, "claims causal_only, and direction_aware, which only a bidirectional model could show")
+    hold(not both, "claims both causal_only and direction_aware; only a bidirectional model could show the latter")
 
 
+@promise("Score adds the same term for all scores, queries and keys if, and only if, static_bias is claimed.")
 def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """What score adds is the same for all scores, queries and keys if, and only if, static_bias is claimed."""
     encoder = bench.fresh(make)
     if not encoder.overrides("score"):
         hold(not encoder.static_bias, "claims static_bias, but has no score hook to add a bias")
         return
-    site = site_of(some_positions(LENGTH), causal, torch.randn(2, LENGTH, encoder.geometry.model_dim).double())
+    site = site_of(some_positions(LENGTH), causal, some_inputs(encoder.geometry)[-1])
     added = []
     for scale in (1.0, 3.0):
-        q, k = scale * heads_of(encoder.geometry, 2, LENGTH), heads_of(encoder.geometry, 2, LENGTH)
+        q, k, _ = some_inputs(encoder.geometry)
         raw = scale * torch.randn(2, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=torch.float64)
-        added.append(encoder.score(raw, q, k, site) - raw)
+        added.append(encoder.score(raw, scale * q, scale * k, site) - raw)
     same = gap(added[0], added[1]) < 1e-9
     if encoder.static_bias:
         hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
@@ -120,49 +120,45 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> 
         hold(not same, "does not claim static_bias, but what score adds depends on positions alone")
 
 
+@promise("Score adds the same term at equal distances if, and only if, distance_bias is claimed.")
 def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """What score adds is the same wherever the distance is the same if, and only if, distance_bias is claimed."""
     encoder = bench.fresh(make)
     if not encoder.static_bias:
         hold(not encoder.distance_bias, "claims distance_bias, but not static_bias")
         return
-    q, k = heads_of(encoder.geometry, 1, LENGTH), heads_of(encoder.geometry, 1, LENGTH)
-    nothing = torch.zeros(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype)
     changed = 0.0
     for step in (1.0, float(bench.geometry.train_length)):  # some biases change beyond the training length
-        x = torch.randn(1, LENGTH, encoder.geometry.model_dim, dtype=q.dtype)
+        q, k, x = some_inputs(encoder.geometry, batch=1)
+        nothing = torch.zeros(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype)
         added = encoder.score(nothing, q, k, site_of(step * torch.arange(LENGTH), causal, x))
         changed = max(changed, gap(added[..., 1:, 1:].tril(), added[..., :-1, :-1].tril()))
     if encoder.distance_bias:
         hold(changed < 1e-9, "claims distance_bias, but what score adds differs at the same distance")
     else:
-        hold(changed > 1e-5, "does not claim distance_bias, but what score adds goes by distance alone")
+        hold(changed > 1e-5, "does not claim distance_bias, but what score adds depends on distance alone")
 
 
+@promise("Rotate gives a block of queries the same as all queries together, unless blockwise_rotation is claimed.")
 def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Rotate does to some queries what it does to all, whatever they see, unless blockwise_rotation is claimed."""
     encoder = bench.fresh(make)
     if not encoder.overrides("rotate"):
         hold(not encoder.blockwise_rotation, "claims blockwise_rotation, but has no rotate hook")
         return
-    positions, x = some_positions(LENGTH), torch.randn(2, LENGTH, encoder.geometry.model_dim).double()
-    q, k = heads_of(encoder.geometry, 2, LENGTH), heads_of(encoder.geometry, 2, LENGTH)
-    everywhere = torch.ones(1, 1, dtype=torch.bool)
+    positions, everywhere = some_positions(LENGTH), torch.ones(1, 1, dtype=torch.bool)
+    q, k, x = some_inputs(encoder.geometry)
     rotated_q, rotated_k = encoder.rotate(q, k, replace(site_of(positions, causal, x), mask=everywhere))
     changed = 0.0
     for rows in (slice(0, 2), slice(2, LENGTH), slice(LENGTH - 1, LENGTH)):
         some_q, some_k = encoder.rotate(q[:, :, rows], k, site_of(positions, causal, x, rows))
         changed = max(changed, gap(some_q, rotated_q[:, :, rows]), gap(some_k, rotated_k))
     if encoder.blockwise_rotation:
-        hold(changed > 1e-5, "claims blockwise_rotation, but rotate does the same to some queries as to all")
+        hold(changed > 1e-5, "claims blockwise_rotation, but rotate gives a block of queries the same as all of them")
     else:
-        hold(
-            changed < 1e-11, "does not claim blockwise_rotation, but rotate does otherwise to some queries than to all"
-        )
+        hold(changed < 1e-11, "does not claim blockwise_rotation, but rotate depends on the block of queries")
 
 
+@promise("Positions up to max_length − 1 work and all others raise Unsupported; without a max_length all work.")
 def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Positions up to max_length − 1 work, every other is refused with Unsupported; without a max_length all work."""
     encoder = bench.fresh(make)
     model, tokens = bench.model(encoder, causal), some_tokens()
     if encoder.max_length is None:
@@ -173,14 +169,14 @@ def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
             hold(finite, f"no max_length, but logits at position {last} are not finite")
         return
     limit, trained = encoder.max_length, bench.geometry.train_length
-    hold(limit >= trained, f"max_length={limit} is below train_length={trained}, which it was built for")
+    hold(limit >= trained, f"max_length={limit} is below train_length={trained}")
     positions = torch.arange(LENGTH).float()
     allowed = positions.clone()
     allowed[-1] = limit - 1
     hold(read(model, tokens, allowed).isfinite().all(), f"max_length={limit}, but position {limit - 1} does not work")
     if limit > LENGTH:
         moved = gap(read(model, tokens, allowed), read(model, tokens, positions)) > 1e-5
-        hold(moved, f"position {limit - 1} is taken for position {LENGTH - 1}")
+        hold(moved, f"position {limit - 1} has the same effect as position {LENGTH - 1}")
     for wrong in (limit, limit + 1, 10**6, -1):
         asked = positions.clone()
         asked[0 if wrong < 0 else -1] = wrong
@@ -193,48 +189,48 @@ def _check_refusal(ask: Callable[[], object], wrong: int, limit: int) -> None:
         ask()
     except Unsupported as refusal:
         named = str(limit) in str(refusal) or str(limit - 1) in str(refusal)
-        hold(named, f"the refusal of position {wrong} does not name the limit: {refusal}")
+        hold(named, f"the message for position {wrong} does not name the limit: {refusal}")
         return
-    raise Broken(f"max_length={limit}, but position {wrong} is not refused: it is clamped, wrapped or left out")
+    raise Broken(f"max_length={limit}, but position {wrong} is clamped, wrapped or ignored, not Unsupported")
 
 
 def check_order_is_seen(make: Maker, orderless: bool, bench: Bench = BENCH) -> None:
-    """Bidirectional: permuting tokens permutes the logits, exactly if and only if the encoder gives no order."""
     model, tokens = bench.model(bench.fresh(make), False), some_tokens()
     order = torch.tensor([2, 0, 3, 5, 1, 4])
     difference = gap(read(model, tokens[:, order]), read(model, tokens)[:, order])
     if orderless:
-        hold(difference < 1e-12, "overrides no hook, but a bidirectional model tells an order of tokens from another")
+        hold(difference < 1e-12, "overrides no hook, but a bidirectional model distinguishes orders of the tokens")
     else:
-        hold(difference > 1e-5, "a bidirectional model cannot tell one order of the tokens from another")
+        hold(difference > 1e-5, "a bidirectional model does not distinguish orders of the tokens")
 
 
+@promise(
+    "A bidirectional model distinguishes orders of the tokens, unless the encoder overrides no hook.", BIDIRECTIONAL
+)
 def check_order_is_seen_by_hooks(make: Maker, causal: bool = False, bench: Bench = BENCH) -> None:
-    """A bidirectional model tells one order of the tokens from another, unless the encoder overrides no hook."""
     encoder = bench.fresh(make)
     if by_content_alone(encoder, False):
-        raise NotAsked("it goes by content and by place in the sequence, not by position")
+        raise NotApplicable("it depends on content and the order of the sequence, not on positions")
     check_order_is_seen(make, not any(encoder.overrides(hook) for hook in HOOKS), bench)
 
 
 def check_positions_are_read(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Positions twice as far apart make another model: it is the numbers that count, not the places."""
     model, tokens, positions = bench.model(bench.fresh(make), causal), some_tokens(), some_positions(LENGTH)
     before = read(model, tokens, positions)
-    ignored = "positions twice as far apart give the same logits: it goes by place in the sequence"
+    ignored = "positions twice as far apart give the same logits: the given positions are not read"
     hold(gap(before, read(model, tokens, 2 * positions)) > 1e-5, ignored)
     each_its_own = read(model, tokens, torch.stack([positions, 2 * positions]))
     hold(gap(each_its_own[0], before[0]) < 1e-11, "a sample's positions change the logits of another sample")
-    hold(gap(each_its_own[1], before[1]) > 1e-5, "positions of each sample's own are not read")
+    hold(gap(each_its_own[1], before[1]) > 1e-5, "per-sample positions are not read")
 
 
+@promise("Results depend on the given positions, not on the order of the sequence (unless content decides instead).")
 def check_positions_are_read_unless_content_decides(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """It goes by the positions it is given, not by place in the sequence (content may decide instead of positions)."""
     encoder = bench.fresh(make)
     if not any(encoder.overrides(hook) for hook in HOOKS):
-        raise NotAsked("it overrides no hook")
+        raise NotApplicable("it overrides no hook")
     if by_content_alone(encoder, causal):
-        raise NotAsked("content decides how far a key is, not positions")
+        raise NotApplicable("content decides how far away a key is, not positions")
     check_positions_are_read(make, causal, bench)
 
 
@@ -242,12 +238,11 @@ def check_positions_are_read_unless_content_decides(make: Maker, causal: bool, b
 
 
 def depends_on(encoder: Encoder, causal: bool) -> frozenset[str]:
-    """What the outcome of rotate, score and mix changes with.
+    """What the outcome of rotate, score and mix depends on.
 
     Returns:
-        Out of ``positions``; ``x``, the layer's input; ``scores``, where what score does is not linear in them;
-        ``queries``, where what it adds depends on queries or keys; and ``own product``, where it puts scores of its
-        own in place of those it is given.
+        A subset of ``positions``; ``x``, the layer's input; ``scores``, if score is not linear in them; ``queries``, if
+        what it adds depends on queries or keys; ``own product``, if it replaces the given scores by its own.
     """
     q, k, other_q, other_k = (heads_of(encoder.geometry, 1, LENGTH) for _ in range(4))
     raw, other_raw = (torch.randn(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype) for _ in range(2))
@@ -278,7 +273,7 @@ def depends_on(encoder: Encoder, causal: bool) -> frozenset[str]:
 
 
 def by_content_alone(encoder: Encoder, causal: bool) -> bool:
-    """Whether hooks act, by content and by place in the sequence, without reading a single position."""
+    """Whether hooks act on content and the order of the sequence without reading any position."""
     if encoder.overrides("embed"):
         return False
     depends = depends_on(encoder, causal)

@@ -1,4 +1,4 @@
-"""Promises that every encoder keeps, whatever it claims. The first line of each is the promise in plain words."""
+"""Promises that every encoder keeps, whatever it claims."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from torch import Tensor
 
 from pe_zoo._contract.bench import (
     BENCH,
+    CAUSAL,
     LENGTH,
     VOCAB,
     Bench,
     Broken,
     Maker,
     gap,
-    heads_of,
     hold,
+    promise,
     read,
+    some_inputs,
     some_positions,
     some_tokens,
 )
@@ -26,37 +28,39 @@ from pe_zoo._encoder import Geometry, scores
 State = dict[str, Tensor]
 
 
+@promise("Embed adds a vector that does not depend on the tokens: no scaling, no dropout, no norm.")
 def check_embed_adds_position_and_nothing_else(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
-    """Embed adds a vector that tokens do not decide: no scaling, no dropout, no norm."""
     encoder, positions = bench.fresh(make), some_positions(2, LENGTH)
     x, y = (torch.randn(2, LENGTH, encoder.geometry.model_dim, dtype=torch.float64) for _ in range(2))
     difference = gap(encoder.embed(x, positions) - x, encoder.embed(y, positions) - y)
-    hold(difference < 1e-12, "what embed adds depends on the token embeddings: it scales, drops or normalises them")
+    hold(difference < 1e-12, "what embed adds depends on the token embeddings: they are scaled, dropped or normalised")
     again = torch.equal(encoder.train().embed(x, positions), encoder.eval().embed(x, positions))
-    hold(again, "embed does one thing in training and another in evaluation")
+    hold(again, "embed differs between training and evaluation mode")
 
 
+@promise("A forward pass changes nothing: same output twice, no state modified, no global random state used.")
 def check_pure(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Asking changes nothing: the same answer twice, no state touched, nothing drawn from the global random state."""
     encoder = bench.fresh(make)
     model, tokens, others = bench.model(encoder, causal), some_tokens(), some_positions(2, 3)
     state = {name: tensor.clone() for name, tensor in [*encoder.named_parameters(), *encoder.named_buffers()]}
     attributes, randomness = set(vars(encoder)), torch.random.get_rng_state()
     first = model(tokens)
     model(tokens[:, :3], others)
-    hold(torch.equal(first, model(tokens)), "the second answer to the same question is another one")
+    hold(torch.equal(first, model(tokens)), "a second forward pass gives another result")
     first.sum().backward()
-    hold(torch.equal(randomness, torch.random.get_rng_state()), "it drew from the global random state")
+    hold(torch.equal(randomness, torch.random.get_rng_state()), "it uses the global random state")
     after = dict([*encoder.named_parameters(), *encoder.named_buffers()])
-    hold(after.keys() == state.keys(), "asking added or removed parameters or buffers")
+    hold(after.keys() == state.keys(), "a forward pass adds or removes parameters or buffers")
     for name, tensor in state.items():
-        hold(torch.equal(after[name], tensor), f"asking changed {name}")
+        hold(torch.equal(after[name], tensor), f"a forward pass changes {name}")
     new = sorted(set(vars(encoder)) ^ attributes)
-    hold(not new, f"asking left attributes behind: {', '.join(new)}")
+    hold(not new, f"a forward pass adds or removes attributes: {', '.join(new)}")
 
 
+@promise(
+    "Under a causal mask no output depends on a later input: gradients are exactly 0, and not a bit changes.", CAUSAL
+)
 def check_no_leak_from_the_future(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
-    """Under a causal mask no output depends on a later input: gradients are exactly 0, and not a bit changes."""
     model, tokens = bench.model(bench.fresh(make), True), some_tokens()
     seen: list[Tensor] = []
     watch = model.get_submodule("token_embedding").register_forward_hook(lambda _, __, output: seen.append(output))
@@ -71,22 +75,22 @@ def check_no_leak_from_the_future(make: Maker, causal: bool = True, bench: Bench
         changed = tokens.clone()
         changed[:, place:] = (changed[:, place:] + 1 + torch.randint(VOCAB - 1, (2, LENGTH - place))) % VOCAB
         after = read(model, changed)
-        hold(torch.equal(after[:, :place], before[:, :place]), f"tokens from {place} on changed earlier logits")
-        hold(not torch.equal(after[:, place:], before[:, place:]), f"tokens from {place} on changed nothing at all")
+        hold(torch.equal(after[:, :place], before[:, :place]), f"tokens from {place} on change earlier logits")
+        hold(not torch.equal(after[:, place:], before[:, place:]), f"tokens from {place} on change nothing at all")
 
 
+@promise("Under a causal mask, later tokens, padding included, change nothing before them.", CAUSAL)
 def check_prefix_does_not_change(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
-    """Under a causal mask, what follows a text, padding included, changes nothing before it."""
     model, tokens, positions = bench.model(bench.fresh(make), True), some_tokens(), some_positions(LENGTH)
     padded = tokens.clone()
     padded[:, 4:] = 0
     for longer in (tokens, padded):
         changed = gap(read(model, longer, positions)[:, :4], read(model, tokens[:, :4], positions[:4]))
-        hold(changed < 1e-11, f"four tokens alone and the same four with more behind them differ by {changed:.1g}")
+        hold(changed < 1e-11, f"four tokens alone and the same four with others after them differ by {changed:.1g}")
 
 
+@promise("A sequence gets the same logits alone and in a batch, with shared or per-sample positions.")
 def check_batch_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """A sequence gets the same logits alone and among others, with shared positions or its own."""
     model, tokens = bench.model(bench.fresh(make), causal), some_tokens(3)
     for positions in (some_positions(LENGTH), some_positions(3, LENGTH)):
         together = read(model, tokens, positions)
@@ -94,64 +98,63 @@ def check_batch_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH)
             own = positions if positions.ndim == 1 else positions[sample : sample + 1]
             alone = read(model, tokens[sample : sample + 1], own)[0]
             changed = gap(together[sample], alone)
-            hold(changed < 1e-11, f"a sequence alone and the same in a batch differ by {changed:.1g}")
+            hold(changed < 1e-11, f"a sequence alone and in a batch differ by {changed:.1g}")
 
 
+@promise("Queries in blocks, or the last queries alone, get the same results as all queries together.")
 def check_blocks(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Queries in blocks, or only the last of them, get what they get in the whole."""
     encoder, tokens = bench.fresh(make), some_tokens(length=8)
-    x = torch.randn(2, 8, encoder.geometry.model_dim, dtype=torch.float64)
-    q, k = heads_of(encoder.geometry, 2, 8), heads_of(encoder.geometry, 2, 8)
+    q, k, x = some_inputs(encoder.geometry, 8)
     whole, blocks = (bench.model(encoder, causal, query_block=size) for size in (8, 3))
     blocks.load_state_dict(whole.state_dict())
     for positions in (some_positions(8), some_positions(2, 8)):
         changed = gap(encoder.embed(x, positions)[:, -1:], encoder.embed(x[:, -1:], positions[..., -1:]))
-        hold(changed < 1e-11, f"what embed adds to the last token alone differs by {changed:.1g} from the whole")
+        hold(changed < 1e-11, f"embed of the last token alone differs by {changed:.1g}")
         expected = scores(encoder, q, k, positions, x=x, causal=causal)
         for last in (1, 3):
             found = scores(encoder, q[:, :, -last:], k, positions, x=x, causal=causal)
             changed = gap(expected[:, :, -last:], found)
-            hold(changed < 1e-11, f"the scores of the last {last} queries alone differ by {changed:.1g} from the whole")
+            hold(changed < 1e-11, f"the scores of the last {last} queries alone differ by {changed:.1g}")
         changed = gap(read(whole, tokens, positions), read(blocks, tokens, positions))
-        hold(changed < 1e-11, f"a model in blocks of queries differs by {changed:.1g} from the whole")
+        hold(changed < 1e-11, f"a model that handles queries in blocks differs by {changed:.1g}")
 
 
+@promise("Every parameter gets a finite gradient that is not 0.")
 def check_gradients(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Every parameter gets a finite gradient that is not 0."""
     model = bench.model(bench.fresh(make), causal)
     model(some_tokens()).pow(2).sum().backward()
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
             raise Broken(f"no gradient reaches {name}")
         hold(parameter.grad.isfinite().all(), f"the gradient of {name} is not finite")
-        # What softmax cannot see gets what rounding leaves, 10⁻¹⁴ or so, where others get 10⁻³ and more.
-        hold(parameter.grad.abs().sum() > 1e-9, f"the gradient of {name} is 0, or what rounding leaves of it")
+        # A parameter that softmax cancels gets a rounding error, about 10⁻¹⁴; others get 10⁻³ and more.
+        hold(parameter.grad.abs().sum() > 1e-9, f"the gradient of {name} is 0 up to rounding")
 
 
+@promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")
 def check_state(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """All state is in the state_dict: it moves with that, and copies and siblings share none."""
     first, second, tokens = bench.fresh(make), bench.fresh(make), some_tokens()
     model = bench.model(first, causal)
     before = read(model, tokens)
     double = copy.deepcopy(model)
     twin = double.get_submodule("encoder")
-    hold(torch.equal(before, read(double, tokens)), "a copy answers otherwise than the original")
+    hold(torch.equal(before, read(double, tokens)), "a copy gives other results than the original")
     with torch.no_grad():
         for tensor in [*twin.parameters(), *second.parameters()]:
             tensor.add_(torch.randn_like(tensor))
     hold(torch.equal(before, read(model, tokens)), "a copy or a second instance shares its parameters")
     if any(True for _ in first.parameters()):
-        hold(gap(before, read(double, tokens)) > 1e-6, "other parameters, and the same answer")
+        hold(gap(before, read(double, tokens)) > 1e-6, "changing the parameters does not change the results")
     twin.load_state_dict(first.state_dict())
     second.load_state_dict(first.state_dict())
-    hold(torch.equal(before, read(double, tokens)), "a copy with the state loaded back answers otherwise")
+    hold(torch.equal(before, read(double, tokens)), "a copy with the state loaded back gives other results")
     loaded = bench.model(second, causal)
     loaded.load_state_dict(model.state_dict())
-    hold(torch.equal(before, read(loaded, tokens)), "another instance with this one's state_dict answers otherwise")
+    hold(torch.equal(before, read(loaded, tokens)), "another instance with this one's state_dict gives other results")
 
 
+@promise("Results do not depend on earlier calls, of this encoder or of another of its class.")
 def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH, other: Maker | None = None) -> None:
-    """What was asked before, of this encoder or of another of its class, leaves no trace."""
     tokens, far, ahead = some_tokens(), 3 * some_positions(LENGTH), torch.tensor([40.0])
     wide = Geometry(model_dim=32, num_heads=2, num_layers=2, train_length=bench.geometry.train_length)
     models = [bench.model(bench.fresh(make), causal)]
@@ -162,16 +165,16 @@ def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench = BENC
     far_first = [read(model, tokens, far) for model in models]
     near = [read(model, tokens) for model in models]
     for model, then, between in zip(reversed(models), reversed(far_first), reversed(near), strict=True):
-        hold(torch.equal(read(model, tokens), between), "the answer depends on what was asked before")
-        hold(torch.equal(read(model, tokens, far), then), "the answer depends on what was asked before")
-        if causal:  # the same again at a length nobody asked for, in the other order
+        hold(torch.equal(read(model, tokens), between), "results depend on earlier calls")
+        hold(torch.equal(read(model, tokens, far), then), "results depend on earlier calls")
+        if causal:  # the same at a new length, in the other order
             longer, positions = torch.cat([tokens, tokens[:, :1]], 1), torch.cat([torch.arange(LENGTH).float(), ahead])
             changed = gap(read(model, longer, positions)[:, :LENGTH], between)
-            hold(changed < 1e-11, "the answer depends on which lengths were asked for before")
+            hold(changed < 1e-11, "results depend on the lengths of earlier calls")
 
 
+@promise("Models stacked with torch.func.vmap equal the same models one by one: forward and gradient.")
 def check_vmap(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    """Many models at once (torch.func.vmap over stacked parameters) are the same models: forward and gradient."""
     models = [bench.model(bench.fresh(make), causal) for _ in range(3)]
     tokens = torch.stack([some_tokens() for _ in models])
     parameters, buffers = torch.func.stack_module_state(models)
@@ -187,8 +190,8 @@ def check_vmap(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
         for index, model in enumerate(models):
             model.zero_grad()
             alone = model(tokens[index], positions[index] if own else positions)
-            hold(gap(alone, logits[index]) < 1e-10, "a model among others under vmap answers otherwise than alone")
+            hold(gap(alone, logits[index]) < 1e-10, "a model under vmap gives other logits than alone")
             alone.pow(2).mean().backward()
             for name, parameter in model.named_parameters():
                 same = parameter.grad is not None and gap(parameter.grad, gradients[name][index]) < 1e-10
-                hold(same, f"the gradient of {name} under vmap is another than alone")
+                hold(same, f"the gradient of {name} under vmap differs from the one alone")

@@ -43,16 +43,16 @@ BROKEN = {
             "site.distance.abs()", "(torch.arange(len(site.mask))[:, None] - torch.arange(k.shape[-2])).abs()"
         ),
         [
-            "It goes by the positions it is given, not by place in the sequence",
-            "positions twice as far apart give the same logits: it goes by place in the sequence",
-            "Queries in blocks, or only the last of them, get what they get in the whole.",
+            "Results depend on the given positions",
+            "positions twice as far apart give the same logits",
+            "Queries in blocks",
         ],
     ),
     "claims_too_much": (
         GOOD.replace("distance_bias = True", "distance_bias = True\n    direction_aware = True"),
         [
-            "A bidirectional model tells a sequence from its reversal if, and only if, direction_aware is claimed.",
-            "claims direction_aware, but takes a reversal for the original",
+            "if, and only if, direction_aware is claimed.",
+            "claims direction_aware, but",
         ],
     ),
     "looks_ahead": (
@@ -131,7 +131,7 @@ def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
 def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "none"]) == 0
     said = capsys.readouterr().out
-    assert "not asked" in said
+    assert "n/a" in said
     assert "0 fail, 1 do not apply" in said
 
 
@@ -143,7 +143,7 @@ def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.Captu
         said = capsys.readouterr().out
         assert "root_distance: 25 promises hold, 0 fail" in said
         assert "second: 24 promises hold, 1 fail" in said
-        assert "does not claim shift_invariant, but no shift of all positions changes it" in said
+        assert "does not claim shift_invariant" in said
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_causal_only_encoder_is_checked_for_causal_models() -> None:
         return pe_zoo.build("alibi", geometry, form="one_sided")
 
     verdicts = list(_contract.check(one_sided))
-    assert {verdict.outcome for verdict in verdicts} == {_contract.HOLDS, _contract.NOT_ASKED}
+    assert {verdict.outcome for verdict in verdicts} == {_contract.HOLDS, _contract.NOT_APPLICABLE}
     assert any("Unsupported: alibi form=one_sided" in verdict.reason for verdict in verdicts)
 
 

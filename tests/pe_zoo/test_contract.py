@@ -235,7 +235,7 @@ def test_every_promise_is_kept_in_the_transformer(case: Case) -> None:
                 try:
                     check(case, causal, HARNESS)
                 except Exception as error:  # noqa: BLE001  whatever is wrong is raised below, with the rest
-                    error.add_note(f"{check.__name__}, {'causal' if causal else 'bidirectional'}")
+                    error.add_note(f"{check}, {'causal' if causal else 'bidirectional'}")
                     broken.append(error)
     if broken:
         raise ExceptionGroup(f"{case} breaks {len(broken)} promises", broken)
@@ -247,11 +247,11 @@ def test_every_promise_is_kept_in_the_minimal_model(case: Case) -> None:
     verdicts = list(_contract.check(case))
     assert not [verdict for verdict in verdicts if verdict.outcome == _contract.FAILS]
     outcomes = {verdict.sentence: verdict.outcome for verdict in verdicts}
-    read_at_all = outcomes[_contract.Promise(claims.check_positions_are_read_unless_content_decides).sentence]
-    assert (read_at_all == _contract.NOT_ASKED) == (case.name in POSITIONLESS)
+    reads = claims.check_positions_are_read_unless_content_decides.sentence
+    assert (outcomes[reads] == _contract.NOT_APPLICABLE) == (case.name in POSITIONLESS)
     causal_alone, bidirectional_alone = (
-        outcomes[_contract.Promise(check).sentence] == _contract.NOT_ASKED
-        for check in (claims.check_direction_claim, hooks.check_prefix_does_not_change)
+        outcomes[promise.sentence] == _contract.NOT_APPLICABLE
+        for promise in (claims.check_direction_claim, hooks.check_prefix_does_not_change)
     )
     assert (causal_alone, bidirectional_alone) == (False not in case.causal, True not in case.causal)
 
