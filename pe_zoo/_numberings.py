@@ -1,7 +1,6 @@
-"""Numberings: which numbers the positions of a sequence get. Data, made outside the model.
+"""Numberings: how the positions of a sequence are assigned. They are data, made outside the model.
 
-A numbering multiplies with every encoder and is never a second copy of one. Each sample gets a draw of
-its own, shared by all layers and by queries and keys.
+A numbering combines with every encoder. Each sample gets its own draw, shared by all layers and by queries and keys.
 """
 
 from __future__ import annotations
@@ -18,33 +17,35 @@ from pe_zoo._knobs import number, one_of, true_or_false, whole
 from pe_zoo._registry import Registry
 
 Supply = Callable[[str, int], Tensor]
-"""What a task offers: a kind of numbering and a number of places to the number of each place, ``(places,)``."""
+"""A task's own numbers: from a kind of numbering and a length to the number of each place, ``(length,)``."""
 
 
 class Numbering:
-    """How positions are assigned, in training and in evaluation. Keyword-only arguments are knobs."""
+    """A way to assign positions in training and in evaluation: 0, 1, 2, … unless overridden. Keyword-only arguments
+    are knobs.
+    """
 
     name: ClassVar[str]
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         """Positions of a training batch: ``(length,)`` or ``(batch, length)``, float32."""
-        raise NotImplementedError
+        return count_up(length)
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Positions of an evaluation batch: drawn as in training unless a method says otherwise."""
-        return self.train(batch_size, length, generator)
+        """Positions of an evaluation batch."""
+        return count_up(length)
 
     def bound(self, supply: Supply) -> Numbering:
-        """This numbering, with a task's own numbers at hand. Most need none and are returned as they are."""
+        """Return this numbering with a task's own numbers; most need none and are returned as they are."""
         return self
 
     def lowest(self, length: int) -> float:
-        """No position lies below this, in training or evaluation at a length."""
+        """A lower bound of positions at a length, in training and evaluation."""
         return 0.0
 
     def highest(self, length: int) -> float:
-        """No position lies above this, in training or evaluation at a length: an encoder must reach it."""
-        raise NotImplementedError
+        """An upper bound of positions at a length, in training and evaluation: an encoder must reach it."""
+        return length - 1
 
 
 numberings: Registry[Numbering] = Registry("numbering", Numbering)
@@ -61,18 +62,12 @@ def count_up(length: int) -> Tensor:
 
 @numberings.register("sequential")
 class Sequential(Numbering):
-    """0, 1, 2, …: the usual one."""
-
-    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return count_up(length)
-
-    def highest(self, length: int) -> float:
-        return length - 1
+    """Numbers positions 0, 1, 2, …, as usual."""
 
 
 @numberings.register("offset")
 class Offset(Numbering):
-    """A random start: each training sample counts up from an offset of its own.
+    """Adds a random offset to the positions of each training sample.
     SHAPE, Kiyono et al. (2021), arXiv:2109.05644, §3.
 
         positions = k + (0, 1, 2, …),      k ~ U{0 … num_offsets − 1}
@@ -81,8 +76,8 @@ class Offset(Numbering):
         num_offsets: how many starts there are, at least 1; 500 as published.
         evaluate_at: the start in evaluation, at least 0.
 
-    Departures: the official code evaluates at ``num_offsets``, a start that training never drew; here it
-    is 0 unless asked.
+    Departures: the official code evaluates at ``num_offsets``, a start that training never drew; here it is 0 unless
+    asked.
     """
 
     def __init__(self, *, num_offsets: int = 500, evaluate_at: int = 0) -> None:
@@ -102,7 +97,7 @@ class Offset(Numbering):
 
 @numberings.register("randomized")
 class Randomized(Numbering):
-    """Numbers drawn without replacement from a long range and sorted, also in evaluation.
+    """Draws sorted positions without replacement from a long range, in training and evaluation.
     Ruoss et al. (2023), arXiv:2305.16843, §3.
 
         positions = sorted sample of ``length`` numbers out of {0 … limit − 1}
@@ -110,8 +105,8 @@ class Randomized(Numbering):
     Args:
         limit: size of the range, at least the longest length evaluated; 2048 as published.
 
-    Departures: a draw per sample, shared by all layers; the official code draws once per batch, and for
-    some of its encoders anew in each layer.
+    Departures: a draw per sample, shared by all layers; the official code draws once per batch, and for some of its
+    encoders anew in each layer.
     """
 
     def __init__(self, *, limit: int = 2048) -> None:
@@ -125,13 +120,16 @@ class Randomized(Numbering):
         keys = torch.rand(batch_size, self.limit, generator=generator)
         return keys.topk(length, dim=-1, sorted=False).indices.sort(-1).values.float()
 
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.train(batch_size, length, generator)
+
     def highest(self, length: int) -> float:
         return self.limit - 1
 
 
 @numberings.register("random_float")
 class RandomFloat(Numbering):
-    """Real numbers drawn from a range and sorted; evaluation spreads every length over the same range.
+    """Draws sorted real-valued positions from a range; evaluation spreads every length over the same range.
     RFS, Shimizu et al. (2026), arXiv:2602.14050.
 
         positions = sorted sample of ``length`` numbers out of U[0, limit)          in training
@@ -162,35 +160,29 @@ class RandomFloat(Numbering):
 
 @numberings.register("scaled")
 class Scaled(Numbering):
-    """Counts up in training and in steps of a fraction in evaluation, so that long inputs stay in the range trained on.
+    """Interpolates: divides positions by a factor in evaluation, so that long inputs stay in the training range.
     Position interpolation, Chen et al. (2023), arXiv:2306.15595.
 
         positions = (0, 1, 2, …) / factor          in evaluation
 
     Args:
-        factor: how many times the training length should fit, at least 1; 4 (ours: the ratio of the longest
-            length to the one trained on).
+        factor: how many times the training length should fit, at least 1; 4 (ours: the ratio of the longest length to
+            the one trained on).
 
-    Departures: all lengths are evaluated at the one factor, the training length too, and nothing is fine-tuned
-    at it; the paper fine-tunes.
+    Departures: all lengths are evaluated at the one factor, the training length too, and nothing is fine-tuned at it;
+    the paper fine-tunes.
     """
 
     def __init__(self, *, factor: float = 4.0) -> None:
         self.factor = number("scaled factor", factor, at_least=1)
 
-    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return count_up(length)
-
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         return count_up(length) / self.factor
-
-    def highest(self, length: int) -> float:
-        return length - 1
 
 
 @numberings.register("cape")
 class CAPE(Numbering):
-    """Counts up, and in training moves the whole sequence, jitters each position and stretches all of them.
+    """Augments training positions by a global shift, a local shift of each position and a global scale.
     Likhomanenko et al. (2021), arXiv:2106.03143.
 
         positions = λ · ((0, 1, 2, …) − mean + Δ + ε)
@@ -204,8 +196,8 @@ class CAPE(Numbering):
         centred: whether the mean is taken off, in evaluation too; it makes half of the positions negative.
 
     Departures: the paper feeds these positions to sinusoids; here they go to any encoder that takes real and negative
-    numbers. Ranges differ from task to task: these are the ones that a public implementation (gcambara/cape) gives
-    for text, but for the jitter, 1 there, which can exchange neighbours.
+    numbers. Ranges differ from task to task: these are the ones that a public implementation (gcambara/cape) gives for
+    text, but for the jitter, 1 there, which can exchange neighbours.
     """
 
     def __init__(
@@ -240,15 +232,15 @@ class CAPE(Numbering):
 
 @numberings.register("chunked")
 class Chunked(Numbering):
-    """Two pieces of each training sequence with a random gap between them, so that far positions are seen.
+    """Skips a random gap between two chunks of each training sequence, so that far positions are trained.
     PoSE, Zhu et al. (2023), arXiv:2309.10400.
 
         positions = (0, 1, …, cut − 1), (cut, …, length − 1) + gap
         cut ~ U{1 … ⌈length / 2⌉},      gap ~ U{0 … limit − length}
 
     Args:
-        limit: size of the range to be reached, at least the longest length trained on; 2048. The paper extends
-            2048 to 16384 and beyond.
+        limit: size of the range to be reached, at least the longest length trained on; 2048. The paper extends 2048 to
+            16384 and beyond.
 
     Departures: the pieces follow one another in the text; the official code also leaves text out between them.
     """
@@ -263,21 +255,15 @@ class Chunked(Numbering):
         gap = torch.randint(self.limit - length + 1, (batch_size, 1), generator=generator)
         return count_up(length) + gap * (count_up(length) >= cut)
 
-    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return count_up(length)
-
     def highest(self, length: int) -> float:
         return self.limit - 1
 
 
 class TaskNumbering(Numbering):
-    """Numbers that the task knows: which places belong together. Each training sample starts at random.
-
-    A task that offers none refuses. Knobs are those of a random start.
-    """
+    """Numbers given by the task, with a random start for each training sample; a task without them is unsupported."""
 
     counts_first: ClassVar[bool]
-    """Whether the places numbered 0, which belong to none, get the random start too."""
+    """Whether places numbered 0 get the random start too."""
 
     def __init__(self, *, num_offsets: int) -> None:
         self.num_offsets = whole(f"{self.name} num_offsets", num_offsets, at_least=1)
@@ -290,7 +276,7 @@ class TaskNumbering(Numbering):
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         if self._supply is None:
-            raise Unsupported(f"{self.name} takes its numbers from a task, and this one has been given none")
+            raise Unsupported(f"{self.name} takes its numbers from the task, and this task has none")
         return self._supply(self.name, length).float()
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
@@ -304,14 +290,14 @@ class TaskNumbering(Numbering):
 
 @numberings.register("coupled")
 class Coupled(TaskNumbering):
-    """Places that belong together get the same number: an answer's symbol that of the symbol it is to repeat.
+    """Gives places that belong together the same position, such as an answer's symbol and the one it repeats.
     Position coupling, Cho et al. (2024), arXiv:2405.20671, §3.
 
         positions = k + number the task gives,      k ~ U{0 … num_offsets − 1} in training, 0 in evaluation
 
     Args:
-        num_offsets: how many starts there are, at least 1. The paper takes as many as the longest evaluated
-            length has numbers, and so does 200, that of its longest addition.
+        num_offsets: how many starts there are, at least 1. The paper takes as many as the longest evaluated length has
+            numbers, and so does 200, that of its longest addition.
 
     Departures: the paper's starts count from 1, as 0 is its padding; there is none here.
     """
@@ -324,7 +310,7 @@ class Coupled(TaskNumbering):
 
 @numberings.register("abacus")
 class Abacus(TaskNumbering):
-    """Counts within each word from 1: symbols of the same place in different words get the same number, marks get 0.
+    """Counts from 1 within each word, so that equal places of different words share a position; marks get 0.
     McLeish et al. (2024), arXiv:2405.17399, §3.
 
         positions = number in the word + k (marks: 0),      k ~ U{0 … num_offsets − 1} in training, 0 in evaluation

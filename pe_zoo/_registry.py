@@ -1,4 +1,4 @@
-"""Name → class. The only list of encoders; outside packages and files add theirs here too."""
+"""Registries: name to class. Encoders of this package, of installed plug-ins and of files all register here."""
 
 from __future__ import annotations
 
@@ -25,12 +25,7 @@ C = TypeVar("C", bound=type)
 
 
 class Registry(Generic[T]):
-    """Names and classes of one kind. Refuses a second registration; an unknown name gets the nearest.
-
-    Args:
-        kind: what is registered, as messages call it (``encoder``).
-        parent: the class that all of them extend.
-    """
+    """Names and classes of one ``kind``, all of which extend ``parent``."""
 
     def __init__(self, kind: str, parent: type[T]) -> None:
         self.kind = kind
@@ -38,7 +33,7 @@ class Registry(Generic[T]):
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Class decorator: enter a class under a name and set its ``name``."""
+        """Class decorator: register a class under a name and set its ``name``; a name can be registered once."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise ValueError(f"{self.kind} name {name!r}: use lower snake case, such as 'rope' or 'transformer_xl'")
 
@@ -59,7 +54,7 @@ class Registry(Generic[T]):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Within, what was registered before an error is forgotten again."""
+        """Undo the registrations within if an error is raised."""
         before = dict(self._classes)
         try:
             yield
@@ -72,56 +67,51 @@ class Registry(Generic[T]):
         return sorted(self._classes)
 
     def get(self, name: str) -> type[T]:
-        """The class of a name."""
+        """Return the class of a name; the message for an unknown one names the nearest."""
         if name not in self._classes:
             known = self.names()
             raise ValueError(f"no {self.kind} named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
         return self._classes[name]
 
-    def build(self, name: str, *dictated: Any, **knobs: Any) -> T:
-        """Construct by name: ``dictated`` arguments first, then knobs, whose names are checked."""
+    def build(self, name: str, *arguments: Any, **knobs: Any) -> T:
+        """Construct by name: positional arguments first, then knobs, whose names are checked."""
         cls = self.get(name)
         check_knobs(name, cls, knobs)
-        return cls(*dictated, **knobs)
+        return cls(*arguments, **knobs)
 
 
 encoders: Registry[Encoder] = Registry("encoder", Encoder)
 
 
 def register(name: str) -> Callable[[C], C]:
-    """Class decorator that enters an encoder under a name; a second registration of it is an error."""
+    """Class decorator: register an encoder under a name."""
     return encoders.register(name)
 
 
 def names() -> list[str]:
-    """Every encoder's name, sorted: those of this package and of installed plug-ins."""
+    """Every encoder's name, sorted; installed plug-ins included."""
     load_plugins()
     return encoders.names()
 
 
 def get(name: str) -> type[Encoder]:
-    """The class of an encoder."""
+    """Return the class of an encoder."""
     load_plugins()
     return encoders.get(name)
 
 
 def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:
-    """An encoder by name.
-
-    Args:
-        name: one of ``names()``.
-        geometry: the sizes the model dictates.
-        knobs: by name; each has its published value as default.
+    """Build an encoder; each knob has its published value as default.
 
     Raises:
-        ValueError: an unknown name or knob (the message has the nearest), or a value out of range.
+        ValueError: an unknown name or knob (the message names the nearest), or a value out of range.
     """
     load_plugins()
     return encoders.build(name, geometry, **knobs)
 
 
 class PluginError(ImportError):
-    """An outside encoder could not be imported. A comparison must not quietly lose a contestant."""
+    """An outside encoder could not be imported; a comparison must not lose it silently."""
 
 
 _loaded: set[str] = set()
@@ -129,19 +119,19 @@ _loaded: set[str] = set()
 
 @cache
 def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Looked up once a ``sys.path``: that reads what every installed package says of itself."""
+    """The entry points of installed packages; cached, because the look-up reads every package's metadata."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 def _check_new(before: Collection[str]) -> None:
-    """Refuse encoders whose knobs cannot be read off."""
+    """Refuse new encoders whose knobs cannot be read from the signature."""
     for name in encoders.names():
         if name not in before:
             knobs(encoders.get(name))
 
 
 def load_plugins() -> None:
-    """Import every installed package that offers encoders through the entry-point group, once."""
+    """Import every installed package that offers encoders by an entry point, once."""
     for entry in _offered(tuple(sys.path)):
         key = f"{entry.name} = {entry.value}"
         if key in _loaded:
@@ -164,14 +154,7 @@ def load_plugins() -> None:
 
 
 def load_file(path: str | Path) -> str:
-    """Import a Python file that registers encoders.
-
-    Returns:
-        sha256 of its bytes: results depend on them.
-
-    Raises:
-        PluginError: the file is missing, fails to import, or registers no encoder.
-    """
+    """Import a Python file that registers encoders; return the sha256 of its bytes, on which results depend."""
     file = Path(path).resolve()
     if not file.is_file():
         raise PluginError(f"encoder file {str(path)!r} does not exist")
@@ -202,7 +185,7 @@ def load_file(path: str | Path) -> str:
 
 
 def load_catalogue(package: str, search_path: list[str]) -> None:
-    """Import every module of a package whose name has no leading underscore: each is an entry of a catalogue."""
+    """Import every module of a package whose name has no leading underscore, so that each registers its entry."""
     for module in pkgutil.iter_modules(search_path):
         if not module.name.startswith("_") and not module.ispkg:
             importlib.import_module(f"{package}.{module.name}")
