@@ -21,7 +21,7 @@ GREY = "#7f7f7f"
 
 
 class Grid:
-    """A figure of titled panels, row by row, that share their axes. Use it within `style.theme`.
+    """A figure of titled panels, row by row, that share their axes, to be drawn within `style.theme`.
 
     Args:
         names: a title for each panel.
@@ -54,13 +54,26 @@ class Grid:
             axes.set_title(textwrap.fill(name, max(24, 66 // self.columns)), fontsize="small" if narrow else "medium")
             axes.tick_params(labelsize="small" if narrow else "medium")
             sns.despine(ax=axes)
-        for axes in self.panels[-self.columns :]:
-            axes.tick_params(labelbottom=True)  # the lowest of its column, even where the last row is not full
+        last = self.panels[(rows - 1) * self.columns :]
+        for axes in last:
             axes.set_xlabel(x, fontsize="small" if narrow else "medium")
+        self.above_nothing = self.panels[-self.columns : len(self.panels) - len(last)]
+        for axes in self.above_nothing:
+            axes.tick_params(labelbottom=True)
         self.figure.supylabel(y, fontsize="medium")
 
     def __iter__(self) -> Iterator[Axes]:
         return iter(self.panels)
+
+    def finish(self, title: str, key: Sequence[Artist] = ()) -> Figure:
+        """Add title and legend once all panels are drawn."""
+        for axes in self.above_nothing:
+            for text in axes.get_xticklabels():
+                text.set_in_layout(False)  # the empty place below has room for them
+        self.figure.suptitle(title, fontsize="large")
+        if key:
+            style.legend(self.figure, key, most=8)
+        return self.figure
 
 
 def small_multiples(
@@ -92,10 +105,7 @@ def small_multiples(
         for axes, label in zip(grid, labels, strict=True):
             draw(axes, label, looks[label])
             remark(axes, why_empty(rows[rows["label"] == label]))
-        grid.figure.suptitle(style.title(rows, title), fontsize="large")
-        if key:
-            style.legend(grid.figure, key, most=8)
-    return grid.figure
+        return grid.finish(style.title(rows, title), key)
 
 
 def remark(axes: Axes, text: str) -> None:

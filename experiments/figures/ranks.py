@@ -1,4 +1,4 @@
-"""Figures of ranks: means with groups, a critical-difference diagram, and places under other choices of tasks."""
+"""Figures of ranks: means with groups, a critical-difference diagram, and places under resampled tasks."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ from experiments.statistics.intervals import SIGNIFICANCE
 from experiments.statistics.ranks import friedman
 
 INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
-LINE = 0.2
-"""Inches that a label takes."""
 LONGEST = 40
-"""Letters of a label beyond which its middle is left out; tables have the whole."""
-
+"""Most characters of a label; the middle of a longer one is left out."""
 PANELS = 4
-"""Tasks beside one another."""
+"""Most tasks side by side."""
 
 
 def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
-    """Every label's mean beyond the training length, its interval and the letters of its groups, a panel a task.
-
-    Labels stand in one order in all panels, by their mean place there, best on top.
+    """Plot means beyond the training length with intervals and significance groups, a panel for each task.
 
     Args:
-        table: of `_groups.ranking`, of `PANELS` tasks at most, one metric each.
-        hollow: task -> labels whose dots are hollow there.
+        table: of `groups.ranking`, of at most `PANELS` tasks, one metric each. Labels are ordered by mean rank.
+        hollow: task -> labels whose dots are hollow.
 
     Raises:
         ValueError: there is nothing to draw.
@@ -56,23 +51,21 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figur
                 axes.plot(lines["mean"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
             _column(axes, heights, [short_group(group) for group in lines["group"]], "group", 1.03)
             metric = metric_of(str(lines["metric"].iloc[0]))
-            said = metric.unit if metric.higher_is_better else f"{metric.unit}; less is better"
-            axes.set_xlabel(f"{metric.label}\n({said})", fontsize="small")
+            unit = metric.unit if metric.higher_is_better else f"{metric.unit}; lower is better"
+            axes.set_xlabel(f"{metric.label}\n({unit})", fontsize="small")
             axes.set_title(str(task), fontsize="medium")
-            if metric.higher_is_better:  # an accuracy; a t interval of few seeds may go on beyond
+            if metric.higher_is_better:  # an accuracy; a t interval of few seeds may exceed it
                 axes.set_xlim(-0.05, 1.05)
             axes.xaxis.set_major_locator(MaxNLocator(3))
             axes.grid(visible=True, axis="y", color="#f0f0f0")
             axes.tick_params(axis="x", labelsize="small")
             sns.despine(ax=axes, left=True)
-        _headline(
-            figure, "Means beyond the training length, 95 % intervals. Labels that share a letter: not told apart"
-        )
+        _headline(figure, "Means beyond the training length, 95 % intervals. Same letter: no significant difference")
     return figure
 
 
 def short_group(letters: str) -> str:
-    """Letters that follow one another as first and last: ``bcdef`` is ``b–f``."""
+    """Abbreviate consecutive letters: ``bcdef`` to ``b–f``."""
     runs: list[str] = []
     for letter in letters:
         if runs and runs[-1][-1] + letter in ALPHABET:
@@ -83,13 +76,12 @@ def short_group(letters: str) -> str:
 
 
 def critical_difference(table: pd.DataFrame) -> Figure:
-    """Mean ranks, best on top, and bars over those that Nemenyi's test cannot tell apart (Demšar 2006).
+    """Plot mean ranks, with bars over labels that do not differ in Nemenyi's test (Demšar 2006).
 
-    Labels stand below one another, each on the height of its own place, so that there is room for any number of long
-    ones; bars are where Friedman's test finds labels to differ at all.
+    There are bars only if Friedman's test is significant.
 
     Args:
-        table: of `_ranks.ranks`.
+        table: of `statistics.ranks.ranks`.
 
     Raises:
         ValueError: there are no ranks.
@@ -111,23 +103,23 @@ def critical_difference(table: pd.DataFrame) -> Figure:
         axes.set_xlim(0.5, right + step * (max(levels, default=-1) + 1.5))
         _whole_numbers(axes, len(table))
         axes.set_xlabel(f"mean rank over {len(table.columns)} task{'s' * (len(table.columns) != 1)} (1 is best)")
-        _headline(figure, _said(test))
+        _headline(figure, _result(test))
         sns.despine(ax=axes, left=True)
     return figure
 
 
-def _said(test: dict[str, float]) -> str:
-    """What the two tests say, as a title."""
+def _result(test: dict[str, float]) -> str:
+    """Return the results of both tests as a title."""
     if math.isnan(test["p"]):
         return "Too few labels or tasks for a test"
     p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
     if test["p"] >= SIGNIFICANCE:
-        return f"Friedman: {p}. These tasks do not tell the labels apart"
-    return f"Friedman: {p}. Critical difference: {test['critical_difference']:.2f}. Joined: not told apart"
+        return f"Friedman: {p}. No significant differences over these tasks"
+    return f"Friedman: {p}. Critical difference: {test['critical_difference']:.2f}. Joined: no significant difference"
 
 
 def _bars(means: np.ndarray[tuple[int], np.dtype[np.float64]], difference: float) -> list[tuple[int, int]]:
-    """First and last of each longest stretch of sorted means no wider than the critical difference."""
+    """Return first and last of each longest stretch of sorted means within the critical difference."""
     bars: list[tuple[int, int]] = []
     for first in range(len(means)):
         last = int(np.flatnonzero(means - means[first] <= difference)[-1])
@@ -137,7 +129,7 @@ def _bars(means: np.ndarray[tuple[int], np.dtype[np.float64]], difference: float
 
 
 def _levels(bars: list[tuple[int, int]]) -> list[int]:
-    """A column for each bar, the first one in which it touches no other."""
+    """Return for each bar the first column in which it touches no other."""
     ends: list[int] = []
     levels = []
     for first, last in bars:
@@ -148,10 +140,10 @@ def _levels(bars: list[tuple[int, int]]) -> list[int]:
 
 
 def places(table: pd.DataFrame) -> Figure:
-    """Each label's place, the places that other choices of tasks give it, and how often it is among the first three.
+    """Plot places by mean rank, their intervals over resampled tasks, and how often a label is first or in the top 3.
 
     Args:
-        table: of `_ranks.over_tasks`.
+        table: of `statistics.ranks.over_tasks`.
     """
     with style.theme():
         figure, (axes,) = _lines(list(table["label"]))
@@ -164,21 +156,21 @@ def places(table: pd.DataFrame) -> Figure:
         if table["first"].notna().any():
             _column(axes, heights, list(map(_percent, table["first"])), "first", 1.02)
             _column(axes, heights, list(map(_percent, table["top_three"])), "top 3", 1.16)
-            said = "Bars: where 95 % of other choices of tasks put a label. Right: how often there"
+            headline = "Bars: 95 % of resampled sets of tasks. Right: share of them with this place"
         else:
-            said = "Too few tasks to draw others from"
-        _headline(figure, said)
+            headline = "Too few tasks to resample"
+        _headline(figure, headline)
         sns.despine(ax=axes, left=True)
     return figure
 
 
 def _percent(share: float) -> str:
-    """A share as text; blank where there is none."""
+    """Return a share as text; blank for 0 or NaN."""
     return "" if not share > 0 else "< 1 %" if share < 0.005 else f"{share:.0%}".replace("%", " %")
 
 
 def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str, x: float) -> None:
-    """A column of text right of the axes."""
+    """Write a column of text to the right of the axes."""
     where = axes.get_yaxis_transform()
     how: dict[str, Any] = {"transform": where, "ha": "left", "va": "center", "fontsize": "small"}
     axes.text(x, -1, head, color=GREY, **how)
@@ -187,10 +179,10 @@ def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str,
 
 
 def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with a line a label, the first on top; panels beside one another share them."""
-    # What tells variants apart stands at the end.
+    """Return a figure with a line for each label, the first on top, and panels side by side."""
+    # The end of a label tells variants apart.
     shown = [label if len(label) <= LONGEST else f"{label[: LONGEST - 16]}…{label[-15:]}" for label in labels]
-    figure = style.figure(1.1 + LINE * len(labels))
+    figure = style.figure(1.1 + 0.2 * len(labels))
     found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
     found[0].set_yticks(range(len(labels)), shown)
@@ -201,12 +193,12 @@ def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
 
 
 def _whole_numbers(axes: Axes, last: int) -> None:
-    """Ticks at whole numbers from 1 to the last."""
+    """Set ticks at whole numbers from 1 to the last."""
     ticks = MaxNLocator(integer=True, min_n_ticks=1).tick_values(1, last)
     step = ticks[1] - ticks[0]
     axes.xaxis.set_major_locator(FixedLocator([1, *(int(tick) for tick in ticks if 1 + step / 2 < tick <= last)]))
 
 
 def _headline(figure: Figure, text: str) -> None:
-    """A line over the whole figure, whose panel may be narrow beside long labels."""
+    """Write a headline over the whole figure: its panel may be narrow beside long labels."""
     figure.suptitle(text, x=0.01, ha="left", fontsize="medium")

@@ -80,10 +80,12 @@ def _valued(rows: pd.DataFrame) -> set[int]:
 def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """Return the main numbers of an experiment by its own ``shown``; nothing if it has none."""
     try:
-        module = report_of(experiment)
+        shown = getattr(report_of(experiment), "shown", None)
     except ModuleNotFoundError:  # such as training
+        shown = None
+    if shown is None:
         return rows.iloc[:0].assign(head="")
-    found: pd.DataFrame = module.shown(rows)
+    found: pd.DataFrame = shown(rows)
     return found[found["head"] != ""]
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 import pe_zoo
 from experiments.figures import style
 from experiments.measures.attention_pattern import measure as attention_pattern
-from experiments.measures.attention_pattern.dots import over_heads
+from experiments.measures.attention_pattern import report
+from experiments.measures.attention_pattern.heads import over_heads
 from experiments.measures.attention_pattern.weights import distance_bins, induction, patterns, repeated, spread
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising
@@ -396,10 +397,10 @@ def test_what_an_encoder_cannot_do_is_a_row() -> None:
     rows = attention_pattern.measure(subject_of(Normed), samples=2)
     assert {row.status for row in rows} == {"unsupported"}
     assert len(rows) == 2 * 6, "a row a metric, before training and after"
-    assert attention_pattern.plot(frame(rows)) == {}
+    assert report.plot(frame(rows)) == {}
     both = frame([*rows, *attention_pattern.measure(subject_of("rope"), samples=2)])
     assert_drawn(both, 3)
-    table = attention_pattern.shown(both)
+    table = report.shown(both)
     assert set(table.loc[table["label"] == "Normed", "status"]) == {"unsupported"}
 
 
@@ -444,10 +445,10 @@ def test_knobs_out_of_range_are_refused() -> None:
 
 def assert_drawn(rows: list[Row] | pd.DataFrame, count: int) -> None:
     table = rows if isinstance(rows, pd.DataFrame) else frame(rows)
-    figures = attention_pattern.plot(table)
+    figures = report.plot(table)
     assert len(figures) == count
     for stem, figure in figures.items():
-        assert stem.partition("_")[2] in attention_pattern.CAPTIONS
+        assert stem.partition("_")[2] in report.CAPTIONS
         assert len(style.render(figure, "png")) > 1000
 
 
@@ -472,7 +473,7 @@ def test_the_table_averages_the_largest_head_of_each_seed() -> None:
         for seed, of_heads in enumerate([(0.9, 0.1), (0.2, 0.6)])
         for head, value in enumerate(of_heads)
     )
-    table = attention_pattern.shown(rows)
+    table = report.shown(rows)
     by_head = table.groupby("head")["value"]
     assert by_head.mean().to_dict() == pytest.approx({"induction score, largest": 0.75, "mean distance": 0.45})
     assert by_head.count().tolist() == [2, 2]
@@ -493,11 +494,11 @@ def test_figures_of_one_run_and_of_many() -> None:
     lost = replace(lost, **dict.fromkeys(COORDINATES))  # type: ignore[arg-type]
     table = frame([*many, replace(lost, value=math.nan)])
     assert_drawn(table, 3)
-    lift = attention_pattern.plot(table)["copy_attention_lift"]
+    lift = report.plot(table)["copy_attention_lift"]
     assert "diverged" in {text.get_text() for axes in lift.axes for text in axes.texts}
-    summary = attention_pattern.summarise(table)
+    summary = report.summarise(table)
     assert set(summary.loc[summary["label"] == "alibi", "seeds"]) == {2}
-    assert attention_pattern.plot(frame([])) == {}
+    assert report.plot(frame([])) == {}
 
 
 def test_figures_of_forty_labels() -> None:

@@ -17,7 +17,8 @@ import pe_zoo
 from experiments import Transformer
 from experiments.figures.style import render
 from experiments.measures.context_extension import measure as context_extension
-from experiments.measures.context_extension.stand_ins import StandIn, agree, altered, stand_ins
+from experiments.measures.context_extension import report
+from experiments.measures.context_extension.replacements import Replacement, agree, altered, replacing
 from experiments.model.layout import Layout
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
@@ -69,44 +70,44 @@ def done(rows: list[Row]) -> set[str]:
 
 
 def test_all_that_are_made_for_it_stand_in_for_rope() -> None:
-    assert stand_ins(pe_zoo.build("rope", geometry_of()), causal=True) == STAND_INS
-    assert stand_ins(pe_zoo.build("rope", geometry_of(), base=77.0), causal=False) == STAND_INS, "the base goes over"
+    assert replacing(pe_zoo.build("rope", geometry_of()), causal=True) == STAND_INS
+    assert replacing(pe_zoo.build("rope", geometry_of(), base=77.0), causal=False) == STAND_INS, "the base goes over"
 
 
 @pytest.mark.parametrize("knobs", [{"pairing": "half"}, {"fraction": 0.5}])
 def test_none_stands_in_for_what_none_computes(knobs: dict[str, object]) -> None:
-    assert stand_ins(pe_zoo.build("rope", geometry_of(), **knobs), causal=True) == []
+    assert replacing(pe_zoo.build("rope", geometry_of(), **knobs), causal=True) == []
 
 
 def test_an_extended_encoder_is_extended_only_by_itself() -> None:
     trained = pe_zoo.build("rope_linear", geometry_of(), factor=3.0)
-    assert stand_ins(trained, causal=True) == ["rope_linear"]
-    encoder, given = StandIn("rope_linear", trained, causal=True).at(2.0)
-    assert (encoder.factor, given) == (6.0, {"factor": "6"})
-    assert stand_ins(pe_zoo.build("rope_dynamic_ntk", geometry_of()), causal=True) == STAND_INS
+    assert replacing(trained, causal=True) == ["rope_linear"]
+    encoder, given = Replacement("rope_linear", trained, causal=True).at(2.0)
+    assert (encoder.factor, given) == (6.0, {"factor": 6.0})
+    assert replacing(pe_zoo.build("rope_dynamic_ntk", geometry_of()), causal=True) == STAND_INS
 
 
 def test_what_goes_by_the_length_itself_is_not_stretched_twice() -> None:
     trained = pe_zoo.build("rope", geometry_of())
     for name in STAND_INS:
-        encoder, given = StandIn(name, trained, causal=True).at(4.0)
+        encoder, given = Replacement(name, trained, causal=True).at(4.0)
         assert encoder.factor == (4.0 if name in STRETCHED else 1.0)
         assert bool(given) == (name in STRETCHED)
         assert encoder.geometry == trained.geometry
     for name in STRETCHED:
-        assert StandIn(name, trained, causal=True).at(0.5)[0].factor == 1.0, "a shorter text is not stretched"
+        assert Replacement(name, trained, causal=True).at(0.5)[0].factor == 1.0, "a shorter text is not stretched"
 
 
 def test_what_has_something_to_train_stands_in_for_nothing() -> None:
     rope = pe_zoo.build("rope", geometry_of())
     with pytest.raises(Unsupported, match="t5 has parameters"):
-        StandIn("t5", rope, causal=True, chosen=True)
+        Replacement("t5", rope, causal=True, chosen=True)
     with pytest.raises(Unsupported, match="t5 has parameters"):
-        StandIn("rope_linear", pe_zoo.build("t5", geometry_of()), causal=True, chosen=True)
+        Replacement("rope_linear", pe_zoo.build("t5", geometry_of()), causal=True, chosen=True)
     with pytest.raises(Unsupported, match="causal"):
-        StandIn("xpos", rope, causal=False, chosen=True)
+        Replacement("xpos", rope, causal=False, chosen=True)
     with pytest.raises(Unsupported, match="at no factor"):
-        StandIn("yarn", pe_zoo.build("alibi", geometry_of()), causal=True)
+        Replacement("yarn", pe_zoo.build("alibi", geometry_of()), causal=True)
 
 
 def test_agreement_both_ways() -> None:
@@ -125,7 +126,7 @@ def test_at_the_training_length_every_extension_is_the_model() -> None:
     subject = subject_of("rope")
     short, long = (logits(subject.model, length) for length in (2 * T + 1, 8 * T))
     for name in STAND_INS:
-        encoder, _ = StandIn(name, subject.model.encoder, causal=True).at(1.0)
+        encoder, _ = Replacement(name, subject.model.encoder, causal=True).at(1.0)
         with altered(subject.model, encoder=encoder) as model:
             torch.testing.assert_close(logits(model, 2 * T + 1), short, rtol=0, atol=1e-5)
             unstretched = (logits(model, 8 * T) - long).abs().max() < 1e-4
@@ -134,7 +135,7 @@ def test_at_the_training_length_every_extension_is_the_model() -> None:
 
 def test_a_stretched_model_is_one_built_with_that_encoder() -> None:
     subject = subject_of("rope", knobs={"base": 100.0})
-    encoder, _ = StandIn("rope_ntk", subject.model.encoder, causal=True).at(4.0)
+    encoder, _ = Replacement("rope_ntk", subject.model.encoder, causal=True).at(4.0)
     built = Transformer(12, geometry_of(), pe_zoo.build("rope_ntk", geometry_of(), factor=4.0, base=100.0))
     built.load_state_dict(subject.model.state_dict())
     plain = logits(subject.model, 4 * T)
@@ -147,7 +148,7 @@ def test_interpolation_is_the_model_at_divided_positions() -> None:
     """A second way to the same: positions divided by the factor, the encoder left alone."""
     subject = subject_of("rope")
     tokens = torch.randint(12, (1, 30), generator=torch.Generator().manual_seed(2))
-    encoder, _ = StandIn("rope_linear", subject.model.encoder, causal=True).at(4.0)
+    encoder, _ = Replacement("rope_linear", subject.model.encoder, causal=True).at(4.0)
     with torch.no_grad():
         squeezed = subject.model(tokens, torch.arange(30) / 4)
         with altered(subject.model, encoder=encoder) as model:
@@ -293,9 +294,9 @@ def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 1)])
 def test_figures_and_table(labels: int, seeds: int) -> None:
     rows = many(measured(subject_of("rope"), multiples=(1.0, 2.0, 4.0, 8.0)), labels, seeds)
-    figures = context_extension.plot(rows)
+    figures = report.plot(rows)
     assert list(figures) == ["copy_context_extension_token_accuracy", "copy_context_extension_exact_match"]
-    assert {stem.removeprefix("copy_") for stem in figures} < set(context_extension.CAPTIONS)
+    assert {stem.removeprefix("copy_") for stem in figures} < set(report.CAPTIONS)
     figure = figures["copy_context_extension_token_accuracy"]
     drawn = [axes for axes in figure.axes if axes.get_title()]
     assert len(drawn) == labels
@@ -308,7 +309,7 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
     image = render(figure, "png")
     if folder := os.environ.get("LOOK_AT_FIGURES"):
         Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(image)
-    table = context_extension.shown(rows)
+    table = report.shown(rows)
     assert set(table["metric"]) == {"token_accuracy"}
     assert set(table["eval_length"]) == {4 * T}
     lines = ["as trained", *STAND_INS, "window"]
@@ -320,7 +321,7 @@ def test_what_nothing_stands_in_for_is_said_to_be_so() -> None:
     rows = pd.concat(
         [frame(measured(subject_of(name))).assign(encoder=name, run_id=name) for name in ("rope", "alibi")]
     )
-    table = context_extension.shown(rows)
+    table = report.shown(rows)
     of_alibi = table[table["encoder"] == "alibi"].set_index("head")["status"].to_dict()
     assert of_alibi == {f"{line}, 4×": "unsupported" for line in STAND_INS} | {
         "as trained, 4×": "ok",
@@ -331,9 +332,9 @@ def test_what_nothing_stands_in_for_is_said_to_be_so() -> None:
 
 def test_what_diverged_is_in_the_table() -> None:
     row = Row(**LABELS, experiment="context_extension", metric="token_accuracy", eval_length=T, status="diverged")  # type: ignore[arg-type]
-    table = context_extension.shown(frame([row]))
+    table = report.shown(frame([row]))
     assert table["status"].tolist() == ["diverged"]
-    assert context_extension.plot(frame([row])) == {}
+    assert report.plot(frame([row])) == {}
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import pe_zoo
 from experiments import Transformer
 from experiments.figures.length_panels import columns_at
 from experiments.figures.style import render
-from experiments.measures.context_use import contexts
 from experiments.measures.context_use import measure as context_use
-from experiments.measures.context_use.contexts import Places
+from experiments.measures.context_use import report, windows
+from experiments.measures.context_use.windows import Places
 from experiments.rows.row import Row, frame
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -219,7 +219,7 @@ def test_every_encoder(name: str, corpus: Path) -> None:
     subject = subject_of(model_of(name), corpus)
     rows = measured(subject, samples=2)
     assert rows == measured(subject, samples=2), "repeatable"
-    assert {r.condition for r in rows} == {"", *context_use.CONDITIONS}
+    assert {r.condition for r in rows} == {"", *report.CONDITIONS}
     assert all(math.isfinite(r.value) == (r.status == "ok") for r in rows)
     assert all(r.status == "ok" for r in rows)
 
@@ -267,9 +267,9 @@ def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
 def test_figures_and_table(corpus: Path, labels: int, seeds: int) -> None:
     of_one = measured(subject_of(model_of(), corpus))
     rows = many(of_one, labels, seeds)
-    figures = context_use.plot(rows)
+    figures = report.plot(rows)
     assert list(figures) == ["text_context_use"]
-    assert set(context_use.CAPTIONS) == {"context_use"}
+    assert set(report.CAPTIONS) == {"context_use"}
     figure = figures["text_context_use"]
     drawn = [axes for axes in figure.axes if axes.get_title()]
     assert len(drawn) == labels
@@ -278,13 +278,13 @@ def test_figures_and_table(corpus: Path, labels: int, seeds: int) -> None:
     image = render(figure, "png")
     if folder := os.environ.get("LOOK_AT_FIGURES"):
         Path(folder, f"use_{labels}_{seeds}.png").write_bytes(image)
-    table = context_use.shown(rows)
+    table = report.shown(rows)
     assert list(dict.fromkeys(table["head"])) == [
         *("separate windows, 1×", "sliding windows, 1×", "separate windows, 4×", "sliding windows, 4×"),
-        *("far context gives, 4×", "its content gives, 4×"),
+        *("gain from far context, 4×", "gain from its content, 4×"),
     ]
     assert not table.duplicated(["encoder", "seed", "head"]).any()
-    assert len(context_use.summarise(rows)) == labels * len(of_one)
+    assert len(report.summarise(rows)) == labels * len(of_one)
 
 
 def test_the_table_takes_the_longest_where_there_is_no_fourfold() -> None:
@@ -296,9 +296,9 @@ def test_the_table_takes_the_longest_where_there_is_no_fourfold() -> None:
 
 def test_what_could_not_be_measured_is_in_the_table() -> None:
     row = Row(**LABELS, experiment="context_use", metric="far_context_gain", eval_length=T, status="unsupported")  # type: ignore[arg-type]
-    table = context_use.shown(frame([row]))
+    table = report.shown(frame([row]))
     assert table["status"].tolist() == ["unsupported"]
-    assert context_use.plot(frame([row])) == {}
+    assert report.plot(frame([row])) == {}
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     (place,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
     rows = list(csv.DictReader((place / "rows.csv").read_text(encoding="utf-8").splitlines()))
-    assert {r["condition"] for r in rows if r["experiment"] == "context_use"} == {"", *context_use.CONDITIONS}
+    assert {r["condition"] for r in rows if r["experiment"] == "context_use"} == {"", *report.CONDITIONS}
     assert (place / "figures" / "context_use_text_context_use.png").is_file()
     assert command("context_use.samples=0", "experiment=context_use").code == 2
 
@@ -326,6 +326,6 @@ def test_the_encoder_sees_positions_from_the_start_again(corpus: Path) -> None:
     geometry = Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=T)
     subject = subject_of(Transformer(257, geometry, Notes(geometry)), corpus)
     asked = Places.of(subject.task.running_length, 4 * T, 2, 16)
-    contexts.kept(subject, "x", asked, T)
-    contexts.replaced(subject, "x", asked, 4 * T, T)
+    windows.kept(subject, "x", asked, T)
+    windows.replaced(subject, "x", asked, 4 * T, T)
     assert seen == [T - 1, 4 * T - 1]

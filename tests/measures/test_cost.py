@@ -16,7 +16,8 @@ from support import ROOT, Command, many, subject_of
 
 import pe_zoo
 from experiments.measures.cost import measure as cost
-from experiments.measures.cost.memory import Held
+from experiments.measures.cost import report
+from experiments.measures.cost.memory import CountedMemory
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.model.transformer import Transformer
 from experiments.rows.row import METRICS, Row, frame, slice_name
@@ -42,7 +43,7 @@ def value(rows: list[Row], metric: str, condition: str) -> float:
 
 
 def test_memory_counts_live_tensors_and_no_freed_ones() -> None:
-    with Held() as memory:
+    with CountedMemory() as memory:
         first = KILOBYTE + 1
         second = first + 1
         assert memory.held == 2048
@@ -58,7 +59,7 @@ def test_memory_counts_live_tensors_and_no_freed_ones() -> None:
 
 def test_views_share_and_what_was_there_before_does_not_count() -> None:
     before = torch.zeros(16, 16)
-    with Held() as memory:
+    with CountedMemory() as memory:
         before.view(256).t().add_(1)
         assert memory.peak == 0
         made = before + 1
@@ -70,7 +71,7 @@ def test_views_share_and_what_was_there_before_does_not_count() -> None:
 
 
 def test_what_is_made_of_numbers_and_what_grows_in_place_counts() -> None:
-    with Held() as memory:
+    with CountedMemory() as memory:
         numbers = torch.tensor([1.0, 2.0, 3.0])
         assert memory.held == numbers.nbytes == 12
         torch.add(KILOBYTE, 1, out=(grown := torch.empty(0)))
@@ -80,7 +81,7 @@ def test_what_is_made_of_numbers_and_what_grows_in_place_counts() -> None:
 def test_a_backward_pass_worked_by_hand() -> None:
     weight, x = torch.ones(256, 256, requires_grad=True), torch.ones(256, 256)
     matrix = weight.nbytes
-    with Held() as memory:
+    with CountedMemory() as memory:
         loss = (x @ weight).exp().sum()  # of the two matrices, only what exp made is kept
         assert (memory.held, memory.peak) == (matrix + 4, 2 * matrix)
         loss.backward()
@@ -95,7 +96,7 @@ def test_a_backward_pass_worked_by_hand() -> None:
 def test_a_linear_operation_grows_linearly_and_all_repeats() -> None:
     layer, peaks = torch.nn.Linear(8, 8), []
     for length in (10, 20, 40, 40):
-        with torch.no_grad(), Held() as memory:
+        with torch.no_grad(), CountedMemory() as memory:
             layer(layer(torch.zeros(length, 8)))
         peaks.append(memory.peak)
     # Input and two results: the input is held by its caller's frame until the first layer is done.
@@ -106,7 +107,7 @@ def test_scores_of_plain_attention_are_seen() -> None:
     torch.manual_seed(0)
     geometry = pe_zoo.Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=64)
     plain = Transformer(5, geometry, pe_zoo.build("none", geometry), attention="plain").eval()
-    with torch.no_grad(), Held() as memory:
+    with torch.no_grad(), CountedMemory() as memory:
         plain(torch.zeros(1, 64, dtype=torch.long))
     scores = 2 * 64 * 64 * 4
     assert 2 * scores < memory.peak < 4 * scores
@@ -276,8 +277,8 @@ def test_the_batch_is_the_trainers_unless_told() -> None:
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 2), (39, 1)])
 def test_figures_have_captions_and_every_label(labels: int, seeds: int) -> None:
     rows = many(cost.measure(subject_of("learned", num_rows=20), **QUICK | {"memory_lengths": (16, 24)}), labels, seeds)
-    figures = cost.plot(rows)
-    assert {stem.removeprefix("copy_") for stem in figures} == set(cost.CAPTIONS)
+    figures = report.plot(rows)
+    assert {stem.removeprefix("copy_") for stem in figures} == set(report.CAPTIONS)
     for figure in figures.values():
         figure.canvas.draw()
     memory, relative = figures["copy_peak_memory"], figures["copy_relative_cost"]
@@ -285,14 +286,14 @@ def test_figures_have_captions_and_every_label(labels: int, seeds: int) -> None:
     ours = memory.axes[0].lines[-1]
     assert np.asarray(ours.get_xdata()).tolist() == [16], "the line ends where the table does"
     assert len(relative.axes[0].get_yticks()) == labels
-    assert len(cost.summarise(rows)) == labels * len(
+    assert len(report.summarise(rows)) == labels * len(
         {(row["metric"], slice_name(row)) for row in rows.to_dict("records")}
     )
 
 
 def test_the_guide_is_linear_in_length_and_no_marker_is_clipped() -> None:
     rows = frame(cost.measure(subject_of("fire"), **QUICK | {"memory_lengths": (16, 64, 256)}))
-    figures = cost.plot(rows)
+    figures = report.plot(rows)
     guide, bare, _ = figures["copy_peak_memory"].axes[0].lines
     x, y = (np.asarray(data, dtype=float) for data in guide.get_data())
     assert np.allclose(y / x, y[0] / x[0])
@@ -306,7 +307,7 @@ def test_the_table_has_each_quantity_at_its_longest_length() -> None:
     subject = subject_of("rope")
     rows = frame(cost.measure(subject, **QUICK))
     lost = frame([subject.row("cost", cost.MAIN, status="diverged")]).assign(encoder="lost")
-    table = cost.shown(pd.concat([rows, lost]))
+    table = report.shown(pd.concat([rows, lost]))
     heads = [
         "parameters",
         "operations at 26, × without",
@@ -321,7 +322,7 @@ def test_the_table_has_each_quantity_at_its_longest_length() -> None:
     assert list(table.loc[table["encoder"] == "lost", "head"]) == heads
     found = table[(table["encoder"] == "rope") & (table["head"] == "memory at 16, MiB")]
     assert found["value"].item() == value_of(rows, "peak_memory_mib", 16)
-    assert cost.plot(lost) == {}
+    assert report.plot(lost) == {}
 
 
 def value_of(rows: pd.DataFrame, metric: str, length: int) -> float:
@@ -339,7 +340,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     with (run / "rows.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["experiment"] for row in rows} == {"cost"}
-    assert {path.stem for path in (run / "figures").glob("*.svg")} == {f"cost_copy_{stem}" for stem in cost.CAPTIONS}
+    assert {path.stem for path in (run / "figures").glob("*.svg")} == {f"cost_copy_{stem}" for stem in report.CAPTIONS}
     done = command(*asked, "cost.memory_lengths=[0]")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "cost.memory_lengths must be a whole number of at least 2" in done.err

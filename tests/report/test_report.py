@@ -35,7 +35,7 @@ from support import (
 import report
 from experiments.figures import style
 from experiments.figures import words as _words
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
 from experiments.rows import results
@@ -525,7 +525,7 @@ def test_experiments_draw_one_run_from_rows_in_memory() -> None:
     labels |= {"seed": 0, "train_length": 16}
     rows = frame(made_up_rows(labels, np.random.default_rng(0)))
     for module in (length_extrapolation, permutation_report):
-        figures = module.plot(rows[rows["experiment"] == module.NAME])
+        figures = module.plot(rows)
         assert figures
         for figure in figures.values():
             assert "run a" in " ".join(text.get_text() for text in figure.findobj(Text))

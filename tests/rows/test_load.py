@@ -14,7 +14,7 @@ from pandas.api import types
 from support import ROOT, Command, write_run, write_sweep
 
 import experiments
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.plan.plan import experiment_names
 

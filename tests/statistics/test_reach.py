@@ -9,7 +9,7 @@ from scipy import stats as scipy_stats
 from support import only, rows_of, summary_of
 
 from experiments.figures.style import render
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.sections.reach import of_one_run
 from experiments.statistics.reach import areas, compare_areas, reach
 

@@ -1,4 +1,4 @@
-"""Where attention looks: each head's weights over distance, their spread, and how much goes to a few telling keys."""
+"""Sums of attention weights: over ranges of distance, and on a few informative keys."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, MAIN, MASS
 from experiments.model.layout import visible
 from experiments.model.transformer import Layer, Transformer
 from pe_zoo import Unsupported
 
 AT_ONCE = 2**23
-"""Weights held at once, all layers together, unless one sequence has more: 32 MiB."""
+"""Most weights computed at once, over all layers, unless one sequence has more: 32 MiB."""
 
 SHORTEST = 3
-"""Symbols of a sequence that comes twice, at least: of two, what came next the last time is the token before."""
+"""Least symbols of a repeated sequence: of two, the token after the last occurrence is the token before."""
 
 Tally = Callable[[Tensor, Tensor], dict[str, tuple[Tensor, Tensor]]]
-"""Weights, ``(batch, heads, query, key)``, and which of them may be other than 0, ``(heads, query, key)``, to sums over
-queries and sequences, ``(heads, …)``, by metric, each with how many were summed, ``(heads,)``."""
+"""Weights ``(batch, heads, query, key)`` and the mask of visible keys ``(heads, query, key)`` -> by metric, sums over
+queries and sequences ``(heads, …)`` and the number of summands ``(heads,)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What one layer's heads do, as a mean over queries and sequences.
+    """A metric of one layer's heads, as a mean over queries and sequences.
 
     Args:
-        value: ``(heads, …)`` float64; NaN where no query could be asked.
-        uniform: what weights that are alike on all visible keys would give; of the same shape.
-        n: how many queries each is a mean over, ``(heads,)``.
+        value: ``(heads, …)`` float64; NaN where no query counts.
+        uniform: the value for uniform weights on all visible keys; of the same shape.
+        n: number of queries in each mean, ``(heads,)``.
     """
 
     value: Tensor
@@ -38,16 +39,16 @@ class Pattern:
     n: Tensor
 
     def over_heads(self) -> Pattern:
-        """The mean of the heads, as if they were one."""
+        """Return the mean of the heads as a pattern of one head."""
         value, uniform = (part.mean(0, keepdim=True) for part in (self.value, self.uniform))
         return Pattern(value, uniform, self.n.sum(0, keepdim=True))
 
 
 def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally) -> list[dict[str, Pattern]]:
-    """What a tally makes of each layer's weights, by metric; of each its value for uniform attention too.
+    """Return the patterns of each layer's weights, by metric.
 
     Args:
-        model: any; a few sequences at a time go through it.
+        model: evaluated on a few sequences at a time.
         tokens: ``(batch, length)`` int64.
         positions: ``(length,)`` or ``(batch, length)``.
         tally: of one layer's weights.
@@ -56,7 +57,7 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
     sums: list[dict[str, tuple[Tensor, Tensor]]] = [{} for _ in seen]
     for parts in _weights(model, tokens, positions):
         for weights, mask, total in zip(parts, seen, sums, strict=True):
-            # Weights that were solved for, not computed as such, may fall short of 0 by rounding.
+            # Weights solved from outputs may be below 0 by rounding.
             for metric, (part, count) in tally(weights.cpu().double().clamp_min(0), mask).items():
                 before = total.get(metric, (torch.zeros_like(part), torch.zeros_like(count)))
                 total[metric] = before[0] + part, before[1] + count
@@ -79,7 +80,7 @@ def _seen(model: Transformer, layer: Layer, length: int) -> Tensor:
 
 
 def _weights(model: Transformer, tokens: Tensor, positions: Tensor) -> Iterator[list[Tensor]]:
-    """Each layer's weights, without gradients, a few sequences at a time."""
+    """Yield each layer's weights, without gradients, a few sequences at a time."""
     device = model.token_embedding.weight.device
     batch_size, length = tokens.shape
     at_once = max(1, AT_ONCE // (model.geometry.num_layers * model.geometry.num_heads * length**2))
@@ -97,9 +98,9 @@ def _weights(model: Transformer, tokens: Tensor, positions: Tensor) -> Iterator[
 
 
 def distance_bins(length: int, *, causal: bool) -> list[tuple[int, int]]:
-    """Ranges of distances, query minus key, both ends included: 0, 1, 2, 3-4, 5-8, … and keys ahead likewise.
+    """Return ranges of distance, both ends included: 0, 1, 2, 3-4, 5-8, … and keys ahead likewise.
 
-    A range is whole even where the sequence ends within it, so that lengths share their ranges.
+    A range is not cut where the sequence ends within it, so that all lengths share their ranges.
     """
     behind = [(1, 1)] if length > 1 else []
     while behind and behind[-1][1] < length - 1:
@@ -109,11 +110,10 @@ def distance_bins(length: int, *, causal: bool) -> list[tuple[int, int]]:
 
 
 def spread(bins: list[tuple[int, int]]) -> Tally:
-    """How a head spreads its weight: ``attention_mass`` in each bin, ``mean_distance``, ``attention_entropy_share``,
-    ``first_token_mass``, ``previous_token_score``; over all queries but the first, which has no key behind it.
+    """Return a tally of a head's weight by distance, over all queries but the first, which has no key behind it.
 
-    Distance and entropy are of the weights as shares of their sum, and leave out queries that take nothing at all;
-    entropy those too that see one key only.
+    Mean distance and entropy are of weights as shares of their sum. They leave out queries without any weight, and
+    entropy those that see one key only.
     """
 
     def tally(weights: Tensor, seen: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
@@ -131,47 +131,46 @@ def spread(bins: list[tuple[int, int]]) -> Tally:
         entropy = -torch.xlogy(shares, shares).sum(-1) / choice.clamp_min(2).log()
         uncertain = (taken > 0) & (choice > 1)
         return {
-            "attention_mass": (mass, asked),
-            "mean_distance": (far.sum((0, 2)), (taken > 0).sum((0, 2))),
-            "attention_entropy_share": ((entropy * uncertain).sum((0, 2)), uncertain.sum((0, 2))),
-            "first_token_mass": (later[..., 0].sum((0, 2)), asked),
-            "previous_token_score": (weights.diagonal(-1, -2, -1).sum((0, 2)), asked),
+            MASS: (mass, asked),
+            DISTANCE: (far.sum((0, 2)), (taken > 0).sum((0, 2))),
+            ENTROPY: ((entropy * uncertain).sum((0, 2)), uncertain.sum((0, 2))),
+            FIRST: (later[..., 0].sum((0, 2)), asked),
+            MAIN: (weights.diagonal(-1, -2, -1).sum((0, 2)), asked),
         }
 
     return tally
 
 
 def induction(weights: Tensor, seen: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """How much the second copy takes of the key after the same token's first occurrence, on ``repeated`` sequences.
+    """Tally the weight on the key after the current token's first occurrence, on ``repeated`` sequences.
 
-    The mean of ``weights[t, t − n + 1]`` over the places t of the second copy, n the period: the prefix-matching
-    score of Olsson et al. (2022), arXiv:2209.11895, for two copies.
+    The score is the mean of ``weights[t, t − n + 1]`` over the places t of the second copy, n the period: the
+    prefix-matching score of Olsson et al. (2022), arXiv:2209.11895, for two copies.
     """
     period = weights.shape[-1] // 2
     found = weights.diagonal(1 - period, -2, -1)[..., 2:]
     count = torch.full((weights.shape[1],), float(found.shape[0] * found.shape[2]), dtype=torch.float64)
-    return {"induction_score": (found.sum((0, 2)), count)}
+    return {INDUCTION: (found.sum((0, 2)), count)}
 
 
-def repeated(begin: int, symbols: Tensor, count: int, room: int, generator: Generator) -> Tensor:
-    """Random sequences, each twice over after the beginning token: ``(count, 1 + 2 · period)`` int64.
+def repeated(begin: int, symbols: Tensor, count: int, longest: int, generator: Generator) -> Tensor:
+    """Return random sequences, each twice after the beginning token: ``(count, 1 + 2 · period)`` int64.
 
-    No symbol occurs twice in a period, so that each has one earlier occurrence; the period is as long as symbols and
-    room allow.
+    No symbol occurs twice in a period; the period is as long as symbols and length allow.
 
     Args:
-        begin: the token that sequences begin with.
+        begin: first token of every sequence.
         symbols: to draw from, all different.
-        count: sequences.
-        room: longest sequence allowed.
-        generator: of the drawing.
+        count: number of sequences.
+        longest: length allowed.
+        generator: of the random orders.
 
     Raises:
-        Unsupported: there is no period of at least ``SHORTEST``.
+        Unsupported: the period would be shorter than ``SHORTEST``.
     """
-    period = min((room - 1) // 2, len(symbols))
+    period = min((longest - 1) // 2, len(symbols))
     if period < SHORTEST:
-        raise Unsupported(f"{room} places and {len(symbols)} symbols do not hold {SHORTEST} symbols, twice over")
+        raise Unsupported(f"{longest} places and {len(symbols)} symbols do not hold {SHORTEST} symbols, twice over")
     orders = torch.rand(count, len(symbols), generator=generator, dtype=torch.float64).argsort(-1)[:, :period]
     once = symbols[orders]
     return torch.cat([torch.full((count, 1), begin), once, once], 1)

@@ -1,4 +1,4 @@
-"""How much memory a computation holds at once, beyond what was there before it."""
+"""Peak memory of a computation, beyond what was allocated before it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Held(TorchDispatchMode):
-    """Bytes that tensors made within hold at once: exact, and the same each time. For computations on the CPU.
+class CountedMemory(TorchDispatchMode):
+    """Counts the bytes that tensors created within hold at once, on the CPU: exact, and the same each time.
 
-    A storage counts from the operation that makes it until nothing refers to it any longer; views share one. What was
-    there before (parameters, inputs) does not count; what stays (gradients, an optimizer's moments) does. Not seen is
-    what one operation takes and gives back before it returns, such as the blocks of a fused attention kernel, and what
-    an allocator keeps of what was freed: a process may hold more.
+    A storage counts from the operation that creates it until nothing refers to it; views share one. Storages that
+    existed before (parameters, inputs) do not count; storages that stay (gradients, optimizer moments) do. Buffers
+    inside one operation, such as the blocks of a fused attention kernel, and memory that the allocator keeps are not
+    seen: a process may hold more.
     """
 
     def __init__(self) -> None:
@@ -29,31 +29,31 @@ class Held(TorchDispatchMode):
         self._before: WeakSet[torch.UntypedStorage] = WeakSet()
 
     def restart(self) -> None:
-        """Forget the peak so far; what is held stays counted."""
+        """Forget the peak so far; allocated memory stays counted."""
         self.peak = self.held
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func is not torch.ops.aten.lift_fresh.default:  # which is how torch.tensor(…) announces what it has made
+        if func is not torch.ops.aten.lift_fresh.default:  # torch.tensor(…) announces a new tensor by it
             self._before.update(s for s in _storages((args, kwargs)) if ref(s) not in self._sizes)
         made = func(*args, **(kwargs or {}))
         for storage in _storages(made):
             if storage not in self._before:
-                self._hold(ref(storage, self._let_go), storage.nbytes())
+                self._add(ref(storage, self._remove), storage.nbytes())
         return made
 
-    def _hold(self, storage: ref[torch.UntypedStorage], size: int) -> None:
+    def _add(self, storage: ref[torch.UntypedStorage], size: int) -> None:
         self.held += size - self._sizes.get(storage, 0)
         self._sizes[storage] = size
         self.peak = max(self.peak, self.held)
 
-    def _let_go(self, storage: ref[torch.UntypedStorage]) -> None:
+    def _remove(self, storage: ref[torch.UntypedStorage]) -> None:
         self.held -= self._sizes.pop(storage)
 
 
-class HeldOnDevice:
-    """The same on a GPU, by its allocator: with what kernels take for themselves, in blocks of 512 bytes."""
+class AllocatedMemory:
+    """Reads the peak from the allocator of a GPU: with buffers of kernels, in blocks of 512 bytes."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -71,13 +71,13 @@ class HeldOnDevice:
         self.peak = torch.cuda.max_memory_allocated(self.device) - self._before
 
     def restart(self) -> None:
-        """Forget the peak so far; what is held stays counted."""
+        """Forget the peak so far; allocated memory stays counted."""
         torch.cuda.reset_peak_memory_stats(self.device)
 
 
-def holding(device: torch.device) -> Held | HeldOnDevice:
-    """Counts what is held at once within, as ``peak``, in bytes; on a GPU it is there at the end."""
-    return HeldOnDevice(device) if device.type == "cuda" else Held()
+def peak_memory(device: torch.device) -> CountedMemory | AllocatedMemory:
+    """Return a context that measures peak memory as ``peak``, in bytes; on a GPU it is set at the end."""
+    return AllocatedMemory(device) if device.type == "cuda" else CountedMemory()
 
 
 def _storages(parts: Any) -> list[torch.UntypedStorage]:

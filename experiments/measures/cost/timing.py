@@ -1,4 +1,4 @@
-"""What a model costs with its encoder and without: operations, time and memory of the same trunk, in turn."""
+"""Operations, time and memory of the same model with its encoder and without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from experiments.measures.cost.memory import holding
+from experiments.measures.cost.memory import peak_memory
 from experiments.model.transformer import PLAIN, Layer, Transformer
 from experiments.tasks import Batch
 from experiments.training.evaluate import CHUNK_TOKENS, Subject
@@ -19,14 +19,14 @@ from experiments.training.loop import Step, TrainConfig
 from pe_zoo._cost import Operations
 
 LEAST_PAIRS = 3
-"""Repetitions that a median is taken over, at least, however long they take."""
+"""Least number of repetitions that a median is taken over."""
 LAST_TOKENS = 16
-"""Tokens at the end of a sequence that generation is timed at."""
+"""Tokens at the end of a sequence whose generation is timed."""
 
 
 @dataclass(frozen=True)
 class Both:
-    """One quantity of the model as it is, and of the same model without its encoder; ``n`` repetitions of it."""
+    """One quantity of the model with its encoder and without, over ``n`` repetitions."""
 
     with_encoder: float
     without: float
@@ -38,11 +38,11 @@ class Both:
 
 
 class Trunks:
-    """A trunk with its encoder and one without, as initialised, and the sequences that both are given.
+    """An initialised model with its encoder, one without, and the sequences that both process.
 
     Args:
         subject: its task, its numbering, and how its model is built. Its training does not matter.
-        tokens_per_step: of a training batch; None: as many as the trainer takes unless told otherwise.
+        tokens_per_step: of a training batch; None: the trainer's default.
     """
 
     def __init__(self, subject: Subject, tokens_per_step: int | None = None) -> None:
@@ -52,7 +52,7 @@ class Trunks:
         self.config = TrainConfig() if tokens_per_step is None else TrainConfig(tokens_per_step=tokens_per_step)
 
     def operations(self, size: int) -> Both:
-        """Of a forward pass over one sequence, per token, on the plain path: the same on every machine."""
+        """Count operations of a forward pass over one sequence, per token, on the plain path."""
         tokens, positions = (part.cpu() for part in self._sequences(1, size))
 
         def count(model: Transformer) -> float:
@@ -67,11 +67,11 @@ class Trunks:
         return Both(ours, bare)
 
     def forward_bytes(self, size: int) -> Both:
-        """Held at once by a forward pass over one sequence without gradients, beyond the model and its input."""
+        """Measure the memory of a forward pass over one sequence without gradients, beyond model and input."""
         tokens, positions = self._sequences(1, size)
 
         def peak(model: Transformer) -> float:
-            with torch.no_grad(), holding(self.device) as memory:
+            with torch.no_grad(), peak_memory(self.device) as memory:
                 model(tokens, positions)
             return memory.peak
 
@@ -79,13 +79,13 @@ class Trunks:
         return Both(ours, bare)
 
     def training_bytes(self) -> Both:
-        """Held at once by a training step beyond the model and its batch; the optimizer's moments are part of it."""
+        """Measure the memory of a training step beyond model and batch, including the optimizer's moments."""
         batch, positions = self._training_batch()
 
         def peak(model: Transformer) -> float:
             step = Step(model.train(), self.config)
-            with holding(self.device) as memory:
-                step(batch, positions)  # makes the moments, which every other step finds there
+            with peak_memory(self.device) as memory:
+                step(batch, positions)  # allocates the moments
                 memory.restart()
                 step(batch, positions)
             return memory.peak
@@ -94,21 +94,21 @@ class Trunks:
         return Both(ours, bare)
 
     def training_seconds(self, seconds: float) -> Both:
-        """Of a training step, per token, at the training length."""
+        """Time a training step, per token, at the training length."""
         batch, positions = self._training_batch()
         steps = [Step(model.train(), self.config) for model in self._fresh()]
         found = self._in_turn(lambda which: steps[which](batch, positions), seconds)
         return _per(batch.tokens.numel(), found)
 
     def inference_seconds(self, size: int, seconds: float) -> Both:
-        """Of reading a text without gradients, per token; as many sequences at once as evaluation takes."""
+        """Time a forward pass without gradients, per token, with as many sequences at once as evaluation takes."""
         tokens, positions = self._sequences(max(1, CHUNK_TOKENS // size), size)
         with torch.no_grad():
             found = self._in_turn(lambda which: self.models[which](tokens, positions), seconds)
         return _per(tokens.numel(), found)
 
     def generation_seconds(self, size: int, seconds: float) -> Both:
-        """Of reading one token after another with what came before in a cache, at the end of one sequence.
+        """Time generation from a cache, per token, at the end of one sequence.
 
         Raises:
             Unsupported: the model is bidirectional.
@@ -117,15 +117,15 @@ class Trunks:
         last = min(LAST_TOKENS, size // 2)
         caches: dict[int, Cache] = {}
 
-        def begin(which: int) -> None:
+        def fill(which: int) -> None:
             caches[which] = Cache(self.models[which], positions)
             caches[which].read(tokens[:, : size - last])
 
-        def read_on(which: int) -> None:
+        def generate(which: int) -> None:
             for place in range(size - last, size):
                 caches[which].read(tokens[:, place : place + 1])
 
-        return _per(last, self._in_turn(read_on, seconds, begin))
+        return _per(last, self._in_turn(generate, seconds, fill))
 
     def _fresh(self) -> tuple[Transformer, Transformer]:
         ours, bare = self.subject.initial().eval(), self.subject.initial().eval()
@@ -135,12 +135,12 @@ class Trunks:
     def _in_turn(
         self, do: Callable[[int], object], seconds: float, before: Callable[[int], object] = lambda which: None
     ) -> Both:
-        """Median seconds of both, first the one and then the other, since machines drift; one pair first for nothing.
+        """Return median seconds of both models, timed alternately since machines drift, after one pair to warm up.
 
         Args:
-            do: what is timed, of the model with the encoder (0) or without (1).
-            seconds: until when pairs are added, in all.
-            before: what comes before it each time, not timed.
+            do: the timed call, for the model with the encoder (0) or without (1).
+            seconds: total time to add pairs for.
+            before: a call before each timed one.
         """
         times: list[tuple[float, float]] = []
         started = time.perf_counter()

@@ -1,1 +1,14 @@
-"""Does an encoder that was trained on short sequences still work on long ones?"""
+"""Does an encoder that was trained on short sequences still work on long ones?
+
+The trained model is evaluated at one length a batch, on sequences that it was not trained on, the same for every
+encoder of a seed. Evaluation is teacher-forced: each token is predicted from the true ones before it. Some sequences
+are also answered free-running: each token is predicted from the model's own answers.
+"""
+
+NAME = "length_extrapolation"
+NEEDS_TRAINING = True
+MAIN = None
+
+GENERATED = "generated_"
+"""Prefix of a metric's name: free-running."""
+POSITION_LOSS = "position_loss"

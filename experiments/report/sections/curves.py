@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures.style import Look
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Chart, Section
 from experiments.report.sections.ranking import Standings
 from experiments.report.sections.task import LINES, TaskResults

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import GENERATED, POSITION_LOSS
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import reach
 from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
@@ -28,7 +29,7 @@ def section(task: TaskResults) -> Section:
             continue
         stem, named = task.stem(metric), metric_of(metric)
         if stem in figures:
-            how = "free-running" if metric.startswith(length_extrapolation.GENERATED) else "teacher-forced"
+            how = "free-running" if metric.startswith(GENERATED) else "teacher-forced"
             caption = (
                 f"{named.label.partition(',')[0].capitalize()} ({named.unit}) at each length, {how}: mean and 95 % t "
                 "interval over seeds. Dashed: longest training length. Dotted: best guess without reading the input."
@@ -39,13 +40,13 @@ def section(task: TaskResults) -> Section:
             section.parts.append(reach.table(task))
             if len(task.compared):
                 section.parts.append(_comparison_table(task, named.label))
-    stem = task.stem(length_extrapolation.POSITION_LOSS)
+    stem = task.stem(POSITION_LOSS)
     if stem in figures:
         caption = (
             "Teacher-forced loss at each scored position, mean over seeds: one panel for each series, one line for "
             "each length."
         )
-        data = summary[summary["metric"] == length_extrapolation.POSITION_LOSS]
+        data = summary[summary["metric"] == POSITION_LOSS]
         section.parts.append(Picture(stem, caption, figures[stem], data))
     return section
 

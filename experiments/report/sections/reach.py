@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import metric_of

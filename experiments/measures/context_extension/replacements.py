@@ -1,9 +1,10 @@
-"""A trained model with another encoder in its place, or with less in sight; as it was afterwards."""
+"""Temporary changes of a trained model: another encoder in place of its own, a window, or no encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,103 +17,98 @@ from pe_zoo import Encoder, Geometry, Site, Unsupported
 from pe_zoo._knobs import knobs
 
 FACTOR = "factor"
-"""The knob of encoders made for reaching further: length wanted over length trained at."""
+"""Knob of encoders that extend the context: evaluation length over training length."""
 SAME = 1e-6
-"""Largest difference between two computations of the same, in float64 and for contents of unit variance."""
+"""Largest difference of equal computations, in float64 and for contents of unit variance."""
 PROBES = 32
-"""Positions that two encoders are compared at: so many from 0 on, and as many evenly over the length."""
+"""Number of positions from 0 on, and evenly over the length, at which encoders are compared."""
 
 
-def stand_ins(trained: Encoder, *, causal: bool) -> list[str]:
-    """Every registered encoder that can take a trained one's place, to reach further; in alphabetical order.
+def replacing(trained: Encoder, *, causal: bool) -> list[str]:
+    """Return every registered encoder that can replace a trained one to extend its context, in alphabetical order.
 
-    By what they do and not by what they are called: an encoder with a knob ``factor`` that, for some value of it, is
-    the trained encoder within the training length, and neither of which has parameters or buffers.
+    Neither encoder has parameters or buffers, and the other has a knob ``factor`` for some value of which it computes
+    the same as the trained one within the training length.
     """
     found = []
     for name in pe_zoo.names():
         if FACTOR in knobs(pe_zoo.get(name)):
             try:
-                StandIn(name, trained, causal=causal)
+                Replacement(name, trained, causal=causal)
             except Unsupported:
                 continue
             found.append(name)
     return found
 
 
-class StandIn:
-    """An encoder in the place of a trained one, with the knobs that both have carried over.
+class Replacement:
+    """An encoder to replace a trained one, with the values of the knobs that both have.
 
     Args:
         name: of the encoder.
         trained: the encoder that the model was trained with.
         causal: whether the model is.
-        chosen: whether a user named it; then it need not be the trained encoder within the training length.
+        chosen: whether a user named it; then it may differ from the trained encoder within the training length.
 
     Raises:
-        Unsupported: it cannot take that place; the message says why.
+        Unsupported: it cannot replace the trained one, with the reason.
     """
 
     def __init__(self, name: str, trained: Encoder, *, causal: bool, chosen: bool = False) -> None:
         self.name, self.trained = name, trained
-        self.carried = {
+        self.knobs = {
             knob: getattr(trained, knob)
             for knob in knobs(type(trained))
             if knob in knobs(pe_zoo.get(name)) and knob != FACTOR and hasattr(trained, knob)
         }
         for encoder in (trained, self._build()):
             if encoder.state_dict():
-                raise Unsupported(f"{encoder.name} has parameters or buffers; a stand-in must do without any")
+                raise Unsupported(f"{encoder.name} has parameters or buffers; a replacement must have none")
             if encoder.causal_only and not causal:
-                raise Unsupported(f"{encoder.name} means nothing without a causal mask")
-        self.stretches = FACTOR in knobs(pe_zoo.get(name))
+                raise Unsupported(f"{encoder.name} needs a causal mask")
+        self.extends = FACTOR in knobs(pe_zoo.get(name))
         self.origin = 1.0
         length = trained.geometry.train_length
-        if self.stretches:
+        if self.extends:
             origins = dict.fromkeys((1.0, float(getattr(trained, FACTOR, 1.0))))
             same = [start for start in origins if agree(self._build(start), trained, length, causal=causal)]
             if not same and not chosen:
                 raise Unsupported(f"{name} is {trained.name} at no factor, within the training length")
             self.origin = same[0] if same else 1.0
-            self.stretches = not self._goes_by_length(length, causal=causal)
+            self.extends = not self._extends_by_length(length, causal=causal)
 
     def at(self, reach: float) -> tuple[Encoder, dict[str, Any]]:
-        """The encoder for a length of so many training lengths, and the factor it was given, if any."""
-        if not self.stretches:
+        """Return the encoder for a length of so many training lengths, and its factor, if it has one."""
+        if not self.extends:
             return self._build(self.origin if FACTOR in knobs(pe_zoo.get(self.name)) else None), {}
         factor = self.origin * max(1.0, reach)
         return self._build(factor), {FACTOR: float(f"{factor:.4g}")}
 
     def _build(self, factor: float | None = None, geometry: Geometry | None = None, **given: Any) -> Encoder:
-        given = given or self.carried
+        given = given or self.knobs
         given = given if factor is None else given | {FACTOR: factor}
         try:
             return pe_zoo.build(self.name, geometry or self.trained.geometry, **given)
         except ValueError as error:
             raise Unsupported(f"{self.name} cannot be built for this model: {error}") from error
 
-    def _goes_by_length(self, length: int, *, causal: bool) -> bool:
-        """Whether, at factor 1, it reaches beyond the training length by itself: more of that would stretch twice."""
+    def _extends_by_length(self, length: int, *, causal: bool) -> bool:
+        """Whether it extends the context by itself, at factor 1: a larger factor would extend it twice."""
         geometry = self.trained.geometry
-        longer = Geometry(
-            model_dim=geometry.model_dim,
-            num_heads=geometry.num_heads,
-            num_layers=geometry.num_layers,
-            train_length=4 * length,
-        )
+        longer = replace(geometry, train_length=4 * length)
         cls = pe_zoo.get(self.name)
         here, there = (pe_zoo.build(cls.name, sizes, **{FACTOR: 1.0}) for sizes in (geometry, longer))
         return not agree(here, there, 4 * length, causal=causal)
 
 
 def agree(one: Encoder, other: Encoder, length: int, *, causal: bool) -> bool:
-    """Whether two encoders do the same at positions from 0 to ``length`` - 1: to embeddings, and in every layer."""
-    answers = [_answers(encoder, length, causal=causal) for encoder in (one, other)]
-    return all(torch.allclose(a, b, rtol=0, atol=SAME) for a, b in zip(*answers, strict=True))
+    """Whether two encoders compute the same at positions 0 to ``length`` - 1, on embeddings and in every layer."""
+    outputs = [_outputs(encoder, length, causal=causal) for encoder in (one, other)]
+    return all(torch.allclose(a, b, rtol=0, atol=SAME) for a, b in zip(*outputs, strict=True))
 
 
-def _answers(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
-    """What becomes of one random content: embeddings, then each layer's attention, float64."""
+def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
+    """Return the embeddings and each layer's attention output for random contents, in float64."""
     geometry, content = encoder.geometry, torch.Generator().manual_seed(0)
     near, far = torch.arange(min(length, PROBES)), torch.linspace(0, length - 1, PROBES, dtype=torch.float64).round()
     positions = torch.cat([near, far]).unique().double()
@@ -122,7 +118,7 @@ def _answers(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
         torch.randn(1, geometry.num_heads, len(places), geometry.head_dim, generator=content, dtype=torch.float64)
         for _ in range(3)
     )
-    answers = [encoder.embed(x, positions)]
+    outputs = [encoder.embed(x, positions)]
     for layer in range(geometry.num_layers):
         site = Site(
             layer=layer,
@@ -133,20 +129,20 @@ def _answers(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
             causal=causal,
             x=x,
         )
-        answers.append(attend(encoder, q, k, v, site, PLAIN))
-    return answers
+        outputs.append(attend(encoder, q, k, v, site, PLAIN))
+    return outputs
 
 
 @contextmanager
 def altered(
     model: Transformer, *, encoder: Encoder | None = None, window: int | None = None, dropped: bool = False
 ) -> Iterator[Transformer]:
-    """The model itself, changed for as long as this lasts; its parameters are neither copied nor touched.
+    """Change the model within the context; its parameters are neither copied nor changed.
 
     Args:
         model: any.
-        encoder: what stands in for its own.
-        window: keys that a query of any layer and head may see to each side, itself included, at most.
+        encoder: in place of its own.
+        window: most keys that a query of any layer and head may see to each side, itself included.
         dropped: whether it goes without its encoder.
     """
     layers = [layer for layer in model.layers if isinstance(layer, Layer)]

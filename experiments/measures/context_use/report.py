@@ -1,0 +1,55 @@
+"""Figures of bits per byte over the length of windows, with distant text and without."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.figures.length_panels import columns_at, panels
+from experiments.figures.style import slug
+from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
+from experiments.rows.row import rows_of
+from experiments.statistics.intervals import by_measurement, labelled
+
+CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
+CAPTIONS = {
+    NAME: "Bits per byte over the length of windows; lower is better. Kept, cut and replaced predict the same tokens: "
+    "after the whole window, after only its last part, as long as in training, and with all before that part replaced "
+    "by other text. Separate and sliding windows predict all tokens of some stretches. The gap from cut down to kept "
+    "is the gain from distant text. Bands: 95 % intervals over seeds. Dashed: the training length. Dotted, if within "
+    "the panel: guessing by how often each token occurs. A line along a panel's top is at least as bad.",
+}
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, interval and number of seeds for each label, condition and length. See `by_measurement`."""
+    return by_measurement(rows_of(rows, NAME))
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the table: bits at one and four times the training length, and gains at four times it."""
+    quality = rows[rows["metric"] == QUALITY]
+    parts = [
+        (quality[quality["condition"] == condition], multiple, condition)
+        for multiple in (1, 4)
+        for condition in (SEPARATE, SLIDING)
+    ]
+    gains = ((GAIN, "gain from far context"), (CONTENT, "gain from its content"))
+    return columns_at([*parts, *((rows[rows["metric"] == metric], 4, name) for metric, name in gains)])
+
+
+def plot(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Plot bits per byte over the length of windows, a panel for each label: stem -> figure, for each task.
+
+    Args:
+        rows: of this experiment, of one run or of many.
+    """
+    rows = labelled(rows_of(rows, NAME))
+    rows = rows[(rows["metric"] == QUALITY) & rows["condition"].isin(CONDITIONS)]
+    return {
+        f"{slug(str(task))}_{NAME}": panels(
+            of_task.assign(line=of_task["condition"]), CONDITIONS, "use of context", "length of windows"
+        )
+        for task, of_task in rows.groupby("task")
+        if (of_task["status"] == "ok").any()
+    }

@@ -1,0 +1,167 @@
+"""Figures of memory over length, and of cost relative to the model without the encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+from experiments.figures import style
+from experiments.figures.panels import GREY, line, small_multiples, under_heads
+from experiments.figures.style import Look
+from experiments.measures.cost import NAME
+from experiments.rows.row import among, metric_of, rows_of
+from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+
+MEMORY = "peak_memory_mib"
+PANELS = {
+    "operations": {"relative_operations": "inference"},
+    "time": {
+        "relative_train_time": "training",
+        "relative_inference_time": "inference",
+        "relative_generation_time": "generation",
+    },
+    "memory": {"relative_train_peak_memory": "training", "relative_peak_memory": "inference"},
+}
+"""Title of a panel -> its metrics, each with its name in the legend."""
+STYLES: dict[str, dict[str, Any]] = {
+    "training": {"marker": "o", "color": "#0173b2", "markersize": 6.5},
+    "inference": {"marker": "D", "color": "#de8f05", "markersize": 4.5},
+    "generation": {"marker": "^", "color": "#029e73", "markersize": 4.5},
+}
+HEADS = {
+    "relative_operations": "operations at {}, × without",
+    "relative_train_time": "training time at {}, × without",
+    "relative_train_peak_memory": "training memory at {}, × without",
+    "relative_inference_time": "inference time at {}, × without",
+    "relative_generation_time": "generation time at {}, × without",
+    "peak_memory_mib": "memory at {}, MiB",
+    "relative_peak_memory": "memory at {}, × without",
+}
+CAPTIONS = {
+    "peak_memory": (
+        "Memory held at once by a forward pass over one sequence without gradients, beyond the model itself, against "
+        "the length of the sequence in positions. Grey: the same model without the encoder. Dotted: growth in "
+        "proportion to the length, through the longest length measured without the encoder. Lines are steeper while "
+        "all queries are computed at once, and end where the encoder supports no longer sequence."
+    ),
+    "relative_cost": (
+        "Cost with the encoder in multiples of the cost without it: 1 is free. Training at the training length, the "
+        "others at the longest length measured. Means over seeds; blank where the encoder is unsupported."
+    ),
+}
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, interval and number of seeds for each label, metric and length. See `by_measurement`."""
+    return by_measurement(rows_of(rows, NAME))
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the table, with their column's heading in ``head``: each at the longest length measured."""
+    plain = rows[rows["condition"] == ""]
+    parts = [plain[plain["metric"] == "encoder_parameters"].assign(head="parameters")]
+    for metric, head in HEADS.items():
+        at = _at_longest(plain[plain["metric"] == metric])
+        parts += [part.assign(head=head.format(length)) for length, part in at.groupby("sequence_length")]
+    return under_heads(parts, rows)
+
+
+def plot(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Plot memory over length, and cost relative to the model without the encoder: stem -> figure, for each task.
+
+    Args:
+        rows: of this experiment, of one run or of many.
+    """
+    rows = labelled(rows_of(rows, NAME))
+    found = {}
+    for task, of_task in rows.groupby("task"):
+        for name, draw in (("peak_memory", _peak_memory), ("relative_cost", _relative_cost)):
+            figure = draw(of_task, style.looks(of_task))
+            if figure is not None:
+                found[f"{style.slug(str(task))}_{name}"] = figure
+    return found
+
+
+def _at_longest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of one metric at the longest length it was measured at."""
+    return rows[rows["sequence_length"] == rows["sequence_length"].max()]
+
+
+def _peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
+    rows = rows[(rows["metric"] == MEMORY) | rows["sequence_length"].isna()]
+    valued = rows[(rows["metric"] == MEMORY) & (rows["status"] == "ok")]
+    if valued.empty:
+        return None
+    summary = over_seeds(valued, ["label", "condition", "sequence_length"])
+    lengths = sorted({int(length) for length in summary["sequence_length"]})
+    low, high = summary["mean"].min() / 1.6, summary["mean"].max() * 1.6
+    bare_style: dict[str, Any] = {"linewidth": 2.6, "alpha": 0.55}
+    guide_style: dict[str, Any] = {"color": "#222222", "linewidth": 0.9, "linestyle": ":"}
+
+    def draw(axes: Axes, label: str, look: Look) -> None:
+        of_label = summary[summary["label"] == label]
+        ours, bare = of_label[of_label["condition"] == ""], of_label[of_label["condition"] != ""]
+        if len(bare):
+            longest = bare.sort_values("sequence_length").iloc[-1]
+            slope = float(longest["mean"] / longest["sequence_length"])
+            axes.plot(lengths, [slope * length for length in lengths], **guide_style)
+        line(axes, bare, "sequence_length", GREY, **bare_style)
+        line(axes, ours, "sequence_length", look.colour, linewidth=1.6, **look.marking() | {"markersize": 4})
+        style.length_axis(axes, lengths, [])
+        axes.set_xlim(lengths[0] / 1.3, lengths[-1] * 1.3)
+        axes.set_yscale("log", base=10)
+        axes.set_ylim(low, high)
+        _number(axes.yaxis, low, high)
+
+    key = [
+        Line2D([], [], color="#222222", linewidth=1.6, marker="o", markersize=4, label="with the encoder"),
+        Line2D([], [], color=GREY, **bare_style, label="without"),
+        Line2D([], [], **guide_style, label="in proportion to length"),
+    ]
+    metric = metric_of(MEMORY)
+    what = {"title": metric.label, "x": "positions", "y": f"held at once ({metric.unit})"}
+    return small_multiples(rows, looks, draw, **what, key=key)
+
+
+def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
+    """A line for each label, and panels for operations, time and memory."""
+    metrics = [metric for drawn in PANELS.values() for metric in drawn]
+    if not (rows["metric"].isin(metrics) & (rows["status"] == "ok")).any():
+        return None
+    at = pd.concat([_at_longest(rows[rows["metric"] == metric]) for metric in metrics])
+    means = over_seeds(at, ["label", "metric"]).set_index(["metric", "label"])["mean"]
+    labels = among(looks, rows["label"])
+    with style.theme():
+        figure = style.figure(1.5 + 0.18 * len(labels))
+        panels = figure.subplots(1, len(PANELS), sharey=True)
+        for axes, (title, drawn) in zip(panels, PANELS.items(), strict=True):
+            for metric, name in drawn.items():
+                values = [means.get((metric, label), float("nan")) for label in labels]
+                axes.plot(values, range(len(labels)), linestyle="none", markeredgewidth=0, **STYLES[name])
+            axes.axvline(1, color="#666666", linewidth=1.0, zorder=1)
+            axes.set_title(title, fontsize="medium")
+            of_panel = means[means.index.isin(drawn, level="metric")]
+            low, high = min(0.8, of_panel.min() / 1.15), max(2.2, of_panel.max() * 1.15)
+            axes.set_xscale("log")
+            axes.set_xlim(low, high)
+            _number(axes.xaxis, low, high)
+            sns.despine(ax=axes, left=True)
+        panels[0].set_yticks(range(len(labels)), labels, fontsize="small")
+        panels[0].set_ylim(len(labels) - 0.4, -0.6)
+        panels[1].set_xlabel("multiple of the cost without the encoder")
+        figure.suptitle(style.title(rows, "cost of the encoder"), fontsize="large")
+        style.legend(figure, [Line2D([], [], linestyle="none", **how, label=name) for name, how in STYLES.items()])
+    return figure
+
+
+def _number(axis: Any, low: float, high: float) -> None:
+    """Number an axis at powers of ten, and at 2 and 5 times them if those are few."""
+    axis.set_major_locator(LogLocator(10, subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))

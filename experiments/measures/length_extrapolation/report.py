@@ -1,0 +1,117 @@
+"""Figures of quality over length, and of loss over position."""
+
+from __future__ import annotations
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from experiments.figures import style
+from experiments.figures.panels import small_multiples
+from experiments.figures.style import Look, looks, slug
+from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
+from experiments.rows.row import among, metric_of, rows_of
+from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+
+QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, interval and number of seeds for each label at each length. See `by_measurement`."""
+    return by_measurement(rows_of(rows, NAME))
+
+
+def plot(rows: pd.DataFrame) -> dict[str, Figure]:
+    """Plot quality over length, and loss over position within the answer: stem -> figure, for each task.
+
+    Args:
+        rows: of this experiment, of one run or of many.
+    """
+    rows = labelled(rows_of(rows, NAME))
+    figures = {}
+    for task, of_task in rows.groupby("task"):
+        found = looks(of_task)
+        for metric in QUALITIES:
+            of_metric = of_task[of_task["metric"] == metric]
+            if len(of_metric):
+                figures[f"{slug(str(task))}_{metric}"] = _over_length(of_metric, found)
+        of_position = of_task[of_task["metric"] == POSITION_LOSS]
+        if (of_position["status"] == "ok").any():
+            figures[f"{slug(str(task))}_{POSITION_LOSS}"] = _over_position(of_position, found)
+    return figures
+
+
+def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
+    summary = summarise(rows)
+    metric = metric_of(summary["metric"].iloc[0])
+    train_lengths = sorted(set(summary["train_length"]))
+    with style.theme():
+        figure = style.figure(4.0)
+        axes = figure.subplots()
+        style.length_axis(axes, sorted(set(summary["eval_length"])), train_lengths)
+        for train_length in train_lengths:
+            style.boundary(axes, train_length, f"trained up to {train_length}")
+        style.curves(axes, summary, "eval_length", looks)
+        chance = summary.groupby("eval_length")["chance"].mean().dropna()
+        if len(chance):
+            axes.plot(chance.index, chance, color="#888888", linestyle=":", linewidth=1.2, zorder=1.5)
+            start, up = (float(chance.index[0]), float(chance.iloc[0])), bool(metric.higher_is_better)
+            style.note(axes, "guessing without reading", start, (0, 3 if up else -3), va="bottom" if up else "top")
+        axes.set_ylim(*((-0.02, 1.02) if metric.higher_is_better else (0, None)))
+        axes.set_xlabel("length measured")
+        axes.set_ylabel(f"{metric.label} ({metric.unit})")
+        axes.set_title(style.title(rows, metric.label), pad=20)
+        sns.despine(ax=axes)
+        shown = {label: looks[label] for label in among(looks, rows["label"])}
+        style.legend(figure, style.handles(shown, _ends(summary)))
+    return figure
+
+
+def _ends(summary: pd.DataFrame) -> dict[str, str]:
+    """Label -> why its line ends early or lacks seeds."""
+    notes = {}
+    for label, group in summary.groupby("label"):
+        parts = []
+        for status in ("unsupported", "diverged"):
+            lacking = group[group[status] > 0]
+            if len(lacking) == len(group) and (group["seeds"] == 0).all():
+                parts.append(status)
+            elif len(lacking):
+                count = "" if (lacking["seeds"] == 0).all() else f"{lacking[status].max()} of its seeds "
+                start = "" if len(lacking) == len(group) else f" from {lacking['eval_length'].min()}"
+                parts.append(f"{count}{status}{start}")
+        if parts:
+            notes[str(label)] = "; ".join(parts)
+    return notes
+
+
+def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
+    """A panel for each label, a line for each length, with bins of positions on the horizontal axis."""
+    rows = rows[rows["position"].notna()]
+    last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
+    rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
+    summary = over_seeds(rows, ["label", "eval_length", "middle"])
+    lengths, furthest = sorted(set(rows["eval_length"])), int(last.max())
+    colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
+    within = rows[rows["eval_length"] == rows["train_length"]]
+    ends = within["last"].groupby(within["label"]).max()
+    ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]
+    top = 1.05 * float(summary["mean"].max())
+
+    def draw(axes: Axes, label: str, _: Look) -> None:
+        of_label = summary[(summary["label"] == label) & (summary["seeds"] > 0)]
+        for length in lengths:
+            line = of_label[of_label["eval_length"] == length].sort_values("middle")
+            axes.plot(line["middle"], line["mean"], color=colours[length], linewidth=1.5)
+        style.length_axis(axes, ticks, [])
+        axes.set_xlim(0.9, furthest * 1.1)
+        axes.set_ylim(0, top)
+        if label in ends:
+            style.boundary(axes, ends[label])
+
+    metric = metric_of(POSITION_LOSS)
+    key = [Line2D([], [], color=colours[length], linewidth=2, label=f"length {length}") for length in lengths]
+    what = {"title": metric.label, "x": "position", "y": f"loss ({metric.unit})"}
+    return small_multiples(rows, looks, draw, **what, key=key)
