@@ -101,7 +101,7 @@ def write_run(folder: Path, encoder: str = "none", seed: int = 0, **changed: Any
     write_rows(place / "rows.csv", changed.get("rows", list)(rows))
     in_range = next((r.value for r in rows if r.experiment == "length_extrapolation" and r.eval_length == 16), math.nan)
     record = {"run_id": run_id, "status": "ok", "message": None, "encoder": encoder, "choice": encoder}
-    record |= {"positions": positions, "layout": "all", "task": task, "seed": seed, "model_parameters": 412_345}
+    record |= {"positions": positions, "layout": "uniform", "task": task, "seed": seed, "model_parameters": 412_345}
     record |= {"encoder_parameters": 2048 if encoder in ("learned", "t5") else 0, "train_seconds": 12.5 + seed}
     record |= {"measure_seconds": 3.25, "tokens_per_second": 51_234.5, "final_loss": 0.0123, "in_range": in_range}
     record |= {"converged": True, "torch": "2.13.0", "python": "3.11.2", "device": "cpu", "precision": "float32"}

@@ -11,7 +11,7 @@ import pytest
 from support import ROOT
 
 import report
-from experiments.rows.results import ARCHIVE, kept_cells, read_run
+from experiments.rows.read import ARCHIVE, read_run
 from experiments.rows.row import COORDINATES
 from experiments.runs import rerun
 
@@ -44,7 +44,7 @@ def unpacked(folder: Path, run_id: str) -> Path:
 
 def judged(run: Path) -> Rows:
     """The first losses of training and what says how good a model is over lengths; what an untrained encoder does."""
-    table = read_run(run, run.parent.parent, kept_cells())[2]
+    table = read_run(run, run.parent.parent)[2]
     assert table is not None
     columns = ("experiment", "metric", "step", "eval_length", "condition", *COORDINATES)
     keys = zip(*(table[column] for column in columns), strict=True)

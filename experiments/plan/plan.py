@@ -25,7 +25,7 @@ from experiments.model.precision import BFLOAT16, FLOAT32, training_dtype
 from experiments.model.streams import initialising, stream
 from experiments.model.transformer import Transformer
 from experiments.plan.sizes import check_measurements, check_parts, check_sizes, within_memory
-from experiments.rows.results import TUNED
+from experiments.rows.read import TUNED
 from experiments.rows.untrusted import message_of
 from experiments.tasks import Task, tasks
 from experiments.training.loop import TrainConfig

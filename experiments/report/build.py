@@ -28,14 +28,14 @@ from experiments.report.sections import (
     summary,
     tasks,
 )
-from experiments.report.sections import claims as claims_page
-from experiments.report.sections import reproductions as reproductions_page
+from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults, labels_drawn
 from experiments.rows import results as stored
 from experiments.rows import untrusted
 from experiments.rows.quality import beyond_training
 from experiments.rows.results import Results
-from experiments.statistics import claims, intervals, reproductions
+from experiments.statistics import intervals
+from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
     "length_extrapolation": lengths.section,
@@ -55,7 +55,7 @@ def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool)
         ValueError: the folder, the baseline or a file of published curves cannot be used.
     """
     results = stored.load(place)
-    baselines, statements = find_baselines(results, wanted), claims.load()
+    baselines, statements = find_baselines(results, wanted), schema.load()
     published = [overlay.read(path) for path in overlays]
 
     def draw() -> Page:
@@ -77,7 +77,7 @@ def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool)
     return page, index
 
 
-def build(results: Results, baselines: dict[str, str], statements: list[claims.Claim]) -> Page:
+def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
     """Assemble the page; ``baselines`` are those of `find_baselines`."""
     opening = ["No run has finished with rows that can be read: there is nothing to compare yet."]
     sections: list[Section] = []
@@ -97,7 +97,7 @@ def build(results: Results, baselines: dict[str, str], statements: list[claims.C
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], statements: list[claims.Claim]
+    results: Results, baselines: dict[str, str], statements: list[schema.Statement]
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
@@ -105,15 +105,13 @@ def _measured(
     rows = results.rows.assign(look=results.rows["label"].map(looks))
     of_tasks = _tasks(rows, results, baselines)
     standings = ranking.standings(of_tasks)
-    decided = claims.decide(statements, results)
-    reproduced = reproductions.decide(reproductions.load(), results)
+    decided = verdicts.decide(statements, results)
     opening = ranking.summary(of_tasks, standings)
     sections = [
         *ranking.sections(of_tasks, standings, labels),
         *curves.sections(of_tasks, standings, looks),
         *cost.sections(of_tasks, cost.weigh(of_tasks, standings)),
-        *claims_page.sections(decided),
-        *reproductions_page.sections(reproduced),
+        *statements_page.sections(decided),
     ]
     if side_by_side := tasks.section(rows, labels):
         sections.append(side_by_side)
@@ -123,7 +121,7 @@ def _measured(
         (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).extend(sentences)
         sections += of_task
     sections.append(cards.section(of_tasks, standings, labels))
-    return opening + claims_page.said(decided) + reproductions_page.said(reproduced), sections
+    return opening + statements_page.summary_sentences(decided), sections
 
 
 def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[TaskResults]:

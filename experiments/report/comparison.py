@@ -12,7 +12,8 @@ from experiments.figures import style, words
 from experiments.report import page as pages
 from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments.report.page import Page, Picture, Section, Table
-from experiments.rows.results import FINISHED, Results, load
+from experiments.rows.read import FINISHED
+from experiments.rows.results import Results, load
 from experiments.rows.row import among, metric_of
 from experiments.rows.untrusted import stays_within
 

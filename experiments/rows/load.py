@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from experiments.rows import results as _results
-from experiments.rows.results import RECORD, Results
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from experiments.rows import results
+from experiments.rows.read import RECORD
+from experiments.rows.results import Results
 
 
 def load(folder: str | Path) -> Results:
-    """Read a folder that ``run.py`` has written. Needs no torch.
+    """Read a folder that ``run.py`` has written, without torch.
 
     >>> results = load("results/classic")                                             # doctest: +SKIP
     >>> length_extrapolation.summarise(results.rows)                                  # doctest: +SKIP
@@ -24,21 +23,18 @@ def load(folder: str | Path) -> Results:
         folder: ``results/<name>``.
 
     Returns:
-        an object whose ``rows`` has one line a measurement (the columns of ``rows.csv``, then ``label``, which tells
-        lines of comparison apart, and ``converged``), and whose ``runs`` has one line a run, broken ones included,
-        numbers as numbers and times as times; ``settings`` and ``configs`` say how they were made. `summarise` and
-        `plot` of an experiment take ``rows``, or any part of it, as it is; they look at their own experiment's rows.
+        `Results`, with numbers as numbers and times as times: ``rows`` has one line for each measurement (the columns
+        of ``rows.csv``, then ``label``, the name of the series, and ``converged``), ``runs`` one for each run.
+        `summarise` and `plot` of an experiment take ``rows``, or any part of it.
 
     Raises:
         ValueError: there is no such folder, or no run in it.
     """
-    results = _results.load(Path(folder))
-    return replace(results, runs=_tidy(results.runs))
+    found = results.load(Path(folder))
+    return replace(found, runs=_tidy(found.runs))
 
 
 def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
     numbers = [name for name, kind in RECORD.items() if kind in (int, (int, float))]
     texts = [name for name, kind in RECORD.items() if kind is str]
     typed = {name: pd.to_numeric(runs[name]) for name in numbers}

@@ -1,4 +1,4 @@
-"""Reading what somebody else may have written: nothing is executed, expanded, or followed out of the folder."""
+"""Reading what somebody else may have written: nothing is executed, and no link is followed out of the folder."""
 
 from __future__ import annotations
 
@@ -10,37 +10,32 @@ import re
 import stat
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-if TYPE_CHECKING:
-    _Loader = yaml.SafeLoader
-else:  # libyaml, where PyYAML was built with it, is ten times as fast
-    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, where it is built in
 MOST_BYTES = {".json": 2**22, ".yaml": 2**20, ".csv": 2**28}
-"""No file of ours comes near these sizes."""
-MOST_VALUES = 100_000
+"""Largest file that is read, by ending; 64 KiB for others."""
 DEEPEST = 32
 LONGEST_NAME = 500
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def one_line(text: str) -> str:
-    """Text as one line of printable characters: what steers a terminal or turns text around becomes ``�``."""
+    """Return text as one line of printable characters; ``�`` replaces terminal and direction codes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else REPLACED for c in text)
 
 
 def message_of(error: object) -> str:
-    """What an error says, as one line that a terminal or a page may have."""
+    """Return an error's message as one line."""
     return one_line(" ".join(str(error).split()))
 
 
 def name_of(text: str) -> str:
-    """`one_line`, and cut where it is longer than any name; what differs stays different."""
+    """Return `one_line`, cut to `LONGEST_NAME`; a digest keeps long names apart."""
     line = one_line(text)
     if len(line) <= LONGEST_NAME:
         return line
@@ -48,40 +43,31 @@ def name_of(text: str) -> str:
 
 
 def stays_within(path: Path, folder: Path) -> None:
-    """Refuse a link that leads out of a folder.
-
-    Raises:
-        ValueError: it does.
-    """
+    """Raise ValueError for a link that leads out of a folder."""
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"{path.name} is a link that leads out of the folder: put what it leads to in its place")
+        raise ValueError(f"{path.name} is a link that leads out of the folder: replace it with what it leads to")
 
 
 def check_file(path: Path, folder: Path) -> None:
-    """Refuse what should not even be opened.
+    """Refuse to open a file that is not safe to read.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: a link that leads out of ``folder``, no regular file, or larger than any of ours.
+        FileNotFoundError: there is no such file.
+        ValueError: a link out of ``folder``, not a regular file, or too large.
     """
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         stays_within(path, folder)
         found = path.stat()
     if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
-        raise ValueError(f"{path.name} cannot be read: it is no file")
+        raise ValueError(f"{path.name} cannot be read: it is not a file")
     most = MOST_BYTES.get(path.suffix, 2**16)
     if found.st_size > most:
         raise ValueError(f"{path.name} cannot be read: it has {found.st_size:,} bytes, more than {most:,}")
 
 
 def read_text(path: Path, folder: Path) -> str:
-    """A file's text.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it should not be opened, see `check_file`, or is not UTF-8.
-    """
+    """Read a file as UTF-8; see `check_file` for what is refused."""
     check_file(path, folder)
     try:
         return path.read_text(encoding="utf-8")
@@ -90,17 +76,17 @@ def read_text(path: Path, folder: Path) -> str:
 
 
 def read_mapping(path: Path, folder: Path) -> dict[str, Any]:
-    """A mapping from a JSON or YAML file, all its text in one line each. Not to be changed: files alike share it.
+    """Read a mapping from a JSON or YAML file, all its text in one line each. Equal files share it: do not change it.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it cannot be read, see `read_text`; no mapping; too many values, or too deeply nested.
+        FileNotFoundError: there is no such file.
+        ValueError: the file cannot be read, or holds no mapping.
     """
     text = read_text(path, folder)
     try:
         if path.suffix == ".json":
             return _mapping(json.loads(text))
-        # Runs of a sweep differ in their first line alone, the seed, and YAML is slow to read.
+        # The runs of a series differ in their first line alone, the seed, and YAML is slow to read.
         seed = re.match(r"seed: (\d{1,18})\n", text)
         return {"seed": int(seed[1])} | _from_yaml(text[seed.end() :]) if seed else _from_yaml(text)
     except RecursionError:
@@ -112,63 +98,55 @@ def read_mapping(path: Path, folder: Path) -> dict[str, Any]:
 @lru_cache(maxsize=4096)
 def _from_yaml(text: str) -> dict[str, Any]:
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):  # libyaml takes the process down with it if it nests too deeply
+    for event in yaml.parse(text, Loader=Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
+        if depth > DEEPEST:  # libyaml would crash the process
             raise ValueError("it is nested too deeply")
-    return _mapping(yaml.load(text, Loader=_Loader))
+        if isinstance(event, yaml.AliasEvent):  # aliases of aliases grow without limit
+            raise ValueError(f"it has an alias, *{event.anchor}")
+    return _mapping(yaml.load(text, Loader=Loader))
 
 
 def _mapping(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError("it holds no mapping")
-    plain = _plain(content, [0], 0)
-    assert isinstance(plain, dict)
-    return plain
+    return {one_line(str(key)): _printable(value) for key, value in content.items()}
 
 
-def _plain(value: Any, seen: list[int], depth: int) -> Any:
-    """Numbers, text, lists and mappings with names; counted as often as an alias repeats them."""
-    seen[0] += 1
-    if seen[0] > MOST_VALUES or depth > DEEPEST:
-        raise ValueError("it holds more values than any of ours, or is nested too deeply")
+def _printable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {one_line(str(key)): _plain(item, seen, depth + 1) for key, item in value.items()}
+        return _mapping(value)
     if isinstance(value, list):
-        return [_plain(item, seen, depth + 1) for item in value]
+        return [_printable(item) for item in value]
     if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError("it holds a whole number larger than any of ours")
+        raise ValueError("it holds a whole number of more than 64 bits")
     return value if value is None or isinstance(value, int | float) else one_line(str(value))
 
 
 def read_cells(path: Path, folder: Path, *, by_hand: bool = False) -> tuple[list[str], list[list[str]]]:
-    """The head and the lines of a CSV file.
+    """Read the head and the lines of a CSV file.
 
     Args:
         path: of the file.
-        folder: which it stays in.
-        by_hand: whether it was typed or comes from a spreadsheet: a byte order mark, blank lines at its end and an end
-            without a newline mean nothing then.
+        folder: that it must be in.
+        by_hand: allow a byte order mark, blank lines at the end, and an end without a newline.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it cannot be read, see `read_text`, or is cut short.
+        FileNotFoundError: there is no such file.
+        ValueError: the file cannot be read, or a line has more or fewer cells than the head.
     """
     text = read_text(path, folder)
     if by_hand:
-        text = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
+        text = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").rstrip("\r\n") + "\n"
     try:
         head, *lines = list(csv.reader(io.StringIO(text, newline=""), strict=True)) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path.name} cannot be read: {error}") from None
-    if by_hand:
-        while lines and not lines[-1]:
-            del lines[-1]
-        for number, line in enumerate(lines, start=2):
-            if len(line) != len(head):
-                raise ValueError(
-                    f"{path.name} cannot be read: line {number} has {len(line)} cells, its head {len(head)}"
-                )
-    elif not text.endswith("\n") or set(map(len, lines)) - {len(head)}:
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(head):
+            raise ValueError(
+                f"{path.name} cannot be read: line {number} has {len(line)} cells, its head {len(head)}; cut short?"
+            )
+    if not text.endswith("\n"):
         raise ValueError(f"{path.name} cannot be read: it is cut short")
     return head, lines

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.plan.plan import BadRequest
-from experiments.rows.results import FINISHED
+from experiments.rows.read import FINISHED
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease
 from experiments.training import checkpoint

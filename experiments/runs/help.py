@@ -53,9 +53,9 @@ def text() -> str:
         "positions=": _catalogue.numberings(),
         "experiment=": measures.entries(),
     }
-    for group in ("encoder", "task", "layout", "model", "train", "sweep", "reproduce"):
+    for group in ("encoder", "task", "layout", "model", "train", "sweep", "statements"):
         if files := sorted((ROOT / "configs" / group).glob("*.yaml")):
-            sign = "+" if group in ("sweep", "reproduce") else ""
+            sign = "+" if group in ("sweep", "statements") else ""
             menus[f"{sign}{group}= (configs/{group}/)"] = map(_file_entry, files)
     tables = [_table(title, {entry.name: _line(entry) for entry in entries}) for title, entries in menus.items()]
     return "\n\n".join([HEAD, *tables, _table("options", OPTIONS), FOOT])

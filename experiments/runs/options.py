@@ -20,7 +20,7 @@ MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
     "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
 }
 """Groups whose choices are registered classes; a choice's options are the class's knobs."""
-LISTS = ("sweep", "reproduce")
+LISTS = ("sweep", "statements")
 """Groups whose choices are lists of runs."""
 GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
 """Every group that is chosen from by name."""

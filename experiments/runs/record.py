@@ -22,7 +22,7 @@ import yaml
 from experiments.measures import report_of
 from experiments.plan.plan import BadRequest, Plan, RunConfig, prepare
 from experiments.plan.trained import how_it_diverged, trained, training_rows, tuning_rows
-from experiments.rows.results import kept_cells, read_run
+from experiments.rows.read import read_run
 from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
 from experiments.runs.folder import clear, digest, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
@@ -400,7 +400,7 @@ def _draw_late(plan: Plan) -> None:
     if (folder / "figures").is_dir():
         return
     try:
-        rows = read_run(folder, folder.parent.parent, kept_cells())[2]
+        rows = read_run(folder, folder.parent.parent)[2]
         if rows is not None:
             import pandas as pd
 

@@ -18,7 +18,7 @@ from experiments.figures import words
 from experiments.model.layout import Layout
 from experiments.plan.plan import BadRequest, ModelConfig, RunConfig, check_name
 from experiments.rows.packed import RETIRED
-from experiments.rows.results import FINISHED, TUNED, kept_cells, read_record, read_run
+from experiments.rows.read import FINISHED, TUNED, read_record, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
 from experiments.runs.record import Outcome, run
@@ -63,7 +63,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     try:
         if not (place / "config.yaml").is_file():
             raise ValueError(f"no run in {str(place)!r}: give the folder of one, results/<name>/runs/<run_id>")
-        record, _, before = read_run(place, folder, kept_cells())
+        record, _, before = read_run(place, folder)
         if before is None:
             reason = f"{record['status']}: {record['message']}" if record.get("message") else record["status"]
             raise ValueError(f"{place.name} has no rows to compare with ({reason}): give a run that has finished")
@@ -78,7 +78,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     if outcome.status not in FINISHED:
         return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
     again = outcome.folder.resolve()
-    _, _, after = read_run(again, again.parent.parent, kept_cells())
+    _, _, after = read_run(again, again.parent.parent)
     assert after is not None
     same, text = compare(before, after)
     notes = _differences(record, read_record(again, again.parent.parent))

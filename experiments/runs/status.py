@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.rows import sweeps as sweep_notes
-from experiments.rows.results import kept_cells, read_run, run_folders
+from experiments.rows.read import read_run, run_folders
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
 
@@ -67,8 +67,7 @@ def standings(folder: Path) -> tuple[list[Standing], list[sweep_notes.Sweep], li
         if not commands:
             raise
         places = []
-    cells = kept_cells()
-    runs = [_standing(place, folder, read_run(place, folder, cells)[0], commands) for place in places]
+    runs = [_standing(place, folder, read_run(place, folder)[0], commands) for place in places]
     for run in sorted(set(commands) - {standing.run_id for standing in runs}):
         runs.append(Standing(run, "missing", "asked for, not begun", sweep_notes.to_type(commands[run]), None))
     return runs, sweeps, broken

@@ -35,6 +35,9 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     Raises:
         BadRequest: parts, or all encoders, without ``-m``.
     """
+    for word in words:
+        if word.startswith("+reproduce="):
+            raise BadRequest(f"{word}: published findings are statements now; use +statements={word.partition('=')[2]}")
     if (every := "encoder=all") in words:
         _check_multirun(every, multirun)
         words = [f"encoder={','.join(pe_zoo.names())}" if word == every else word for word in words]

@@ -11,6 +11,7 @@ import yaml
 
 from experiments.rows.results import Results, load
 from experiments.rows.row import COLUMNS, Row, main_metric, metric_of, write_json, write_rows
+from experiments.rows.series import defaults, name_series
 
 
 def row(run_id: str = "a", **changed: Any) -> Row:
@@ -26,7 +27,14 @@ def write_run(folder: Path, run_id: str = "a", rows: list[Row] | None = None, **
     config |= {"encoder": {"name": "none"}, "positions": {"name": "sequential"}, "task": {"name": "copy"}}
     (place / "config.yaml").write_text(yaml.safe_dump(config | changed.get("config", {})))
     write_rows(place / "rows.csv", [row(run_id)] if rows is None else rows)
-    record = {"status": "ok", "encoder": "none", "positions": "sequential", "task": "copy", "seed": 0, "layout": "all"}
+    record = {
+        "status": "ok",
+        "encoder": "none",
+        "positions": "sequential",
+        "task": "copy",
+        "seed": 0,
+        "layout": "uniform",
+    }
     write_json(place / "run.json", record | changed.get("record", {}))
     return place
 
@@ -146,10 +154,10 @@ def test_what_varies_is_in_the_label(tmp_path: Path) -> None:
     write_run(tmp_path, "c", rows=[row("c", positions="offset")], config={"positions": {"name": "offset"}})
     write_run(tmp_path, "d", record={"layout": "skip_every=2"})
     assert labels_of(load(tmp_path)) == {
-        "a": "none · sequential · all · train.steps=100",
-        "b": "none · sequential · all · train.steps=200",
-        "c": "none · offset · all · train.steps=100",
-        "d": "none · sequential · skip_every=2 · train.steps=100",
+        "a": "none · train.steps=100",
+        "b": "none · train.steps=200",
+        "c": "none · offset · train.steps=100",
+        "d": "none · skip_every=2 · train.steps=100",
     }
 
 
@@ -199,6 +207,56 @@ def test_experiments_are_in_a_name_only_if_needed(tmp_path: Path) -> None:
     assert labels_of(load(tmp_path))["c"] == "none", "what a measured not, c may add"
     write_run(tmp_path, "d", config={"experiment": ["y", "z"]})
     assert labels_of(load(tmp_path))["c"] == 'none · experiment=["y"]'
+
+
+def test_only_runs_off_the_project_default_name_a_setting(tmp_path: Path) -> None:
+    usual = int(defaults()["train.steps"])
+    for number, steps in enumerate((usual, usual + 1, usual + 1, usual + 1, usual + 1)):
+        write_run(tmp_path, f"r{number}", config={"train": {"steps": steps}})
+    found = load(tmp_path)
+    assert set(labels_of(found).values()) == {"none", f"none · train.steps={usual + 1}"}
+    assert labels_of(found)["r0"] == "none"
+    assert found.settings["copy"]["train.steps"] == f"{usual}, unless a label says otherwise"
+
+
+ADDED: dict[str, dict[str, Any]] = {
+    "numbering": {"encoder": "rope", "positions": "offset(num_offsets=2)"},
+    "layout": {"encoder": "rope", "layout": "window=8"},
+    "knob": {"encoder": "rope(base=7)"},
+    "setting": {"encoder": "rope", "train.steps": "77"},
+    "seed": {"encoder": "rope", "seed": "1"},
+    "unfinished": {"encoder": "rope", "positions": None, "layout": None},
+}
+
+
+@pytest.mark.parametrize("added", ADDED)
+def test_adding_a_run_renames_nothing(added: str) -> None:
+    kinds = [
+        {"encoder": "rope"},
+        {"encoder": "t5(num_buckets=8)", "positions": "randomized(limit=64)"},
+        {"encoder": "none", "layout": "skip_every=2"},
+        {"encoder": "none", "train.steps": "50"},
+    ]
+
+    def names(*changes: dict[str, Any]) -> list[str]:
+        runs = []
+        for change in changes:
+            record = {"positions": "sequential", "layout": "uniform", "task": "copy", "seed": 0} | change
+            config = {"seed": "0", "train.steps": defaults()["train.steps"], "experiment": '["x"]'}
+            runs.append((record, config | {key: value for key, value in change.items() if key in config}))
+        name_series(runs)
+        return [str(record["label"]) for record, _ in runs]
+
+    before = names(*kinds)
+    assert before == [
+        "rope",
+        "t5(num_buckets=8) · randomized(limit=64)",
+        "none · skip_every=2",
+        "none · train.steps=50",
+    ]
+    *after, new = names(*kinds, ADDED[added])
+    assert after == before
+    assert (new in before) == (added in ("seed", "unfinished"))
 
 
 def test_metrics_have_readers_words() -> None:

@@ -99,13 +99,13 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("config.yaml", LAUGHS, "more values"),
-        ("config.yaml", "a: &a [*a]", "more values"),
+        ("config.yaml", LAUGHS, "alias"),
+        ("config.yaml", "a: &a [*a]", "alias"),
         ("config.yaml", "[" * 100_000, "nested too deeply"),
         ("config.yaml", "- " * 100_000, "nested too deeply"),
         ("config.yaml", "a: !!python/object/apply:os.system ['touch owned']", "could not determine a constructor"),
         ("config.yaml", "? [a, b]\n: c", "config.yaml cannot be read"),
-        ("config.yaml", "a: 0x" + "f" * 9999, "larger than any of ours"),
+        ("config.yaml", "a: 0x" + "f" * 9999, "more than 64 bits"),
         ("config.yaml", "seed: 1\n" + "#" * 2**20, "bytes, more than"),
         ("run.json", '{"a": ' + "[" * 100_000, "nested too deeply"),
         ("run.json", '{"status": "ok", "seed": "1"}', "seed is '1'"),
@@ -201,7 +201,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     path = write_run(tmp_path, "rope", run_id="pipe") / "rows.csv"
     path.unlink()
     os.mkfifo(path)
-    assert "it is no file" in str(results.load(tmp_path).runs["message"].tolist())
+    assert "it is not a file" in str(results.load(tmp_path).runs["message"].tolist())
 
 
 def test_a_name_that_steers_a_terminal_is_no_run(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from experiments.figures import words
 from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
-from experiments.rows.results import FINISHED, TUNED, Results, trained_runs
+from experiments.rows.read import FINISHED, TUNED
+from experiments.rows.results import Results, trained_runs
 
 NAMED = 12
 """Encoders from which on they are counted and not joined by ``and``."""

@@ -11,7 +11,8 @@ import pandas as pd
 from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
-from experiments.rows.results import FINISHED, TUNED, trained_runs
+from experiments.rows.read import FINISHED, TUNED
+from experiments.rows.results import trained_runs
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.rows.results import FINISHED, Results
+from experiments.rows.read import FINISHED
+from experiments.rows.results import Results
 
 MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 """Columns of the runs that say what made them."""

@@ -12,7 +12,8 @@ from experiments import measures
 from experiments.figures import style, words
 from experiments.report.page import Section
 from experiments.rows.quality import OVER_LENGTHS, beyond_training
-from experiments.rows.results import FINISHED, Results, trained_runs
+from experiments.rows.read import FINISHED
+from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 from experiments.statistics import reach as reaches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,8 +19,9 @@ import report
 from experiments.rows import results
 from experiments.rows.row import METRICS, Row
 from experiments.runs import sweep
-from experiments.statistics import claims as _claims
-from experiments.statistics.claims import Finding, Rule
+from experiments.statistics.statements import schema
+from experiments.statistics.statements.schema import Bounds
+from experiments.statistics.statements.verdicts import Outcome, case_by_case, decide
 from experiments.tasks import tasks
 
 QUALITY = {"experiment": "length_extrapolation", "metric": "token_accuracy", "condition": ""}
@@ -36,13 +37,33 @@ def made(metric: str, *values: float, encoder: str = "rope", **more: Any) -> Any
     return change
 
 
-def findings(folder: Path, **case: Any) -> Finding:
-    """What one case comes to."""
-    (folder / "claims").mkdir(exist_ok=True)
-    entry = {"statement": "It is so", "source": "somebody", "cases": [{"when": "always", **case}]}
-    (folder / "claims" / "one.yaml").write_text(yaml.safe_dump([entry], allow_unicode=True))
-    ((_, _, (finding,)),) = _claims.decide(_claims.load(folder / "claims"), results.load(folder))
-    return finding
+@dataclass(frozen=True)
+class Found:
+    """What one test came to."""
+
+    outcome: str
+    reason: str
+    measured: float
+    low: float
+    high: float
+    seeds: int
+
+
+def written(folder: Path, entry: dict[str, Any]) -> Path:
+    """A folder of statements with one file."""
+    folder.mkdir(exist_ok=True)
+    content = {"name": "one", "parts": ["encoder=rope"], "statements": [entry]}
+    (folder / "one.yaml").write_text(yaml.safe_dump(content, allow_unicode=True))
+    return folder
+
+
+def finding(folder: Path, **test: Any) -> Found:
+    """What one test comes to."""
+    entry = {"statement": "It is so", "source": "somebody", "tests": [{"of": "always", **test}]}
+    (decided,) = decide(schema.load(written(folder / "statements", entry)), results.load(folder))
+    (outcome,) = decided.outcomes
+    (measured,) = outcome.entries
+    return Found(outcome.verdict, outcome.reason, measured.measured, measured.low, measured.high, measured.seeds)
 
 
 @pytest.mark.parametrize(
@@ -59,19 +80,19 @@ def findings(folder: Path, **case: Any) -> Finding:
     ],
 )
 def test_a_rule_holds_or_fails_if_the_whole_interval_does(rule: str, low: float, high: float, verdict: str) -> None:
-    assert Rule.of(rule).verdict(low, high) == verdict
+    assert Bounds.of(rule).verdict(low, high) == verdict
 
 
 @pytest.mark.parametrize("rule", ["about 3", "below", "below three", "within 1", "below 1 or so"])
 def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match="none of 'below X'"):
-        Rule.of(rule)
+        Bounds.of(rule)
 
 
 @pytest.mark.parametrize("rule", ["within 1.1 to 0.9", "within 1 to 1"])
 def test_a_rule_that_nothing_meets_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=rf"'{rule}' holds for nothing: the first bound must be below the second"):
-        Rule.of(rule)
+        Bounds.of(rule)
 
 
 def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
@@ -79,30 +100,30 @@ def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
         write_run(tmp_path, "rope", seed, rows=made("output_change", value))
     rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
     # mean .52, deviation .02, t(.975, 2) = 4.3027: half-width .0497
-    found = findings(tmp_path, rows=rows, holds="below 0.6")
+    found = finding(tmp_path, rows=rows, rule="below 0.6")
     assert (found.outcome, found.seeds) == ("holds", 3)
     assert found.measured == pytest.approx(0.52)
     assert (found.low, found.high) == (pytest.approx(0.52 - 0.04968, abs=1e-4), pytest.approx(0.52 + 0.04968, abs=1e-4))
-    assert findings(tmp_path, rows=rows, holds="below 0.4").outcome == "fails"
-    found = findings(tmp_path, rows=rows, holds="below 0.55")
-    assert (found.outcome, found.reason) == ("undecided", "the interval reaches across the threshold")
+    assert finding(tmp_path, rows=rows, rule="below 0.4").outcome == "fails"
+    found = finding(tmp_path, rows=rows, rule="below 0.55")
+    assert (found.outcome, found.reason) == ("undecided", "the interval includes the threshold")
 
 
 def test_one_seed_decides_only_what_needs_no_training(tmp_path: Path) -> None:
     rows = {"experiment": "structure", "metric": "output_change"}
     write_run(tmp_path / "a", rows=made("output_change", 0.5))
-    assert findings(tmp_path / "a", rows=rows, holds="below 0.6").reason.startswith("one seed decides nothing")
+    assert finding(tmp_path / "a", rows=rows, rule="below 0.6").reason.startswith("one seed decides nothing")
     write_run(tmp_path / "b", rows=made("output_change", 0.5), config={"train": None})
-    assert findings(tmp_path / "b", rows=rows, holds="below 0.6").outcome == "holds"
+    assert finding(tmp_path / "b", rows=rows, rule="below 0.6").outcome == "holds"
 
 
 def test_runs_that_did_not_learn_decide_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", 0, rows=made("output_change", 0.5), record={"converged": False})
     write_run(tmp_path, "rope", 1, rows=made("output_change", 0.5))
     rows = {"experiment": "structure", "metric": "output_change"}
-    found = findings(tmp_path, rows=rows, holds="below 0.6")
+    found = finding(tmp_path, rows=rows, rule="below 0.6")
     assert (found.outcome, found.reason) == ("undecided", "1 of 2 runs did not learn the task")
-    assert findings(tmp_path, rows=rows, holds="below 0.6", even_if_not_learned=True).outcome == "holds"
+    assert finding(tmp_path, rows=rows, rule="below 0.6", even_if_not_learned=True).outcome == "holds"
 
 
 def test_two_selections_are_paired_by_seed(tmp_path: Path) -> None:
@@ -110,10 +131,10 @@ def test_two_selections_are_paired_by_seed(tmp_path: Path) -> None:
         write_run(tmp_path, "none", seed, rows=made("output_change", ours))
         write_run(tmp_path, "rope", seed, rows=made("output_change", theirs))
     rows = {"experiment": "structure", "metric": "output_change", "encoder": "none"}
-    found = findings(tmp_path, rows=rows, against={"encoder": "rope"}, holds="above 0.3")
+    found = finding(tmp_path, rows=rows, against={"encoder": "rope"}, rule="above 0.3")
     assert found.outcome == "holds"
     assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
-    found = findings(tmp_path, rows=rows, against={"encoder": "rope"}, **{"as": "ratio"}, holds="above 1")
+    found = finding(tmp_path, rows=rows, against={"encoder": "rope"}, **{"as": "ratio"}, rule="above 1")
     assert found.measured == pytest.approx((0.9 / 0.5 + 5 + 0.7 / 0.3) / 3)
 
 
@@ -121,9 +142,9 @@ def test_two_selections_are_paired_by_seed(tmp_path: Path) -> None:
 def test_what_is_taken_of_a_seeds_rows(tmp_path: Path, take: str, value: float) -> None:
     write_run(tmp_path, rows=made("output_change", 1.0, 2.0, 3.0), config={"train": None})
     rows = {"experiment": "structure", "metric": "output_change"}
-    assert findings(tmp_path, rows=rows, take=take, holds="below 9").measured == value
-    found = findings(tmp_path, rows=rows, holds="below 9")
-    assert (found.outcome, found.reason) == ("undecided", "several rows a seed and no take: blank at 16")
+    assert finding(tmp_path, rows=rows, take=take, rule="below 9").measured == value
+    found = finding(tmp_path, rows=rows, rule="below 9")
+    assert (found.outcome, found.reason) == ("undecided", "several rows for a seed, and no take: blank at 16")
 
 
 def test_a_mean_is_over_everything_or_there_is_none(tmp_path: Path) -> None:
@@ -133,9 +154,9 @@ def test_a_mean_is_over_everything_or_there_is_none(tmp_path: Path) -> None:
 
     write_run(tmp_path, rows=hard_one_refused, config={"train": None})
     rows = {"experiment": "structure", "metric": "output_change"}
-    found = findings(tmp_path, rows=rows, take="mean", holds="above 0.8")
+    found = finding(tmp_path, rows=rows, take="mean", rule="above 0.8")
     assert (found.outcome, found.reason) == ("undecided", "no value: unsupported")
-    assert findings(tmp_path, rows=rows, take="max", holds="above 0.8").outcome == "holds"
+    assert finding(tmp_path, rows=rows, take="max", rule="above 0.8").outcome == "holds"
 
 
 def test_a_statement_holds_for_one_numbering(tmp_path: Path) -> None:
@@ -145,24 +166,24 @@ def test_a_statement_holds_for_one_numbering(tmp_path: Path) -> None:
         config, record = {"positions": {"name": "randomized"}}, {"positions": "randomized"}
         write_run(tmp_path, "rope", seed, rows=randomized, run_id=f"r{seed}", config=config, record=record)
     rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
-    assert findings(tmp_path, rows=rows, take="mean", holds="above 0.8").measured == 0.9
+    assert finding(tmp_path, rows=rows, take="mean", rule="above 0.8").measured == 0.9
     named = rows | {"positions.name": "randomized"}
-    assert findings(tmp_path, rows=named, take="mean", holds="above 0.8").measured == 0.1
+    assert finding(tmp_path, rows=named, take="mean", rule="above 0.8").measured == 0.1
 
 
 def test_several_settings_make_no_number(tmp_path: Path) -> None:
     for seed, width in product(range(2), (64, 128)):
         config = {"model": {"model_dim": width}}
         write_run(tmp_path, "rope", seed, rows=made("output_change", 0.9), config=config, run_id=f"{width}-{seed}")
-    found = findings(tmp_path, rows={"metric": "output_change"}, take="mean", holds="above 0.8")
+    found = finding(tmp_path, rows={"metric": "output_change"}, take="mean", rule="above 0.8")
     assert (found.outcome, found.seeds, "several settings" in found.reason) == ("undecided", 0, True)
 
 
 def test_unsupported_is_a_measurement(tmp_path: Path) -> None:
     write_run(tmp_path, rows=made("output_change", math.nan, status="unsupported"), config={"train": None})
     rows = {"experiment": "structure", "metric": "output_change"}
-    assert findings(tmp_path, rows=rows, take="unsupported", holds="above 0.99").outcome == "holds"
-    found = findings(tmp_path, rows=rows, take="max", holds="above 0.99")
+    assert finding(tmp_path, rows=rows, take="unsupported", rule="above 0.99").outcome == "holds"
+    found = finding(tmp_path, rows=rows, take="max", rule="above 0.99")
     assert (found.outcome, found.reason) == ("undecided", "no value: unsupported")
 
 
@@ -174,10 +195,10 @@ def test_a_table_is_compared_cell_by_cell(tmp_path: Path) -> None:
 
     write_run(tmp_path, rows=codes, config={"train": None})
     rows = {"experiment": "structure", "metric": "loss"}
-    found = findings(tmp_path, rows=rows, table={0: [0.0, 1.0], 1: [0.8415, 0.5403]}, holds="below 2e-4")
+    found = finding(tmp_path, rows=rows, table={0: [0.0, 1.0], 1: [0.8415, 0.5403]}, rule="below 2e-4")
     assert (found.outcome, found.measured) == ("holds", pytest.approx(1e-4))
-    assert findings(tmp_path, rows=rows, table={1: [0.5403, 0.8415]}, holds="below 2e-4").outcome == "fails"
-    assert findings(tmp_path, rows=rows, table={2: [0.9]}, holds="below 2e-4").outcome == "undecided"
+    assert finding(tmp_path, rows=rows, table={1: [0.5403, 0.8415]}, rule="below 2e-4").outcome == "fails"
+    assert finding(tmp_path, rows=rows, table={2: [0.9]}, rule="below 2e-4").outcome == "undecided"
 
 
 def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -> None:
@@ -199,11 +220,11 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
         ({"condition": None, "layer": [2, 3]}, 3.0),
         ({"condition": "shuffle", "multiple": 4}, 4.0),
     ):
-        assert findings(tmp_path, rows=rows | chosen, holds="below 9").measured == value
-    assert findings(tmp_path, rows=rows | {"layer": 7}, holds="below 9").outcome == "not measured"
-    assert findings(tmp_path, rows=rows | {"head": 0}, holds="below 9").outcome == "not measured"
+        assert finding(tmp_path, rows=rows | chosen, rule="below 9").measured == value
+    assert finding(tmp_path, rows=rows | {"layer": 7}, rule="below 9").outcome == "not measured"
+    assert finding(tmp_path, rows=rows | {"head": 0}, rule="below 9").outcome == "not measured"
     del rows["model.causal"]
-    found = findings(tmp_path, rows=rows, take="max", holds="below 9")
+    found = finding(tmp_path, rows=rows, take="max", rule="below 9")
     assert (found.outcome, "several settings" in found.reason) == ("undecided", True)
 
 
@@ -221,69 +242,74 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
         (("not measured", "not measured"), "not measured"),
     ],
 )
-def test_the_verdict_of_a_statement(verdicts: tuple[str, ...], overall: str) -> None:
-    cases = [Finding(f"case {i}", 0, 0, 0, 1, "", "", verdict) for i, verdict in enumerate(verdicts)]
-    assert _claims.verdict(cases) == overall
+def test_the_verdict_over_cases(verdicts: tuple[str, ...], overall: str) -> None:
+    cases = tuple(Outcome({"of": f"case {i}"}, (), verdict, "") for i, verdict in enumerate(verdicts))
+    assert case_by_case(cases) == overall
 
 
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"claim": "x"}, "no key 'claim'"),
-        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "hold": "below 1"}]}, "no key 'hold' in a case"),
-        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below"}]}, "none of 'below X'"),
-        ({"cases": [{"when": "x", "rows": {"metric": "los"}, "holds": "below 1"}]}, "metric 'los' is not known"),
-        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below 1", "take": "most"}]}, "take: 'most'"),
-        ({"cases": [{"when": "x", "rows": {"metric": "loss"}, "holds": "below 1", "as": "sum"}]}, "as: 'sum'"),
+        ({"claim": "x"}, "no key 'claim' of a statement"),
+        ({"tests": []}, "the key 'tests' of a statement is missing"),
+        ({"setting": {"there": "x"}}, "the key 'checked' of a setting is missing"),
+        ({"test": {"hold": "below 1"}}, "no key 'hold' of a test"),
+        ({"test": {"rule": "below"}}, "none of 'below X'"),
+        ({"test": {"rows": {"metric": "los"}}}, "metric 'los' is not known"),
+        ({"test": {"take": "most"}}, "take: 'most'"),
+        ({"test": {"as": "sum"}}, "as: 'sum'"),
+        ({"test": {"table": {0: [1]}, "take": "max"}}, "without take and against"),
     ],
 )
-def test_a_claim_that_means_nothing_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], complaint: str) -> None:
-    entry = {"statement": "It is so", "source": "somebody", "cases": []} | changed
-    (tmp_path / "one.yaml").write_text(yaml.safe_dump([entry]))
+def test_a_malformed_statement_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], complaint: str) -> None:
+    test = {"of": "it", "rows": {"metric": "loss"}, "rule": "below 1"} | changed.pop("test", {})
+    entry = {"statement": "It is so", "source": "somebody", "tests": [test]} | changed
     with pytest.raises(ValueError, match=complaint) as refused:
-        _claims.load(tmp_path)
-    assert "one.yaml, 'It is so'" in str(refused.value)
+        schema.load(written(tmp_path, entry))
+    assert str(refused.value).startswith("one.yaml: ")
+    assert "'It is so'" in str(refused.value)
 
 
-def test_the_claims_can_be_read_and_each_has_a_source() -> None:
-    claims = _claims.load()
-    assert len(claims) > 25
-    assert len({claim.statement for claim in claims}) == len(claims)
-    for claim in claims:
-        assert claim.source
-        assert claim.cases
-        for case in claim.cases:
-            assert case["rows"]["metric"] in METRICS
+def test_each_statement_has_a_source_and_known_metrics() -> None:
+    statements = schema.load()
+    assert len(statements) > 37
+    assert len({each.statement for each in statements}) == len(statements)
+    for each in statements:
+        assert each.source
+        assert each.tests
+        for test in each.tests:
+            assert test["rows"]["metric"] in METRICS
 
 
 def test_the_page_has_a_line_a_case_and_counts_the_verdicts(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     assert report.main([str(tmp_path)]) == 0
     markdown = (tmp_path / "report" / "report.md").read_text()
-    assert "## Claims" in markdown
-    assert "put to the test here" in markdown
+    assert "## Published statements, tested" in markdown
+    assert "tested here" in markdown
     lines = [line for line in markdown.splitlines() if "NoPE beats RoPE" in line or "copy, against" in line]
     assert "copy, against rope" in lines[0]
     assert not [line for line in lines if "against learned" in line], "not measured here"
     assert "not measured here: python run.py -m +sweep=claims" in markdown
-    assert (tmp_path / "report" / "tables" / "claims.csv").is_file()
+    assert (tmp_path / "report" / "tables" / "statements.csv").is_file()
 
 
 def test_a_folder_that_decides_no_claim_says_nothing_of_claims(tmp_path: Path) -> None:
     write_run(tmp_path, "shaw", rows=lambda rows: [row for row in rows if row.experiment == "training"])
     assert report.main([str(tmp_path)]) == 0
-    assert "Claims" not in (tmp_path / "report" / "report.md").read_text()
+    assert "Published statements" not in (tmp_path / "report" / "report.md").read_text()
 
 
-def test_a_claim_that_cannot_be_read_is_one_line_of_the_report(
+def test_a_statement_that_cannot_be_read_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(tmp_path, "rope")
-    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump([{"statement": "It is so", "source": "me", "case": []}]))
-    load = _claims.load
-    monkeypatch.setattr(_claims, "load", lambda: load(tmp_path))
+    written(tmp_path / "statements", {"statement": "It is so", "source": "me", "test": []})
+    monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path / "statements"))
     assert report.main([str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "error: wrong.yaml, 'It is so': no key 'case'; known: cases, source, statement\n"
+    said = capsys.readouterr().err
+    assert said.startswith("error: one.yaml: 'It is so': no key 'test'")
+    assert said.count("\n") == 1
 
 
 SWEEPS = sorted(path for path in (ROOT / "configs" / "sweep").glob("*.yaml") if "parts:" in path.read_text())

@@ -11,24 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from support import ROOT, Command, write_run
 
 import report
 from experiments.plan import plan as _plan
-from experiments.report import build
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import job, summary, sweep
 from experiments.runs import record as _pipeline
-from experiments.statistics import reproductions
-from experiments.statistics.reproductions import Decided
+from experiments.statistics.statements import schema
+from experiments.statistics.statements.schema import NOT_MEASURED, Statement
+from experiments.statistics.statements.verdicts import Decided, decide
 
-FOLDER = ROOT / "configs" / "reproduce"
 QUALITY = "length_extrapolation"
 ROWS = {"experiment": "structure", "metric": "output_change"}
-WORDS = dict.fromkeys(("statement", "source", "checked", "there", "here", "expected"), "said")
+SETTING = dict.fromkeys(("checked", "there", "here", "expected"), "said")
+FINDING = {"statement": "said", "source": "said", "setting": SETTING}
 
 
 def measured(folder: Path, values: Mapping[str, Any], metric: str = "output_change", **changed: Any) -> None:
@@ -45,11 +46,11 @@ def measured(folder: Path, values: Mapping[str, Any], metric: str = "output_chan
 def decided(folder: Path, *tests: dict[str, Any]) -> Decided:
     """What a finding with these tests comes to in a folder."""
     tests = tuple({"of": f"test {number}", "rows": ROWS, "unit": "share"} | test for number, test in enumerate(tests))
-    content = {"name": folder.name, "parts": ["encoder=rope"], "finding": WORDS | {"tests": list(tests)}}
-    place = folder / "reproduce"
+    content = {"name": folder.name, "parts": ["encoder=rope"], "statements": [FINDING | {"tests": list(tests)}]}
+    place = folder / "statements"
     place.mkdir(exist_ok=True)
     (place / f"{folder.name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    (found,) = reproductions.decide(reproductions.load(place), results.load(folder))
+    (found,) = decide(schema.load(place), results.load(folder))
     return found
 
 
@@ -63,15 +64,15 @@ HIGH, MIDDLE, LOW = (0.90, 0.92, 0.91), (0.50, 0.90, 0.95), (0.10, 0.13, 0.12)
 @pytest.mark.parametrize(
     ("rule", "none", "rope", "verdict"),
     [
-        ({"higher": [["none"], ["rope"]]}, HIGH, LOW, "PASS"),
-        ({"higher": [["none"], ["rope"]]}, LOW, HIGH, "DIFFERENT"),
-        ({"higher": [["none"], ["rope"]]}, HIGH, MIDDLE, "UNDECIDED"),
-        ({"lower": [["none"], ["rope"]]}, LOW, HIGH, "PASS"),
-        ({"lower": [["none"], ["rope"]]}, HIGH, LOW, "DIFFERENT"),
-        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, LOW, "PASS"),
-        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, HIGH, "DIFFERENT"),
-        ({"holds": {"none": "above 0.8", "rope": "below 0.7"}}, HIGH, MIDDLE, "UNDECIDED"),
-        ({"higher": [["none"], ["rope"]]}, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), "UNDECIDED"),
+        ({"higher": [["none"], ["rope"]]}, HIGH, LOW, "holds"),
+        ({"higher": [["none"], ["rope"]]}, LOW, HIGH, "fails"),
+        ({"higher": [["none"], ["rope"]]}, HIGH, MIDDLE, "undecided"),
+        ({"lower": [["none"], ["rope"]]}, LOW, HIGH, "holds"),
+        ({"lower": [["none"], ["rope"]]}, HIGH, LOW, "fails"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, LOW, "holds"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.2"}}, HIGH, HIGH, "fails"),
+        ({"holds": {"none": "above 0.8", "rope": "below 0.7"}}, HIGH, MIDDLE, "undecided"),
+        ({"higher": [["none"], ["rope"]]}, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), "undecided"),
     ],
 )
 def test_a_rule_comes_out_both_ways(
@@ -87,28 +88,28 @@ def test_a_rule_comes_out_both_ways(
 def test_pairs_between_groups_count_and_those_within_do_not(tmp_path: Path) -> None:
     measured(tmp_path, {"none": HIGH, "t5": (0.60, 0.62, 0.61), "rope": LOW, "alibi": (0.73, 0.75, 0.74)})
     contestants = {"contestants": of("none", "t5", "rope", "alibi")}
-    assert decided(tmp_path, contestants | {"rule": {"higher": [["t5", "none", "alibi"], ["rope"]]}}).verdict == "PASS"
+    assert decided(tmp_path, contestants | {"rule": {"higher": [["t5", "none", "alibi"], ["rope"]]}}).verdict == "holds"
     found = decided(tmp_path, contestants | {"rule": {"higher": [["none", "t5"], ["alibi", "rope"]]}})
-    assert (found.verdict, found.outcomes[0].reason) == ("DIFFERENT", "the opposite of t5 higher than alibi")
+    assert (found.verdict, found.outcomes[0].reason) == ("fails", "the opposite of t5 higher than alibi")
 
 
 def test_the_opposite_is_tested_at_the_corrected_level(tmp_path: Path) -> None:
     # differences -.04, -.05, -.06: mean -.05, half-width 4.303 · .01 / √3 = .025; at 5 % / 10, 14.09 · .01 / √3 = .081
     measured(tmp_path, {"none": (0.50, 0.50, 0.50), "rope": (0.54, 0.55, 0.56)})
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
-    assert decided(tmp_path, test).verdict == "DIFFERENT"
+    assert decided(tmp_path, test).verdict == "fails"
     found = decided(tmp_path, *[test] * 10)
-    assert (found.verdict, {outcome.verdict for outcome in found.outcomes}) == ("UNDECIDED", {"UNDECIDED"})
+    assert (found.verdict, {outcome.verdict for outcome in found.outcomes}) == ("undecided", {"undecided"})
 
 
 def test_a_finding_passes_if_all_of_its_tests_do(tmp_path: Path) -> None:
     measured(tmp_path, {"none": HIGH, "rope": LOW})
     right = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
     wrong, absent = right | {"rule": {"lower": [["none"], ["rope"]]}}, right | {"rows": ROWS | {"metric": "loss"}}
-    assert decided(tmp_path, right, right).verdict == "PASS"
-    assert decided(tmp_path, right, wrong).verdict == "DIFFERENT"
+    assert decided(tmp_path, right, right).verdict == "holds"
+    assert decided(tmp_path, right, wrong).verdict == "fails"
     found = decided(tmp_path, right, absent)
-    assert (found.verdict, found.outcomes[1].verdict) == ("UNDECIDED", "not measured")
+    assert (found.verdict, found.outcomes[1].verdict) == ("undecided", "not measured")
     assert found.outcomes[1].reason == "no rows of none, rope"
 
 
@@ -131,9 +132,9 @@ def test_runs_that_did_not_learn_and_single_seeds_decide_nothing(tmp_path: Path)
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
     measured(tmp_path / "a", {"none": HIGH, "rope": LOW}, record={"converged": False})
     found = decided(tmp_path / "a", test)
-    assert found.verdict == "UNDECIDED"
+    assert found.verdict == "undecided"
     assert "3 of 3 runs did not learn the task" in found.outcomes[0].reason
-    assert decided(tmp_path / "a", test | {"even_if_not_learned": True}).verdict == "PASS"
+    assert decided(tmp_path / "a", test | {"even_if_not_learned": True}).verdict == "holds"
     measured(tmp_path / "b", {"none": HIGH[:1], "rope": LOW[:1]})
     assert "one seed decides nothing" in decided(tmp_path / "b", test).outcomes[0].reason
 
@@ -143,32 +144,33 @@ def test_a_finding_is_told_of_in_folders_made_for_it(tmp_path: Path) -> None:
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
     measured(tmp_path / "one", {"none": HIGH})
     found = decided(tmp_path / "one", test)
-    assert (found.verdict, found.outcomes[0].reason) == ("UNDECIDED", "no rows of rope")
-    findings = reproductions.load(tmp_path / "one" / "reproduce")
+    assert (found.verdict, found.outcomes[0].reason) == ("undecided", "no rows of rope")
+    findings = schema.load(tmp_path / "one" / "statements")
     for name, told in (("other", False), ("one_gpu", True), ("once", False)):
         measured(tmp_path / name, {"none": HIGH, "rope": LOW})
-        found = reproductions.decide(findings, results.load(tmp_path / name))
-        assert [each.verdict for each in found] == ["PASS"] * told
-    sweeps.write(tmp_path / "other", sweeps.Sweep("python run.py -m +reproduce=one name=other", 1, 1, ("a",)))
-    assert len(reproductions.decide(findings, results.load(tmp_path / "other"))) == 1
+        found = decide(findings, results.load(tmp_path / name))
+        assert [each.verdict for each in found] == ["holds"] * told
+    for number, word in enumerate(("+statements=one", "+reproduce=one")):
+        measured(tmp_path / str(number), {"none": HIGH, "rope": LOW})
+        sweeps.write(tmp_path / str(number), sweeps.Sweep(f"python run.py -m {word} name=x", 1, 1, ("a",)))
+        assert len(decide(findings, results.load(tmp_path / str(number)))) == 1
 
 
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
         ({"name": "two"}, "one.yaml: name: 'two' is not that of its file, 'one'"),
-        ({"parts": []}, "one.yaml: a reproduction has name, parts and finding"),
-        ({"findings": {}}, "one.yaml: no key 'findings' of a reproduction; known: name, parts, finding, times"),
-        ({"finding": {"statement": "x"}}, "one.yaml: the key 'source' of a finding is missing"),
-        ({"finding": WORDS | {"tests": []}}, "one.yaml: tests: there is none"),
+        ({"parts": []}, "one.yaml: the key 'parts' of a file is missing"),
+        ({"findings": {}}, "one.yaml: no key 'findings' of a file; known: name, parts, statements, times"),
+        ({"statements": [{"statement": "x"}]}, "the key 'source' of a statement is missing"),
         ({"test": {"rules": 1}}, "test 'it': no key 'rules' of a test"),
         ({"test": {"rule": {"about": []}}}, "rule: {'about': []} is not one of higher, lower, holds"),
-        ({"test": {"rule": {"higher": [["none", "rope"]]}}}, "rule: higher takes two groups at least"),
+        ({"test": {"rule": {"higher": [["none", "rope"]]}}}, "rule: higher takes at least two groups"),
         ({"test": {"rule": {"higher": [["none"], ["none"]]}}}, "rule: higher names a contestant twice"),
         ({"test": {"rule": {"higher": [["none"], ["t5"]]}}}, "do not agree on rope, t5"),
         ({"test": {"rule": {"holds": {"none": "about 3", "rope": "below 1"}}}}, "none of 'below X'"),
         ({"test": {"published": {"t5": 1}}}, "published: 't5' is none of the contestants none, rope"),
-        ({"test": {"published": {"none": "much"}}}, "published: none: 'much' is no number"),
+        ({"test": {"published": {"none": "much"}}}, "published: none: 'much' is not a number"),
         ({"test": {"rows": {"metric": "los"}}}, "metric 'los' is not known"),
         ({"test": {"take": "most"}}, "take: 'most' is none of"),
     ],
@@ -182,12 +184,11 @@ def test_a_malformed_file_is_one_line_of_the_report(
 ) -> None:
     test = {"of": "it", "rows": ROWS, "unit": "x", "contestants": of("none", "rope")}
     test |= {"rule": {"higher": [["none"], ["rope"]]}} | changed.pop("test", {})
-    content = {"name": "one", "parts": ["encoder=rope"], "finding": WORDS | {"tests": [test]}} | changed
+    content = {"name": "one", "parts": ["encoder=rope"], "statements": [FINDING | {"tests": [test]}]} | changed
     (tmp_path / "one.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        reproductions.load(tmp_path)
-    load = reproductions.load
-    monkeypatch.setattr(build.reproductions, "load", lambda: load(tmp_path))
+        schema.load(tmp_path)
+    monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path))
     write_run(tmp_path / "folder", "rope")
     assert report.main([str(tmp_path / "folder")]) == 2
     error = capsys.readouterr().err
@@ -204,19 +205,21 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
         {"published": {"none": 0.75}, "rule": {"holds": {"none": "below 0.5"}}},
     )
     write_run(tmp_path, "t5", record={"status": "failed"})
-    monkeypatch.setattr(build.reproductions, "load", partial(reproductions.load, tmp_path / "reproduce"))
+    monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path / "statements"))
     assert report.main([str(tmp_path)]) == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert f"Published findings put to the test here: {tmp_path.name} DIFFERENT." in text
-    assert "## Published findings" in text
+    assert f"Published findings tested here: {tmp_path.name} fails." in text
+    assert "## Published statements, tested" in text
     assert f"### {tmp_path.name}" in text
     half = 4.3027 * 0.01 / math.sqrt(3)
-    shown = rf"| 0.75 (share)  *\| 0.910 \[{0.91 - half:.3f}, {0.91 + half:.3f}\], 3 seeds"
-    assert re.search(shown.replace("\\[", r"\\\[").replace("\\]", r"\\\]"), text)
-    assert "test 1: DIFFERENT, the opposite of none below 0.5" in text
+    ours = re.escape(f"0.91 [{0.91 - half:.3g}, {0.91 + half:.3g}], 3 seeds")
+    assert re.search(rf"\| 0.75 \(share\) +\| .*: {ours}", text.replace("\\", ""))
+    assert "test 1: fails, the opposite of none below 0.5" in text
     assert "1 run of this folder failed or did not finish" in text
-    numbers = (tmp_path / "report" / "tables" / f"reproduction_{tmp_path.name}.csv").read_text()
-    assert f"{tmp_path.name},test 0,share,PASS,,none,0.75," in numbers
+    numbers = pd.read_csv(tmp_path / "report" / "tables" / f"statement_{tmp_path.name}.csv")
+    first = numbers.iloc[0]
+    assert (first["tested"], first["contestant"], first["published"]) == ("test 0", "none", 0.75)
+    assert (first["unit"], first["outcome"], first["verdict"]) == ("share", "holds", "fails")
 
 
 def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
@@ -227,23 +230,22 @@ def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
 
 # ---- the files of the house ---------------------------------------------------------------------------
 
-FILES = sorted(FOLDER.glob("*.yaml"))
+FINDINGS = [each for each in schema.load() if each.setting]
 
 
 def test_each_finding_has_its_source_and_check() -> None:
-    found = reproductions.load()
-    assert len(found) >= 12
-    for each in found:
+    assert len(FINDINGS) >= 12
+    for each in FINDINGS:
         assert re.search(r"arXiv:\d{4}\.\d{5}", each.source)
-        assert min(map(len, (each.statement, each.checked, each.there, each.here, each.expected))) > 20
+        assert min(map(len, (each.statement, *map(each.setting.__getitem__, SETTING)))) > 20
 
 
-def _lines(path: Path) -> list[list[str]]:
-    return sweep.expand([f"+reproduce={path.stem}"], ROOT / "configs")
+def _lines(name: str) -> list[list[str]]:
+    return sweep.expand([f"+statements={name}"], ROOT / "configs")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+@pytest.mark.parametrize("name", [each.name for each in FINDINGS])
+def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     prepared = []
 
     def only_prepared(config: _plan.RunConfig, **_: Any) -> _pipeline.Outcome:
@@ -253,37 +255,37 @@ def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(job, "run", only_prepared)
     monkeypatch.setattr(summary, "show", lambda outcome: None)
-    assert path.read_text().startswith("# @package _global_\n# ")
-    done = command("-m", f"+reproduce={path.stem}", "seed=0")
+    assert (schema.FOLDER / f"{name}.yaml").read_text().startswith("# @package _global_\n# ")
+    done = command("-m", f"+statements={name}", "seed=0")
     assert done.code == 0, done.err
-    assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(path))
+    assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(name))
 
 
-@pytest.mark.parametrize("each", reproductions.load(), ids=lambda each: each.name)
-def test_the_larger_scale_goes_with_every_part(command: Command, each: reproductions.Reproduction) -> None:
-    gpu = each.gpu.split()
+@pytest.mark.parametrize("each", FINDINGS, ids=lambda each: each.name)
+def test_the_larger_scale_goes_with_every_part(command: Command, each: Statement) -> None:
+    gpu = each.setting.get("gpu", "").split()
     # What belongs to one encoder, numbering or layout is no option of a part with another.
     assert {re.split("[.=]", word)[0] for word in gpu} <= {"model", "train", "task", "seed", "seeds", "device", QUALITY}
     if gpu:
         given = {word.partition("=")[0] for word in gpu}
-        line = [word for word in _lines(FOLDER / f"{each.name}.yaml")[0] if word.partition("=")[0] not in given]
+        line = [word for word in _lines(each.name)[0] if word.partition("=")[0] not in given]
         first = [word if "[" in word else word.partition(",")[0] for word in line]
         done = command("--cfg", "job", *first, *gpu)
         assert done.code == 0, done.err
 
 
 def test_half_of_the_heads_are_masked_at_either_scale(command: Command) -> None:
-    (each,) = [each for each in reproductions.load() if each.name == "jelassi_copy"]
-    for options in ([], each.gpu.split()):
+    (each,) = [each for each in FINDINGS if each.name == "jelassi_copy"]
+    for options in ([], each.setting.get("gpu", "").split()):
         done = command("--cfg", "job", "encoder=none", "layout=hard_alibi", *options)
         assert done.code == 0, done.err
         config = yaml.safe_load(done.out)
         assert 2 * config["layout"]["masked_heads"] == config["model"]["num_heads"]
 
 
-def _runs(path: Path) -> Iterator[dict[str, str]]:
+def _runs(name: str) -> Iterator[dict[str, str]]:
     """Every run of a sweep, as the options of its command line."""
-    for line in _lines(path):
+    for line in _lines(name):
         options = [word.partition("=")[::2] for word in line]
         for values in itertools.product(*(re.split(r",(?![^\[]*\])", value) for _, value in options)):
             yield dict(zip((key for key, _ in options), values, strict=True))
@@ -303,10 +305,10 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_test_of_a_finding_has_rows_of_all_it_compares(command: Command, tmp_path: Path, path: Path) -> None:
-    done = command("-m", f"+reproduce={path.stem}", *SMALL)
+@pytest.mark.parametrize("name", [each.name for each in FINDINGS])
+def test_each_test_of_a_finding_has_rows_of_all_it_compares(command: Command, tmp_path: Path, name: str) -> None:
+    done = command("-m", f"+statements={name}", *SMALL)
     assert done.code == 0, done.err
-    (finding,) = [each for each in reproductions.load() if each.name == path.stem]
-    (found,) = reproductions.decide([finding], results.load(tmp_path / "results" / path.stem))
-    assert [outcome.reason for outcome in found.outcomes if outcome.verdict == reproductions.NOT_MEASURED] == []
+    (finding,) = [each for each in FINDINGS if each.name == name]
+    (found,) = decide([finding], results.load(tmp_path / "results" / name))
+    assert [outcome.reason for outcome in found.outcomes if outcome.verdict == NOT_MEASURED] == []

@@ -1,0 +1,209 @@
+"""Reading runs back: the record, the configuration and the rows of a run's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from experiments.rows.packed import unpack
+from experiments.rows.row import COLUMNS, COORDINATES, Row
+from experiments.rows.series import flat
+from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
+
+STATUSES = ("ok", "unsupported", "diverged")
+FINISHED = ("ok", "diverged")
+"""Statuses of a run that would end the same way again."""
+TUNED = "tuned"
+"""The learning rate of a configuration that searched for it."""
+RECORD: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("encoder", "choice", "positions", "layout", "task"), str),
+    "seed": int,
+    **dict.fromkeys(("status", "message"), str),
+    "in_range": (int, float),
+    "converged": bool,
+    "final_loss": (int, float),
+    **dict.fromkeys(("model_parameters", "encoder_parameters", "steps"), int),
+    "stopped": str,
+    "tuning": dict,
+    **dict.fromkeys(("train_seconds", "measure_seconds", "tokens_per_second"), (int, float)),
+    **dict.fromkeys(("torch", "python", "device", "precision"), str),
+    **dict.fromkeys(("threads", "processes", "seeds_together"), int),
+    **dict.fromkeys(("commit", "command"), str),
+    **dict.fromkeys(("corpus", "packages"), dict),
+    **dict.fromkeys(("started", "finished"), str),
+}
+"""What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""
+RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
+RUN_COLUMNS = ["run_id", "label", *RECORD]
+ARCHIVE = "runs.tar.xz"
+"""Packed runs that come with the code."""
+NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]
+"""Columns that a file must have; the others are filled where an older file lacks them."""
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Row)}
+WHOLE = {"seed": 0, "train_length": 1, "eval_length": 0, "n": 0}
+"""Columns of whole numbers, and the least that each may be."""
+LARGEST = 1e100
+"""Larger numbers are no measurements: their squares overflow."""
+Table = dict[str, list[Any]]
+"""Column -> cells, of one run."""
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Return every folder below ``<folder>/runs``, in alphabetical order.
+
+    Raises:
+        ValueError: there is no such folder, or no run in it.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
+    stays_within(folder / "runs", folder)
+    places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
+    if not places and (folder / ARCHIVE).is_file():
+        raise ValueError(f"the runs of {str(folder)!r} are packed: tar -xf {folder / ARCHIVE} -C {folder} unpacks them")
+    if not places:
+        raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
+    return places
+
+
+def read_record(place: Path, folder: Path) -> dict[str, Any]:
+    """Return what ``run.json`` says, without blanks and without keys that are not in `RECORD`.
+
+    Args:
+        place: the run's folder.
+        folder: that holds it, which no link may lead out of.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be read, or a value is of the wrong type.
+    """
+    record = {}
+    for key, value in read_mapping(place / "run.json", folder).items():
+        if key not in RECORD or value is None or (isinstance(value, float) and not math.isfinite(value)):
+            continue
+        if not isinstance(value, RECORD[key]) or (isinstance(value, bool) and RECORD[key] is not bool):
+            raise ValueError(f"run.json cannot be read: {key} is {name_of(repr(value))}")
+        # A command is there to be typed again, so it is not cut.
+        record[key] = name_of(value) if isinstance(value, str) and key != "command" else value
+    if record.setdefault("status", "unfinished") not in RUN_STATUSES:
+        raise ValueError(f"run.json cannot be read: status {record['status']!r} is none of {', '.join(RUN_STATUSES)}")
+    return record
+
+
+def read_run(place: Path, folder: Path) -> tuple[dict[str, Any], dict[str, str], Table | None]:
+    """Return a run's record, its flat configuration, and its rows if it has finished and they can be read.
+
+    Args:
+        place: the run's folder.
+        folder: ``results/<name>``, which no link may lead out of.
+    """
+    record: dict[str, Any] = {"status": "unfinished"}
+    config: dict[str, str] = {}
+    table = None
+    try:
+        if name_of(place.name) != place.name:
+            raise ValueError("the folder's name is too long for a run's, or not printable")
+        stays_within(place, folder)
+        nested = read_mapping(place / "config.yaml", folder)
+        config = dict(flat(nested))
+        config["trained"] = json.dumps(config.pop("train", "") != "null")
+        for key in ("encoder", "positions", "task"):
+            part = nested.get(key)
+            name = part.get("name") if isinstance(part, dict) else None
+            record[key] = None if name is None else name_of(str(name))
+        record["seed"] = nested.get("seed")
+        record |= read_record(place, folder)
+        if record["status"] in FINISHED:
+            table = read_rows(place / "rows.csv", folder, place.name)
+            record |= {key: table[key][0] for key in ("encoder", "positions", "task", "seed")}
+        elif record["status"] in ("running", "unfinished"):
+            record.setdefault("message", "no end is recorded: still running, or interrupted")
+    except FileNotFoundError as error:
+        record |= {"status": "unfinished"}
+        record["message"] = f"{Path(error.filename).name} is missing: still running, or interrupted"
+    except (ValueError, OSError) as error:
+        record |= {"status": "unreadable", "message": name_of(message_of(error))}
+    return record | {"run_id": name_of(place.name)}, config, table
+
+
+def read_rows(path: Path, folder: Path, run_id: str) -> Table:
+    """Return the rows of a run, with every column of `Row`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it cannot be read, belongs to another run, or a cell is not what its column holds.
+    """
+    head, lines = read_cells(path, folder)
+    if missing := [column for column in NEEDED if column not in head]:
+        raise ValueError(f"{path.name} cannot be read: it lacks the columns {', '.join(missing)}")
+    if not lines:
+        raise ValueError(f"{path.name} cannot be read: it is cut short")
+    cells: dict[str, Iterable[Any]] = dict(zip(head, zip(*lines, strict=True), strict=True))
+    if strangers := set(cells["run_id"]) - {run_id}:
+        raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
+    unpacked = {} if set(head) & set(COORDINATES) else _unpacked(cells.get("condition", ()))
+    cells["condition"] = unpacked.pop("condition", cells.get("condition", ("",) * len(lines)))
+    table: Table = {}
+    for column in COLUMNS:
+        try:
+            if column in unpacked:
+                table[column] = unpacked[column]
+            elif column not in cells:
+                table[column] = [DEFAULTS[column]] * len(lines)
+            else:
+                values = {cell: READ.get(column, name_of)(cell) for cell in set(cells[column])}
+                table[column] = [values[cell] for cell in cells[column]]
+        except ValueError as error:
+            raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
+    if unknown := sorted(set(table["status"]) - set(STATUSES)):
+        raise ValueError(f"{path.name} cannot be read: status {unknown[0]!r} is none of {', '.join(STATUSES)}")
+    for number, (status, value) in enumerate(zip(table["status"], table["value"], strict=True)):
+        if status == "ok" and math.isnan(value):  # an overflow is a divergence, whatever the row says
+            table["status"][number] = "diverged"
+        elif status != "ok":
+            table["value"][number] = math.nan
+    return table
+
+
+def _unpacked(conditions: Iterable[str]) -> Table:
+    """Return ``condition`` and the coordinates of a file that has these in its conditions."""
+    split = [_unpack(condition) for condition in conditions]
+    named = dict.fromkeys(name for _, found in {id(pair): pair for pair in split}.values() for name in found)
+    columns: Table = {name: [found.get(name) for _, found in split] for name in named}
+    return columns | ({"condition": [condition for condition, _ in split]} if split else {})
+
+
+_unpack = lru_cache(maxsize=65536)(unpack)
+
+
+def _whole(cell: str, least: int) -> int:
+    number = int(cell)
+    if not least <= number < 2**53:
+        raise ValueError(f"{name_of(cell)} is not from {least} to 2**53")
+    return number
+
+
+def _coordinate(cell: str, kind: type) -> float | int | None:
+    if not cell:
+        return None
+    number: float | int = kind(cell)
+    if not abs(number) < 2**31:
+        raise ValueError(f"{name_of(cell)} is not below 2**31")
+    return number
+
+
+def _finite(cell: str) -> float:
+    number = float(cell) if cell else math.nan
+    return number if abs(number) < LARGEST else math.nan
+
+
+READ: dict[str, Callable[[str], Any]] = {
+    **{column: partial(_whole, least=least) for column, least in WHOLE.items()},
+    **{column: partial(_coordinate, kind=kind) for column, kind in COORDINATES.items()},
+    **dict.fromkeys(("value", "chance"), _finite),
+}
+"""Column -> how its cells are read; the others are names."""

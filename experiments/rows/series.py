@@ -1,0 +1,131 @@
+"""Names of series: a series is all runs that differ in their seed alone.
+
+A series is named by its own run: the encoder with the knobs that are not at their defaults, the numbering unless it is
+sequential, and the layout unless it is uniform. Adding a run changes these parts of no other name. Other settings
+(``train.*``, ``model.*``, knobs of the task …) follow as ``key=value`` where runs of one task differ in them, for the
+runs that depart from the project's default; where ``configs/`` has no default, from the value that most runs have.
+Two runs share a name only if they differ in their seed, or in the experiments that they measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.rows.untrusted import name_of
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+PLAIN = {"positions": "sequential", "layout": "uniform"}
+"""Parts of a name that are left out at this value."""
+USUAL = 0.75
+"""Share of a task's runs from which on a value is the one that most have."""
+CHOICE = ("experiment", "trained")
+"""Keys that change no number of an experiment that only one of two runs measured."""
+Runs = list[tuple[dict[str, Any], dict[str, str]]]
+"""Each run's record and its configuration, dotted keys to text."""
+
+
+def name_series(runs: Runs) -> dict[str, dict[str, str]]:
+    """Set the ``label`` of each record to the name of its series.
+
+    Returns:
+        task -> the settings, dotted keys to text, that its names do not mention.
+    """
+    settings = {}
+    for task in dict.fromkeys(record.get("task") for record, _ in runs):
+        of_task = [(record, config) for record, config in runs if record.get("task") == task]
+        settings[str(task)] = _name_task([run for run in of_task if run[1]])
+        for record, _ in of_task:
+            record.setdefault("label", str(record.get("encoder") or "unknown"))
+    return settings
+
+
+def flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted keys and their values as text."""
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _name_task(runs: Runs) -> dict[str, str]:
+    # Runs without training, or without an experiment, have no value for its keys; others that lack a key are older.
+    optional = {"train", *(name for _, config in runs for name in _experiments(config))}
+    keys = dict.fromkeys(key for _, config in runs for key in config if key not in ("seed", "seeds", "name"))
+    values = {
+        key: [config.get(key, None if key.partition(".")[0] in optional else "unset") for _, config in runs]
+        for key in keys
+    }
+    different = {key for key in keys if len({*values[key]} - {None}) > 1}
+    varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
+    plain = {key: _plain_value(key, values[key]) for key in keys}
+    _write_labels(runs, varying, values, plain)
+    if choice := [key for key in CHOICE if key in different and _measured_twice(runs)]:
+        _write_labels(runs, [*varying, *choice], values, plain)
+    return {
+        key: f"{value}, unless a label says otherwise" if key in different else value
+        for key, value in plain.items()
+        if value in values[key] and value is not None and (key not in different or key in varying)
+    }
+
+
+def _write_labels(
+    runs: Runs, keys: list[str], values: dict[str, list[str | None]], plain: dict[str, str | None]
+) -> None:
+    for place, (record, _) in enumerate(runs):
+        parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
+        parts += [f"{key}={values[key][place]}" for key in keys if values[key][place] not in (None, plain[key])]
+        record["label"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
+
+
+def _plain_value(key: str, values: list[str | None]) -> str | None:
+    """Return the value of a key that names do not mention; None if they always do."""
+    counts = Counter(value for value in values if value is not None)
+    if len(counts) < 2:
+        return next(iter(counts), None)
+    if key in (known := defaults()):
+        return known[key]
+    value, count = counts.most_common(1)[0]
+    return "null" if "null" in counts else value if count > USUAL * counts.total() else None
+
+
+@cache
+def defaults() -> dict[str, str]:
+    """Return the project's defaults of layout, model and training, dotted keys to text; none outside a checkout."""
+    try:
+        chosen = yaml.safe_load((CONFIGS / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+        files = {group: name for entry in chosen if isinstance(entry, dict) for group, name in entry.items()}
+        groups = {group: CONFIGS / group / f"{files[group]}.yaml" for group in ("layout", "model", "train")}
+        return dict(flat({group: yaml.safe_load(file.read_text(encoding="utf-8")) for group, file in groups.items()}))
+    except OSError:
+        return {}
+
+
+def _is_unsaid(key: str, runs: Runs) -> bool:
+    """Return whether runs differ in a key although their encoder, numbering or layout has the same name."""
+    component = key.partition(".")[0]
+    of_name: dict[Any, set[str | None]] = {}
+    for record, config in runs:
+        name = record.get(component) if component in ("encoder", *PLAIN) else None
+        of_name.setdefault(name, set()).add(config.get(key))
+    return any(len(values) > 1 for values in of_name.values())
+
+
+def _experiments(config: dict[str, str]) -> list[str]:
+    try:
+        return [str(name) for name in json.loads(config.get("experiment", "[]"))]
+    except (ValueError, TypeError):  # a single name, or a file that is not ours
+        return [config["experiment"]]
+
+
+def _measured_twice(runs: Runs) -> bool:
+    """Return whether two runs of one name and seed measured the same experiment."""
+    measured = [(record["label"], record["seed"], name) for record, config in runs for name in _experiments(config)]
+    return len(set(measured)) < len(measured)

@@ -1,0 +1,1 @@
+"""Published statements, tested: `schema` reads them, `values` measures them, `verdicts` decides them."""

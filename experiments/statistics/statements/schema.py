@@ -1,0 +1,200 @@
+"""The files of ``configs/statements/``: what was published, which rows decide it, and by which rule.
+
+A file is a sweep (``name``, ``parts``, ``times``) that makes the rows. Its ``statements`` are a list, written before
+its rows are looked at:
+
+    statement   what was published
+    source      by whom, and where
+    setting     of a published finding alone: ``checked`` (where its numbers were read), ``there`` and ``here`` (the
+                paper's setting and ours), ``expected`` (our expectation), ``gpu`` (options for a larger scale). Such a
+                statement is decided as a whole, and only in a folder that its own runs were written to
+    tests       conditions or comparisons, each with
+      of          what it is, in words
+      rows        which rows decide: columns of a row (``condition: shuffle``, ``layer: 2``), ``multiple`` (length in
+                  training lengths), keys of the configuration (``model.causal: false``), ``trained``; a list means any
+                  of them, null means blank; positions are sequential unless it says otherwise
+      take        how several rows of a seed become one value: max, min, mean (of all, or there is none), range, or
+                  unsupported (the share of them that is)
+      table       position -> codes: the value is the largest difference from it
+      against     changes of ``rows`` for a second value; ``as`` difference (the default) or ratio
+      even_if_not_learned     runs that did not learn their task count too
+      ranked_over a list of changes of ``rows``: contestants are ranked within each seed and each of them, and a value
+                  is the mean of 1/rank
+      contestants name -> changes of ``rows``; the encoders of ``published`` unless given; else there is one, unnamed
+      published   contestant -> the published number, in ``unit``
+      rule        ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29`` of the only contestant, or one of `RULES`
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.rows.row import METRICS
+
+FOLDER = Path(__file__).resolve().parents[3] / "configs" / "statements"
+HOLDS, FAILS, UNDECIDED, NOT_MEASURED = "holds", "fails", "undecided", "not measured"
+TAKES = ("max", "min", "mean", "range", "unsupported")
+COMBINED: dict[str, Callable[[float, float], float]] = {
+    "difference": lambda a, b: a - b,
+    "ratio": lambda a, b: a / b if b else math.nan,
+}
+RULES = {
+    "higher": "groups of contestants, highest first: each is higher than each of all later groups",
+    "lower": "groups of contestants, lowest first: each is lower than each of all later groups",
+    "holds": "contestant -> 'below X', 'above X' or 'within X to Y'",
+}
+FILE_KEYS, MORE_FILE_KEYS = ("name", "parts", "statements"), ("times",)
+KEYS, MORE_KEYS = ("statement", "source", "tests"), ("setting",)
+SETTING_KEYS, MORE_SETTING_KEYS = ("checked", "there", "here", "expected"), ("gpu",)
+TEST_KEYS = ("of", "rows", "rule")
+MORE_TEST_KEYS = (
+    *("take", "table", "against", "as", "even_if_not_learned", "ranked_over", "contestants", "published", "unit"),
+)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The range that a value must be in; one bound may be infinite."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, text: str) -> Bounds:
+        """Read ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29``.
+
+        Raises:
+            ValueError: the text is none of these, or the range is empty.
+        """
+        number = r"(-?[\d.]+(?:e-?\d+)?)"
+        if found := re.fullmatch(rf"(below|above) {number}|within {number} to {number}", str(text)):
+            low = found[3] or (found[2] if found[1] == "above" else -math.inf)
+            high = found[4] or (found[2] if found[1] == "below" else math.inf)
+            if float(low) >= float(high):
+                raise ValueError(f"rule: {text!r} holds for nothing: the first bound must be below the second")
+            return cls(float(low), float(high))
+        raise ValueError(f"rule: {text!r} is none of 'below X', 'above X', 'within X to Y'")
+
+    def verdict(self, low: float, high: float) -> str:
+        """Judge a value that lies between ``low`` and ``high``."""
+        if self.low < low and high < self.high:
+            return HOLDS
+        return FAILS if high <= self.low or low >= self.high else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A published statement, as in its file.
+
+    Args:
+        name: of the file.
+        statement: what was published.
+        source: by whom, and where.
+        tests: each with ``rule`` (kind -> what), ``contestants`` and ``published`` filled in.
+        setting: of a published finding; empty for others.
+    """
+
+    name: str
+    statement: str
+    source: str
+    tests: tuple[Mapping[str, Any], ...]
+    setting: Mapping[str, str]
+
+
+def load(folder: Path = FOLDER) -> list[Statement]:
+    """Read every statement, in alphabetical order of the files.
+
+    Raises:
+        ValueError: a file cannot be read or means nothing; the message names the file and the statement.
+    """
+    found = []
+    for file in sorted(folder.glob("*.yaml")):
+        try:
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+            if not isinstance(content, dict):
+                raise ValueError("a file of statements has name, parts and statements")
+            _check_keys(content, FILE_KEYS, MORE_FILE_KEYS, "of a file")
+            found += [_statement(entry, file.stem) for entry in content["statements"]]
+            if any(entry.get("setting") for entry in content["statements"]) and content["name"] != file.stem:
+                raise ValueError(f"name: {content['name']!r} is not that of its file, {file.stem!r}")
+        except (ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+            raise ValueError(f"{file.name}: {' '.join(str(error).split())}") from error
+    return found
+
+
+def _check_keys(given: Mapping[str, Any], needed: tuple[str, ...], more: tuple[str, ...], where: str) -> None:
+    for key in given:
+        if key not in (*needed, *more):
+            raise ValueError(f"no key {key!r} {where}; known: {', '.join((*needed, *more))}")
+    for key in needed:
+        if not given.get(key):
+            raise ValueError(f"the key {key!r} {where} is missing")
+
+
+def _statement(entry: Mapping[str, Any], stem: str) -> Statement:
+    try:
+        _check_keys(entry, KEYS, MORE_KEYS, "of a statement")
+        setting = {key: str(value) for key, value in entry.get("setting", {}).items()}
+        if setting:
+            _check_keys(setting, SETTING_KEYS, MORE_SETTING_KEYS, "of a setting")
+        tests = tuple(_test(test) for test in entry["tests"])
+    except ValueError as error:
+        raise ValueError(f"{entry.get('statement', entry)!r}: {error}") from error
+    return Statement(stem, str(entry["statement"]), str(entry["source"]), tests, setting)
+
+
+def _test(test: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        _check_keys(test, TEST_KEYS, MORE_TEST_KEYS, "of a test")
+        if test.get("take", "max") not in TAKES:
+            raise ValueError(f"take: {test['take']!r} is none of {', '.join(TAKES)}")
+        if test.get("as", "ratio") not in COMBINED:
+            raise ValueError(f"as: {test['as']!r} is none of {', '.join(COMBINED)}")
+        if test["rows"].get("metric") not in METRICS:
+            raise ValueError(f"rows: metric {test['rows'].get('metric')!r} is not known")
+        if "table" in test and ("take" in test or "against" in test):
+            raise ValueError("a table is compared by its largest difference, without take and against")
+        published = test.get("published", {})
+        contestants = test.get("contestants", {name: {"encoder": name} for name in published} or {"": {}})
+        for name, number in published.items():
+            if name not in contestants:
+                raise ValueError(f"published: {name!r} is none of the contestants {', '.join(contestants)}")
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                raise ValueError(f"published: {name}: {number!r} is not a number")
+        rule = test["rule"] if isinstance(test["rule"], dict) else {"holds": {"": test["rule"]}}
+        _check_rule(rule, contestants)
+    except ValueError as error:
+        raise ValueError(f"test {test.get('of')!r}: {error}") from error
+    return {"unit": ""} | dict(test) | {"contestants": contestants, "published": published, "rule": rule}
+
+
+def _check_rule(rule: Mapping[str, Any], contestants: Mapping[str, Any]) -> None:
+    if len(rule) != 1 or not set(rule) <= set(RULES):
+        raise ValueError(f"rule: {rule} is not one of {', '.join(RULES)}")
+    kind, what = next(iter(rule.items()))
+    if kind == "holds":
+        named = list(what)
+        for text in what.values():
+            Bounds.of(text)
+    else:
+        named = [name for group in what for name in group]
+        if len(what) < 2 or not all(what):
+            raise ValueError(f"rule: {kind} takes at least two groups, none of them empty")
+    if len(set(named)) < len(named):
+        raise ValueError(f"rule: {kind} names a contestant twice")
+    if strangers := set(named) ^ set(contestants):
+        raise ValueError(f"rule: {kind} and the contestants do not agree on {', '.join(sorted(strangers))}")
+
+
+def ordered_pairs(groups: list[list[str]]) -> Iterator[tuple[str, str]]:
+    """Yield each contestant with each of all later groups."""
+    for earlier, later in combinations(groups, 2):
+        yield from ((one, other) for one in earlier for other in later)
