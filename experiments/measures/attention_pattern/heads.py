@@ -96,7 +96,7 @@ def _panel(axes: Axes, rows: pd.DataFrame, metric: str, looks: dict[str, Look], 
             hollow |= {"markersize": 5, "markeredgewidth": 1.1, "fillstyle": "full"}
             axes.plot(before["mean"], place, linestyle="none", zorder=3, **hollow)
         half = 0.0 if math.isnan(now["half_width"]) else now["half_width"]
-        bar: dict[str, Any] = {"color": look.colour, "linestyle": "none", "elinewidth": 1.1, **look.marking()}
+        bar: dict[str, Any] = {"color": look.colour, "linestyle": "", "elinewidth": 1.1, **look.marking()}
         axes.errorbar(now["mean"], place, xerr=half, zorder=4, **bar)
     axes.grid(visible=False, axis="y")
     for place in range(0, len(looks), 2):
