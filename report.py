@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     drawing = options.baseline or options.paper or options.overlay
     if options.against and (drawing or options.status):
-        parser.error("two folders are compared without --baseline, --paper, --overlay and --status")
+        parser.error("two folders are compared without --baseline, --paper, --overlay and --status: leave these out")
     if options.status and drawing:
         parser.error("--status draws nothing: leave out --baseline, --paper and --overlay")
     try:

@@ -196,7 +196,7 @@ def test_a_control_decides_no_claim_of_its_encoder(tmp_path: Path) -> None:
 
 
 def structure_alone(rows: list[Row]) -> list[Row]:
-    return [replace(rows[0], experiment="structure", metric="translation_invariance", condition="", value=0.5)]
+    return [replace(rows[0], experiment="structure", metric="translation_invariance", step=None, value=0.5)]
 
 
 def test_what_was_not_trained_is_no_part_of_the_cost_of_training(tmp_path: Path) -> None:
