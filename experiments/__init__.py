@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.model.transformer import Transformer
+    from experiments.pipeline import run
+    from experiments.plan.request import RunConfig
     from experiments.rows.load import load
-    from experiments.training.loop import make_train_step
+    from experiments.training.step import make_train_step
 
-__all__ = ["Transformer", "load", "make_train_step"]
+__all__ = ["RunConfig", "Transformer", "load", "make_train_step", "run"]
 
 _HOME = {
     "Transformer": "experiments.model.transformer",
+    "RunConfig": "experiments.plan.request",
     "load": "experiments.rows.load",
-    "make_train_step": "experiments.training.loop",
+    "run": "experiments.pipeline",
+    "make_train_step": "experiments.training.step",
 }
 
 

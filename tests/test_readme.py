@@ -183,7 +183,7 @@ def test_the_test_command_is_what_ci_runs() -> None:
 
 
 def test_every_encoder_task_numbering_and_experiment_is_named() -> None:
-    from experiments.plan.plan import experiment_names
+    from experiments.plan.measures import experiment_names
     from experiments.tasks import tasks
 
     own = [name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")]

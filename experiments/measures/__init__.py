@@ -9,7 +9,7 @@ from pe_zoo import _catalogue
 
 
 def entries() -> tuple[_catalogue.Entry, ...]:
-    """Every measure, as its source documents it: nothing is imported."""
+    """Return every measure, as its source documents it: nothing is imported."""
     return _catalogue.measures(Path(__file__).parent)
 
 

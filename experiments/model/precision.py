@@ -8,6 +8,9 @@ float32.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -22,6 +25,18 @@ SHORT = 64
 """Keys up to which, with gradients, attention as matrix products is faster than the fused kernel on a CPU."""
 FEW = 2**18
 """Scores, all sequences and heads together, below which the kernel is faster even so, for being one call."""
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Use deterministic kernels within, where there are any."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
 
 
 def training_dtype(precision: str, device: torch.device, model_dim: int) -> torch.dtype | None:

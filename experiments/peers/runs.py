@@ -18,9 +18,11 @@ from experiments.model.streams import initialising, stream
 from experiments.peers.models import Contender, contenders, logits_of, ours, peer_step
 from experiments.peers.timing import in_turn, product_rates, ratio, step_operations
 from experiments.tasks import Batch, Task, tasks
+from experiments.training.config import TrainConfig
 from experiments.training.evaluate import CHUNK_TOKENS, evaluate
-from experiments.training.loop import Step, TrainConfig, train
+from experiments.training.loop import train
 from experiments.training.progress import LENGTHS
+from experiments.training.step import Step
 from pe_zoo import Geometry
 
 OURS = "pe-zoo"

@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory: what surely cannot is refused before anything is built, not killed half-way."""
+"""Refuse what surely does not fit into memory before anything is built: lower bounds, not estimates."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from experiments.plan.plan import Plan
+from experiments.plan.request import ModelConfig, RunConfig
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
-
-if TYPE_CHECKING:
-    from experiments.plan.plan import ModelConfig, Plan, RunConfig
 
 FLOAT = 4
 """Bytes of a number: everything is float32."""
 TOKEN = 8
 TRAINED = 4
-"""What a trained parameter takes, in numbers: itself, its gradient and Adam's two moments."""
-LENGTHS = ("multiples", "reach")
-"""Knobs of experiments that are lengths, in training lengths."""
-PLACES = ("memory_lengths",)
-"""Knobs of experiments that are lengths, in places of the sequence."""
+"""Numbers per trained parameter: itself, its gradient and Adam's two moments."""
+MULTIPLES = ("multiples", "reach")
+"""Knobs of measures that are lengths in training lengths."""
+LENGTHS = ("memory_lengths",)
+"""Knobs of measures that are lengths in tokens."""
+OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "numel: integer multiplication")
+"""How torch reports that a CPU tensor does not fit."""
 
 
 def machine_memory(device: torch.device) -> int:
-    """Bytes that the device has, whoever holds them now; of a CPU, what the operating system grants at most."""
+    """Return the bytes of the device; of a CPU, what the operating system grants at most."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     granted = Path("/sys/fs/cgroup/memory.max")
@@ -38,12 +39,10 @@ def machine_memory(device: torch.device) -> int:
 
 
 def check_sizes(config: RunConfig, device: torch.device) -> None:
-    """Refuse a trunk or training sequences that cannot fit, before any part is built.
-
-    What is counted is a lower bound: parameters, and the numbers of a sequence that training has to keep.
+    """Refuse a trunk or training sequences that cannot fit.
 
     Raises:
-        ValueError: with how much it would take.
+        ValueError: with the option and how much it would take.
     """
     model, memory = config.model, machine_memory(device)
     matrices = model.num_layers * (4 + 2 * model.ffn_multiple) * model.model_dim**2
@@ -55,20 +54,21 @@ def check_sizes(config: RunConfig, device: torch.device) -> None:
     )
     length = config.task.get("train_length")
     if isinstance(length, int):
-        whole("task.train_length", length, at_least=min(length, 1))  # how short it may be, the task knows
+        whole("task.train_length", length, at_least=min(length, 1))  # the task knows how short it may be
         mask = length**2 if config.trains else 0  # of bytes; without gradients, queries come a block at a time
-        needed = mask + length * _bytes_a_place(model, trains=config.trains)
+        needed = mask + length * _bytes_per_token(model, trains=config.trains)
         _refuse_above(memory, needed, f"a sequence of task.train_length={length}")
     if config.trains:
-        places = config.train.tokens_per_step
-        _refuse_above(memory, places * _bytes_a_place(model, trains=True), f"a step of train.tokens_per_step={places}")
+        tokens = config.train.tokens_per_step
+        needed = tokens * _bytes_per_token(model, trains=True)
+        _refuse_above(memory, needed, f"a step of train.tokens_per_step={tokens}")
 
 
 def check_parts(plan: Plan) -> None:
-    """Refuse more tokens than there can be embeddings and logits for, and an encoder with too many parameters.
+    """Refuse a vocabulary or an encoder with more parameters than fit.
 
     Raises:
-        ValueError: with how much it would take.
+        ValueError: with the option and how much it would take.
     """
     config, tokens = plan.config, plan.task.vocab_size
     memory, each = machine_memory(plan.device), FLOAT * (TRAINED if config.trains else 1)
@@ -79,101 +79,71 @@ def check_parts(plan: Plan) -> None:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in plan.encoder().parameters())
     except Exception:  # noqa: BLE001
-        return  # it needs numbers to be made, or cannot be made at all: building it says so
+        return  # it needs numbers to be made, or cannot be made at all: building it reports that
     _refuse_above(memory, parameters * each, f"encoder={config.encoder['name']} with {parameters} parameters")
 
 
 def check_measurements(plan: Plan) -> None:
-    """Refuse experiments whose sequences cannot fit, one by itself or all tokens of them.
+    """Refuse measures whose sequences cannot fit, one by itself or all tokens of them.
 
     Raises:
-        ValueError: names the option.
+        ValueError: with the option and how much it would take.
     """
     task, memory = plan.task, machine_memory(plan.device)
-    for name, given in plan.config.experiments.items():
-        for knob in (*LENGTHS, *PLACES):
-            asked = _numbers(given.get(knob))
-            if not asked:
+    for name, knobs in plan.config.experiments.items():
+        for knob in (*MULTIPLES, *LENGTHS):
+            given = _numbers(knobs.get(knob))
+            if not given:
                 continue
-            longest = max(asked)
+            longest = max(given)
             try:
-                places = longest if knob in PLACES else task.sequence_length(max(1, round(longest * task.train_length)))
+                tokens = (
+                    longest if knob in LENGTHS else task.sequence_length(max(1, round(longest * task.train_length)))
+                )
             except Unsupported:
                 continue
-            said = f"a sequence of {name}.{knob}={longest:g}"
-            _refuse_above(memory, int(places) * _bytes_a_place(plan.config.model, trains=False), said)
-        samples = given.get("samples") or 0
+            needed = int(tokens) * _bytes_per_token(plan.config.model, trains=False)
+            _refuse_above(memory, needed, f"a sequence of {name}.{knob}={longest:g}")
+        samples = knobs.get("samples") or 0
         _refuse_above(memory, 2 * TOKEN * samples * plan.geometry.train_length, f"{name}.samples={samples}")
 
 
 @contextmanager
-def within_memory(said: str) -> Iterator[None]:
-    """Within, what the machine has no memory for is an error of ours, whatever the system would do about it.
-
-    Args:
-        said: what is made there.
+def within_memory(what: str) -> Iterator[None]:
+    """Turn a failed allocation within into a request error.
 
     Raises:
-        ValueError: it was too much.
+        ValueError: ``what`` is too large for this machine.
     """
     try:
-        with _limited():
-            yield
+        yield
     except (MemoryError, OverflowError) as error:
-        raise ValueError(_too_large(said, error)) from error
+        raise ValueError(_too_large(what, error)) from error
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in OUT_OF_MEMORY):
-            raise ValueError(_too_large(said, error)) from error
+            raise ValueError(_too_large(what, error)) from error
         raise
 
 
-OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "numel: integer multiplication")
-"""How torch says that there is no memory for a tensor on a CPU."""
-
-
-@contextmanager
-def _limited() -> Iterator[None]:
-    """No more address space than the machine has memory, on top of what the process has reserved by now."""
-    try:
-        import resource
-
-        reserved = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):  # not Linux: left to the system
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = reserved + machine_memory(torch.device("cpu"))
-    bounds = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *bounds]), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _bytes_a_place(model: ModelConfig, *, trains: bool) -> int:
-    """What a place of a sequence takes at least: its state; in training, what each layer keeps for the way back."""
+def _bytes_per_token(model: ModelConfig, *, trains: bool) -> int:
+    """A token's state; in training, what each layer keeps for the backward pass."""
     # Of each layer: input, queries, keys, values, outputs, the stream between, and the hidden units twice.
-    kept = model.num_layers * (6 + 2 * model.ffn_multiple) if trains else 1
-    return FLOAT * model.model_dim * kept
+    states = model.num_layers * (6 + 2 * model.ffn_multiple) if trains else 1
+    return FLOAT * model.model_dim * states
 
 
 def _numbers(given: Any) -> list[float]:
     return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
 
 
-def _refuse_above(memory: int, needed: int, said: str) -> None:
+def _refuse_above(memory: int, needed: int, what: str) -> None:
     if needed > memory:
         raise ValueError(
-            f"not enough memory for {said}: at least {_gigabytes(needed)}, and there are {_gigabytes(memory)}; "
-            f"ask for less"
+            f"not enough memory for {what}: at least {needed / 1e9:.4g} GB needed, {memory / 1e9:.4g} GB here; ask for "
+            f"less"
         )
 
 
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.4g} GB"
-
-
-def _too_large(said: str, error: BaseException) -> str:
-    why = str(error).partition("DefaultCPUAllocator: ")[2] or str(error) or "it asks for more than there is"
-    return f"not enough memory for {said}: {why.splitlines()[0]}; ask for less"
+def _too_large(what: str, error: BaseException) -> str:
+    reason = str(error).partition("DefaultCPUAllocator: ")[2] or str(error) or "the allocation failed"
+    return f"not enough memory for {what}: {reason.splitlines()[0]}; ask for less"

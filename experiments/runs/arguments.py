@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import yaml
 
-from experiments.plan.plan import BadRequest
+from experiments.plan.request import BadRequest
 from experiments.runs.options import GROUPS, MENUS
 
 RERUN = "--rerun"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from experiments.plan.plan import BadRequest
+from experiments.plan.request import BadRequest
 from experiments.rows.untrusted import message_of
 from experiments.runs import arguments, config, rerun, summary, sweep
 from experiments.runs.launch import Launch

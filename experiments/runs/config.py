@@ -31,20 +31,14 @@ from omegaconf.errors import (
 
 import pe_zoo
 from experiments.model.layout import Layout
-from experiments.plan.plan import (
-    LAST_SEED,
-    BadRequest,
-    ModelConfig,
-    RunConfig,
-    check_name,
-    experiment_names,
-    load_experiment,
-)
+from experiments.plan.measures import experiment_names, load_experiment
+from experiments.plan.prepare import check_name
+from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConfig
 from experiments.runs import options
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
 from experiments.runs.options import LISTS, MENUS, PARCEL, THREADS
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
 
 ERRORS = (HydraException, OmegaConfBaseException)

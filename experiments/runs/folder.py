@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from experiments.plan.plan import BadRequest
+from experiments.plan.request import BadRequest
 from experiments.rows.read import FINISHED
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease

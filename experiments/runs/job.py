@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import pe_zoo
-from experiments.plan.plan import RESULTS, BadRequest, RunConfig
+from experiments.plan.request import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL, THREADS

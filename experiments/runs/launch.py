@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
-from experiments.plan.plan import RESULTS, BadRequest
+from experiments.plan.request import RESULTS, BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease, summary

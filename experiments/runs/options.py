@@ -9,9 +9,10 @@ from typing import Any, get_args, get_origin
 
 import pe_zoo
 from experiments.model.layout import Layout
-from experiments.plan.plan import ModelConfig, experiment_names, load_experiment
+from experiments.plan.measures import experiment_names, load_experiment
+from experiments.plan.request import ModelConfig
 from experiments.tasks import tasks
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from pe_zoo._knobs import Knob
 
 MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {

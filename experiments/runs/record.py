@@ -1,43 +1,44 @@
-"""run(config) → rows. Read this first: config → plan (task, encoder, model) → train → measure → rows, on disk."""
+"""Record a run: wrap the pipeline in a folder with lease, checkpoints, run.json, rows, figures and trackers.
+
+A run that has ended is left alone; one that was interrupted resumes from its checkpoint.
+"""
 
 from __future__ import annotations
 
 import logging
-import shutil
 import signal
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors.torch
 import torch
 import yaml
 
-from experiments.measures import report_of
-from experiments.plan.plan import BadRequest, Plan, RunConfig, prepare
-from experiments.plan.trained import how_it_diverged, trained, training_rows, tuning_rows
-from experiments.rows.read import read_run
+from experiments import pipeline
+from experiments.model.precision import repeatable
+from experiments.model.transformer import Transformer
+from experiments.plan.plan import Plan
+from experiments.plan.prepare import prepare
+from experiments.plan.request import BadRequest, RunConfig
 from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
+from experiments.runs import figures as run_figures
 from experiments.runs.folder import clear, digest, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
 from experiments.runs.provenance import provenance
 from experiments.runs.tracker import Trackers, named, tracking
 from experiments.training.checkpoint import Checkpoints
-from experiments.training.evaluate import Subject
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team
 from experiments.training.processes import Lost
-from pe_zoo import Unsupported
+from experiments.training.progress import TrainLog
+from experiments.training.recorded import Recorded
 from pe_zoo._knobs import number, one_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 logger = logging.getLogger("pe_zoo")
 
@@ -51,11 +52,11 @@ class Outcome:
 
     Args:
         status: ``ok``, ``diverged``, ``failed`` or ``interrupted``; ``finished before``, ``diverged before`` or
-            ``failed before`` if there was nothing to do; ``running elsewhere`` if another worker is at it.
+            ``failed before`` if there was nothing to do; ``running elsewhere`` if another worker runs it.
         run_id: of the run.
         folder: where the run's files are.
         rows: its measurements; none unless it ended well, or diverged, now.
-        message: why, where there is something to say.
+        message: the reason, where there is one.
     """
 
     status: str
@@ -66,7 +67,23 @@ class Outcome:
 
 
 class Unwritten(OSError):
-    """Results could not be written; the run itself is none the worse, and goes on when started again."""
+    """Results could not be written; the run itself is unharmed and resumes when started again."""
+
+
+class Stopped(Interrupted):
+    """Ctrl-C or SIGTERM during a run.
+
+    Args:
+        signum: which of them.
+        outcome: of that run.
+    """
+
+    def __init__(self, signum: int, outcome: Outcome) -> None:
+        super().__init__(signum)
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[int, Outcome]]:
+        return type(self), (self.signum, self.outcome)
 
 
 def run(
@@ -79,21 +96,20 @@ def run(
     figures: bool = True,
     team: Team | None = None,
 ) -> Outcome:
-    """Config → rows, in ``results/<name>/runs/<run_id>/``. What has ended is left alone, what has not goes on.
+    """Run a request in ``results/<name>/runs/<run_id>/``, unless it has ended there before.
 
     Args:
         config: what to run.
-        force: whether to run it anew where it has ended, however it did. What was interrupted goes on all the same,
-            and ends as if it had begun anew.
-        retry: ``failed`` runs it anew if it failed.
-        checkpoint_seconds: between one checkpoint and the next, at least.
-        tracker: names of trackers that are told how it goes.
-        figures: whether the run gets figures of its own; one that ended without them too.
+        force: run it again if it has ended. What was interrupted resumes all the same, and ends as if begun again.
+        retry: ``failed`` runs it again if it failed.
+        checkpoint_seconds: least time between two checkpoints.
+        tracker: names of trackers to report to.
+        figures: draw the run's own figures, also if it ended before without them.
         team: the processes that share the run, each of which calls this; None: this one alone.
 
     Raises:
-        BadRequest: before anything is written; also where what has ended is no longer as it was written.
-        Stopped: Ctrl-C or SIGTERM; what the run has come to is saved, and its ``outcome`` tells of it.
+        BadRequest: before anything is written; also if the files of a finished run were altered.
+        Stopped: Ctrl-C or SIGTERM; the progress is saved, and ``outcome`` tells of it.
     """
     team = team or Team()
     team.interruption = Interruption()
@@ -111,9 +127,9 @@ def run(
     if team.rank:
         return _follow(plan, team)
     try:
-        outcome = _lead(plan, team, force, retry, checkpoint_seconds, named(tracker), figures)
+        outcome = _lead(plan, team, None if force else retry or "", checkpoint_seconds, named(tracker), figures)
         if figures and outcome.status == "finished before":
-            _draw_late(plan)
+            run_figures.draw_missing(plan.folder, plan.experiments)
     except (BadRequest, Stopped) as reason:
         with suppress(Lost):
             team.tell(reason)
@@ -123,7 +139,7 @@ def run(
 
 
 def _follow(plan: Plan, team: Team) -> Outcome:
-    """Take part in training as process 0 says; the run ends here as it does there."""
+    """Take part in training as process 0 directs; end the run as it does."""
     with team.interruption.listening(), team.interruption.deferred(), repeatable():
         ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)
     if isinstance(ended, BaseException):
@@ -132,31 +148,26 @@ def _follow(plan: Plan, team: Team) -> Outcome:
 
 
 def _lead(
-    plan: Plan,
-    team: Team,
-    force: bool,
-    retry: str | None,
-    checkpoint_seconds: float,
-    trackers: tuple[str, ...],
-    figures: bool,
+    plan: Plan, team: Team, again: str | None, seconds: float, trackers: tuple[str, ...], figures: bool
 ) -> Outcome:
+    """Take the run's folder and run there; ``again``: which ended runs are run again, None: all."""
     folder, interruption = plan.folder, team.interruption
-    ended = None if force else ended_before(plan, retry)
+    ended = ended_before(plan, again)
     if ended and not has_leftovers(folder):
         return ended
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with interruption.listening(), acquire(folder) as lock:
-            outcome = None if force else ended_before(plan, retry)  # by whoever held it until now
+            outcome = ended_before(plan, again)  # by the worker that had the lease until now
             checkpoints = Checkpoints(
-                folder, origin(plan, team), interruption, every_seconds=checkpoint_seconds, check_held=lock.check
+                folder, origin(plan, team), interruption, every_seconds=seconds, check_held=lock.check
             )
             if outcome:
                 checkpoints.clear()
                 return outcome
             clear(folder)
-            with log_file(folder) as log, tracking(trackers, plan) as told:
-                outcome = _run(plan, checkpoints, log, team, told, figures)
+            with log_file(folder) as log, tracking(trackers, plan) as tracker:
+                outcome = Recording(plan, checkpoints, team, tracker).make(log, figures)
     except RunLocked as reason:
         outcome = Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
     except OSError as error:
@@ -166,190 +177,140 @@ def _lead(
     return outcome
 
 
-class Stopped(Interrupted):
-    """Ctrl-C or SIGTERM came while a run was under way.
+def ended_before(plan: Plan, again: str | None) -> Outcome | None:
+    """Return the outcome of a run that has ended before and is not to be run again.
 
     Args:
-        signum: which of them.
-        outcome: of that run.
-    """
-
-    def __init__(self, signum: int, outcome: Outcome) -> None:
-        super().__init__(signum)
-        self.outcome = outcome
-
-    def __reduce__(self) -> tuple[type[Stopped], tuple[int, Outcome]]:
-        return type(self), (self.signum, self.outcome)
-
-
-def ended_before(plan: Plan, retry: str | None) -> Outcome | None:
-    """The outcome of a run that has ended before and is not to be repeated.
+        plan: of the run.
+        again: status of the ended runs to run again (blank: none); None: all.
 
     Raises:
         BadRequest: see `ending`.
     """
-    record = ending(plan.folder)
-    if record is None or record["status"] == retry:
+    record = None if again is None else ending(plan.folder)
+    if record is None or record["status"] == again:
         return None
-    said = {"ok": "finished before"}.get(record["status"], f"{record['status']} before")
-    return Outcome(said, plan.config.run_id, plan.folder, message=str(record.get("message", "")))
+    status = {"ok": "finished before"}.get(record["status"], f"{record['status']} before")
+    return Outcome(status, plan.config.run_id, plan.folder, message=str(record.get("message", "")))
 
 
 def origin(plan: Plan, team: Team) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be gone on from: else the end would not be, bit for bit."""
+    """Return what must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit."""
     return {
         "config": plan.config.identity(),
         "corpus": plan.task.provenance(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processes": team.size,
-        "device": _device(plan),
+        "device": _device_name(plan),
     }
 
 
-def _run(
-    plan: Plan, checkpoints: Checkpoints, log: logging.Handler, team: Team, trackers: Trackers, figures: bool
-) -> Outcome:
-    """Train, measure and write; whatever becomes of it is recorded.
+class Recording(Recorded):
+    """A run being made and written.
 
-    Raises:
-        RunLocked: another worker has taken the run over; nothing more was written.
+    Args:
+        plan: of the run.
+        checkpoints: in its folder.
+        team: the processes that share its training.
+        trackers: to report to.
     """
-    folder, rows = plan.folder, list[Row]()
-    checkpoints.load()
-    record = _opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
-    outcome = Outcome("failed", plan.config.run_id, folder)
-    try:
-        with _writing(checkpoints):
-            text = yaml.safe_dump(plan.config.identity(), sort_keys=False, allow_unicode=True)
-            write_whole(folder / "config.yaml", text)
-            write_json(folder / "run.json", record)
-        rows, result = train_and_measure(plan, checkpoints, team, trackers)
-        with checkpoints.interruption.deferred(), _writing(checkpoints):
-            write_rows(folder / "rows.csv", rows)
-            if figures:
-                _draw(plan, frame(rows))
-            record |= result | {"rows_sha256": digest(folder)}
-            outcome.status, outcome.rows = record["status"], rows
-            _close(record, checkpoints)
-            checkpoints.clear()
-            trackers.results(rows, record["steps"] or 0)
-    except KeyboardInterrupt as stopped:
-        record |= {"status": "interrupted", "message": str(stopped) or "interrupted from the keyboard"}
-        outcome.status = "interrupted"
-        if "trained" in checkpoints.parts:  # in training, that was done where it stopped
-            checkpoints.write()
-    except RunLocked:
-        raise
-    except Unwritten as error:
-        logger.error("%s", error)
-        record |= {"status": "interrupted", "message": str(error)}
-        outcome.status = "unwritten"
-    except Exception as error:
-        log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
-        record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-    if outcome.status in ("interrupted", "unwritten", "failed"):
+
+    def __init__(self, plan: Plan, checkpoints: Checkpoints, team: Team, trackers: Trackers) -> None:
+        super().__init__(checkpoints, team, trackers.watch)
+        self.plan, self.trackers = plan, trackers
+        self.interruption = checkpoints.interruption
+        self.training = ExitStack()
+        checkpoints.load()
+        self.record = _opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
+
+    def make(self, log: logging.Handler, figures: bool) -> Outcome:
+        """Train, measure and write; however the run ends is recorded.
+
+        Raises:
+            RunLocked: another worker has taken the run over; nothing more was written.
+        """
+        checkpoints, folder = self.checkpoints, self.plan.folder
+        outcome = Outcome("failed", self.plan.config.run_id, folder)
         try:
-            with checkpoints.interruption.deferred(), _writing(checkpoints):
-                _close(record, checkpoints)
+            with self._writing():
+                text = yaml.safe_dump(self.plan.config.identity(), sort_keys=False, allow_unicode=True)
+                write_whole(folder / "config.yaml", text)
+                write_json(folder / "run.json", self.record)
+            with self.training:
+                self.training.enter_context(self.interruption.deferred())
+                outcome.rows = pipeline.execute(self.plan, self)
+            self.result["measure_seconds"] = round(time.perf_counter() - self.measuring, 3)
+            with self.interruption.deferred(), self._writing():
+                self._finish(outcome, figures)
+        except KeyboardInterrupt as stopped:
+            outcome.status = "interrupted"
+            self.record |= {"status": "interrupted", "message": str(stopped) or "interrupted from the keyboard"}
+            if "trained" in checkpoints.parts:  # an interrupted training has written its checkpoint itself
+                checkpoints.write()
+        except RunLocked:
+            raise
         except Unwritten as error:
-            logger.error("how %s ended cannot be recorded: %s", plan.config.run_id, error)
-    outcome.message = record["message"]
-    return outcome
-
-
-def _close(record: dict[str, Any], checkpoints: Checkpoints) -> None:
-    checkpoints.check_held()  # drawing figures may have taken a while
-    record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(checkpoints.folder / "run.json", record)
-
-
-@contextmanager
-def _writing(checkpoints: Checkpoints) -> Iterator[None]:
-    """What goes wrong within is the disk's fault and not the run's.
-
-    Raises:
-        RunLocked: the run is no longer this worker's to write.
-        Unwritten: that went wrong.
-    """
-    checkpoints.check_held()
-    try:
-        yield
-    except OSError as error:
-        place = str(checkpoints.folder)
-        raise Unwritten(f"results cannot be written: {place!r}: {error.strerror or error}") from error
-
-
-def train_and_measure(
-    plan: Plan, checkpoints: Checkpoints, team: Team, trackers: Trackers
-) -> tuple[list[Row], dict[str, Any]]:
-    """Train the plan's model, ask the experiments, save the model: rows, and what the run's record gains."""
-    with repeatable():
-        with checkpoints.interruption.deferred():
-            model, log, tuning = trained(plan, checkpoints, team, trackers.watch)
-            trackers.trained(log)
-        checkpoints.interruption.check()
-        if plan.config.trains:
-            with _writing(checkpoints):
-                write_whole(plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
-        subject = Subject(
-            model=model,
-            initial=plan.model,
-            trained=plan.config.trains,
-            task=plan.task,
-            numbering=plan.numbering,
-            seed=plan.config.seed,
-            labels={**plan.config.labels(), "train_length": plan.task.train_length},
-        )
-        rows = training_rows(subject, log) + tuning_rows(subject, tuning)
-        started = time.perf_counter()
-        for name, module in plan.experiments.items():
-            metric, knobs = module.MAIN or plan.task.metrics[0], plan.config.experiments[name]
-            if log.status != "ok":
-                unmeasured = getattr(module, "unmeasured", None)
-                rows += (
-                    unmeasured(subject, log.status, **knobs)
-                    if unmeasured
-                    else [subject.row(name, metric, status=log.status)]
-                )
-                continue
+            logger.error("%s", error)
+            outcome.status = "unwritten"
+            self.record |= {"status": "interrupted", "message": str(error)}
+        except Exception as error:
+            log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
+            self.record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+        if outcome.status in ("interrupted", "unwritten", "failed"):
+            outcome.rows = []
             try:
-                rows += module.measure(subject, **knobs)
-            except Unsupported as reason:
-                rows.append(subject.cannot(name, metric, reason))
-    quality = log.points[-1][2] if log.points else {}
-    own, trunk = model.num_parameters()
-    return rows, {
-        "status": log.status,
-        "message": how_it_diverged(log, tuning) if log.status == "diverged" else "",
-        "model_parameters": trunk,
-        "encoder_parameters": own,
-        "trained": plan.config.trains,
-        "steps": log.steps if plan.config.trains else None,
-        "stopped": log.stopped,
-        "seeds_together": log.together,
-        "tuning": tuning and tuning.record(),
-        "train_seconds": round(log.seconds, 3),
-        "measure_seconds": round(time.perf_counter() - started, 3),
-        "tokens_per_second": round(log.tokens / log.seconds, 1) if log.tokens else None,
-        "final_loss": log.final_loss,
-        "in_range": quality.get(plan.task.metrics[0]),
-        "converged": (plan.task.has_converged(quality) if quality else False) if plan.config.trains else None,
-    }
+                with self.interruption.deferred(), self._writing():
+                    self._close()
+            except Unwritten as error:
+                logger.error("the end of %s cannot be recorded: %s", outcome.run_id, error)
+        outcome.message = self.record["message"]
+        return outcome
 
+    def trained(self, model: Transformer, log: TrainLog) -> None:
+        """Save the trained model; from here on a signal stops the run at once."""
+        config = self.plan.config
+        if config.trains:
+            super().trained(model, log)
+        self.trackers.trained(log)
+        self.training.close()
+        self.interruption.check()
+        if config.trains:
+            with self._writing():
+                write_whole(self.plan.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
+        self.result = _result(self.plan, model, log)
+        self.measuring = time.perf_counter()
 
-@contextmanager
-def repeatable() -> Iterator[None]:
-    """Deterministic kernels only, where there are any."""
-    before, warn_before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn_before)
+    def _finish(self, outcome: Outcome, figures: bool) -> None:
+        folder = self.plan.folder
+        write_rows(folder / "rows.csv", outcome.rows)
+        if figures:
+            run_figures.draw(folder, frame(outcome.rows), self.plan.experiments)
+        self.record |= self.result | {"rows_sha256": digest(folder)}
+        outcome.status = self.record["status"]
+        self._close()
+        self.checkpoints.clear()
+        self.trackers.results(outcome.rows, self.record["steps"] or 0)
+
+    def _close(self) -> None:
+        self.checkpoints.check_held()  # drawing figures may have taken a while
+        self.record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(self.plan.folder / "run.json", self.record)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Report an error within as the disk's, not the run's.
+
+        Raises:
+            RunLocked: another worker has the run's lease.
+            Unwritten: writing failed.
+        """
+        self.checkpoints.check_held()
+        try:
+            yield
+        except OSError as error:
+            place = str(self.plan.folder)
+            raise Unwritten(f"results cannot be written: {place!r}: {error.strerror or error}") from error
 
 
 def _opening(plan: Plan) -> dict[str, Any]:
@@ -366,7 +327,7 @@ def _opening(plan: Plan) -> dict[str, Any]:
         "seed": plan.config.seed,
         "torch": torch.__version__,
         **provenance(),
-        "device": _device(plan),
+        "device": _device_name(plan),
         "precision": plan.precision,
         "threads": torch.get_num_threads(),
         "corpus": plan.task.provenance(),
@@ -374,36 +335,25 @@ def _opening(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _device(plan: Plan) -> str:
+def _result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
+    trains, (own, trunk) = plan.config.trains, model.num_parameters()
+    return {
+        "status": log.status,
+        "message": log.divergence if log.status == "diverged" else "",
+        "model_parameters": trunk,
+        "encoder_parameters": own,
+        "trained": trains,
+        "steps": log.steps if trains else None,
+        "stopped": log.stopped,
+        "seeds_together": log.together,
+        "tuning": log.tuning and log.tuning.record(),
+        "train_seconds": round(log.seconds, 3),
+        "tokens_per_second": round(log.tokens / log.seconds, 1) if log.tokens else None,
+        "final_loss": log.final_loss,
+        "in_range": log.quality.get(plan.task.metrics[0]),
+        "converged": (plan.task.has_converged(log.quality) if log.quality else False) if trains else None,
+    }
+
+
+def _device_name(plan: Plan) -> str:
     return torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device)
-
-
-def _draw(plan: Plan, table: pd.DataFrame) -> None:
-    """The run's own figures, from its rows alone; all of them or none."""
-    from experiments.figures import style
-
-    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in plan.experiments}}
-    unfinished = Path(tempfile.mkdtemp(dir=plan.folder, prefix=".figures."))
-    try:
-        for name, plot in plots.items():
-            for stem, figure in plot(table[table["experiment"] == name]).items():
-                style.save(figure, unfinished / f"{name}_{stem}")
-        unfinished.chmod(0o755)
-        unfinished.rename(plan.folder / "figures")
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _draw_late(plan: Plan) -> None:
-    """The figures of a run that ended without them, as those of a sweep do."""
-    folder = plan.folder
-    if (folder / "figures").is_dir():
-        return
-    try:
-        rows = read_run(folder, folder.parent.parent)[2]
-        if rows is not None:
-            import pandas as pd
-
-            _draw(plan, pd.DataFrame(rows))
-    except OSError as error:
-        logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

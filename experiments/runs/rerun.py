@@ -16,13 +16,14 @@ from tabulate import tabulate
 import pe_zoo
 from experiments.figures import words
 from experiments.model.layout import Layout
-from experiments.plan.plan import BadRequest, ModelConfig, RunConfig, check_name
+from experiments.plan.prepare import check_name
+from experiments.plan.request import BadRequest, ModelConfig, RunConfig
 from experiments.rows.packed import RETIRED
 from experiments.rows.read import FINISHED, TUNED, read_record, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
 from experiments.runs.record import Outcome, run
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from experiments.training.parallel import Team
 
 SHOWN = 20

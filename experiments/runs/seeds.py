@@ -1,7 +1,7 @@
-"""Runs that differ in their seed alone, trained together before each is measured and written as if alone.
+"""Train runs that differ only in their seed together, then measure and write each as if it had been alone.
 
-What the stack has come to is left as each run's own checkpoint. Whoever takes up the run afterwards finds its training
-done, or as far as it had come when it was interrupted: together or alone, a run is the same but for rounding.
+The stack's progress is left as each run's own checkpoint, so `record.run` finds the training done, or as far as it was
+when interrupted. Together or alone, a run is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
-from experiments.plan.plan import BadRequest, Plan, RunConfig, prepare
-from experiments.plan.trained import keep_trained
+from experiments.model.precision import repeatable
+from experiments.plan.plan import Plan
+from experiments.plan.prepare import prepare
+from experiments.plan.request import BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs.folder import clear
 from experiments.runs.lease import RunLocked, acquire
-from experiments.runs.record import ended_before, origin, repeatable
+from experiments.runs.record import ended_before, origin
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interruption
-from experiments.training.loop import Step, check, draw, note_step
+from experiments.training.loop import check, draw, note_step
 from experiments.training.parallel import Team
 from experiments.training.progress import Training
+from experiments.training.recorded import Recorded
 from experiments.training.stacked import StackedStep
+from experiments.training.step import Step
 
 logger = logging.getLogger("pe_zoo")
 
@@ -33,15 +37,15 @@ logger = logging.getLogger("pe_zoo")
 @dataclass
 class _Seed:
     plan: Plan
-    checkpoints: Checkpoints
+    session: Recorded
     run: Training
     ended: bool = False
 
 
 def pays(configs: Sequence[RunConfig]) -> bool:
-    """Whether the runs differ in their seed alone, train, and are faster as a stack: on a GPU.
+    """Return whether the runs differ only in their seed, train, and are faster as a stack: on a GPU.
 
-    A search for the learning rate is many trainings of one seed, and has its own way.
+    A search for the learning rate is many trainings of one seed, and is not stacked.
     """
     if len(configs) < 2 or not configs[0].trains or configs[0].tune:
         return False
@@ -49,36 +53,28 @@ def pays(configs: Sequence[RunConfig]) -> bool:
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 
-def train_together(
-    configs: Sequence[RunConfig],
-    *,
-    force: bool = False,
-    retry: str | None = None,
-    checkpoint_seconds: float = 30.0,
-) -> bool:
-    """Train what is not yet trained, and leave it as the runs' checkpoints; `run` does the rest.
+def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_seconds: float) -> bool:
+    """Train what is not yet trained and leave it as the runs' checkpoints; `record.run` does the rest.
 
     Args:
-        configs: alike but for their seed.
-        force: whether runs that have ended are trained anew; their files are taken out here. Those that were
-            interrupted go on all the same.
-        retry: ``failed``: those that failed are trained anew.
-        checkpoint_seconds: between one checkpoint and the next, at least.
+        configs: equal but for their seed.
+        again: status of the ended runs that are run again (blank: none); None: all. Their files are removed here.
+        checkpoint_seconds: least time between two checkpoints.
 
     Returns:
-        whether all that was to be done anew has been taken out, so that `run` must not do so again.
+        whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
 
     Raises:
-        Interrupted: it was asked to stop; what the runs have come to is saved.
+        Interrupted: the runs were told to stop; their progress is saved.
     """
     interruption = Interruption()
-    with ExitStack() as locks, interruption.listening(), interruption.deferred(), repeatable():
+    with ExitStack() as leases, interruption.listening(), interruption.deferred(), repeatable():
         seeds = []
         try:
             for config in configs:
                 plan = prepare(config)
-                with suppress(RunLocked, BadRequest):  # whoever runs it afterwards says who has it, or what is wrong
-                    seed = _taken(plan, locks, interruption, force, retry, checkpoint_seconds)
+                with suppress(RunLocked, BadRequest):  # reported by `record.run` afterwards
+                    seed = _take(plan, leases, interruption, again, checkpoint_seconds)
                     seeds += [seed] if seed else []
         except Exception:  # likewise
             return False
@@ -87,23 +83,21 @@ def train_together(
             try:
                 _train(alike, interruption)
             except Exception as error:
-                why = message_of(error)
-                logger.warning("%d seeds cannot be trained at once, and are one after another: %s", len(alike), why)
+                reason = message_of(error)
+                logger.warning("%d seeds cannot be trained together; training in turn: %s", len(alike), reason)
     return True
 
 
-def _taken(
-    plan: Plan, locks: ExitStack, interruption: Interruption, force: bool, retry: str | None, every_seconds: float
-) -> _Seed | None:
-    """A run that is still to be trained, its folder held; None: it is not, or has its training behind it."""
-    if not force and ended_before(plan, retry):
+def _take(plan: Plan, leases: ExitStack, interruption: Interruption, again: str | None, seconds: float) -> _Seed | None:
+    """Take the lease of a run that still has to be trained; None: it does not."""
+    if ended_before(plan, again):
         return None
     plan.folder.mkdir(parents=True, exist_ok=True)
-    lock = locks.enter_context(acquire(plan.folder))
-    if not force and ended_before(plan, retry):  # by whoever held it until now
+    lease = leases.enter_context(acquire(plan.folder))
+    if ended_before(plan, again):  # by the worker that had the lease until now
         return None
     checkpoints = Checkpoints(
-        plan.folder, origin(plan, Team()), interruption, every_seconds=every_seconds, check_held=lock.check
+        plan.folder, origin(plan, Team()), interruption, every_seconds=seconds, check_held=lease.check
     )
     clear(plan.folder)
     checkpoints.load()
@@ -113,8 +107,8 @@ def _taken(
     if saved := checkpoints.parts.pop("training", None):
         run.restore(saved)
     else:
-        checkpoints.resumed = -1  # who takes it up first does not take it up again
-    return _Seed(plan, checkpoints, run)
+        checkpoints.resumed = -1  # the first to load this checkpoint does not resume an interrupted run
+    return _Seed(plan, Recorded(checkpoints), run)
 
 
 def _train(seeds: list[_Seed], interruption: Interruption) -> None:
@@ -137,7 +131,7 @@ def _train(seeds: list[_Seed], interruption: Interruption) -> None:
             bar.update()
             due = done % config.check_every == 0 or done == last
             if due or interruption.asked is not None:
-                stacked.hand_out()
+                stacked.distribute()
                 for seed in [seed for seed in seeds if not seed.ended]:
                     _pause(seed, check_now=due)
                 interruption.check()
@@ -146,17 +140,17 @@ def _train(seeds: list[_Seed], interruption: Interruption) -> None:
 
 
 def _pause(seed: _Seed, *, check_now: bool) -> None:
-    """Check a seed where that is due, and save how far it has come: for good, if its training ends here."""
-    run, checkpoints = seed.run, seed.checkpoints
+    """Check a seed if that is due, and save its progress; for good, if its training ends here."""
+    run, session = seed.run, seed.session
     if check_now:
         check(run, seed.plan.task, seed.plan.numbering)
     seed.ended = run.log.stopped is not None or run.log.status != "ok"
     try:
         if seed.ended:
             run.log.seconds = run.seconds
-            keep_trained(checkpoints, run.step.model, run.log)
-            checkpoints.write()
+            session.trained(run.step.model, run.log)
+            session.checkpoints.write()
         else:
-            checkpoints.save_if_due("training", run.state)
-    except RunLocked:  # another worker's by now, as whoever runs it afterwards tells
+            session.checkpoints.save_if_due("training", run.state)
+    except RunLocked:  # another worker has the lease by now, and `record.run` reports it
         seed.ended = True

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 import pe_zoo
-from experiments.plan.plan import BadRequest
+from experiments.plan.request import BadRequest
 from experiments.runs import config
 from experiments.runs.arguments import is_hydras
 from experiments.runs.options import LISTS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.model.transformer import Past, Transformer
+from experiments.model.attention import Past
+from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.evaluate import CHUNK_TOKENS, Scored, score
 from pe_zoo import Unsupported

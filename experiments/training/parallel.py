@@ -22,9 +22,11 @@ from torch.nn import Parameter
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
-from experiments.training.loop import Step, TrainConfig, advance
+from experiments.training.config import TrainConfig
+from experiments.training.loop import advance
 from experiments.training.processes import Lost, Processes
 from experiments.training.progress import Training
+from experiments.training.step import Step
 from pe_zoo import Numbering
 
 

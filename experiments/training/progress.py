@@ -1,25 +1,64 @@
-"""A training in progress: all that decides how it goes on, saved and taken up again; and what is told of it."""
+"""A training in progress: its state, saved and restored, and the log that its rows are made from."""
 
 from __future__ import annotations
 
 import math
 import time
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.model.streams import stream
+from experiments.model.transformer import Transformer
+from experiments.rows.row import Row
 from experiments.training.checkpoint import State
-
-if TYPE_CHECKING:
-    from experiments.training.loop import Step
+from experiments.training.evaluate import Subject
+from experiments.training.step import Step
 
 LENGTHS = "training lengths"
 STREAMS = (LENGTHS, "training data", "training positions", "checks")
-"""What a training draws, each from a stream of its own. Lengths are the same for every seed, so that several seeds can
-be trained as one batched model and each be what it is alone."""
+"""The random streams of a training. Lengths are the same for every seed, so that several seeds can be trained as one
+batched model and each gets the run that it would get alone."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The search for a learning rate.
+
+    Args:
+        rates: the peaks that were tried.
+        losses: of each, on held-out data in range, in nats per counted token; infinite if training diverged.
+        tokens: counted tokens that each loss is a mean over.
+        seconds: wall-clock time of the whole search, all its trainings included.
+    """
+
+    rates: list[float]
+    losses: list[float]
+    tokens: int
+    seconds: float
+
+    @property
+    def chosen(self) -> float | None:
+        """The rate of the lowest loss, the lower one of two; None if all diverged."""
+        loss, rate = min(zip(self.losses, self.rates, strict=True))
+        return rate if math.isfinite(loss) else None
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the chosen rate is the lowest or the highest tried, so that a better one may lie beyond."""
+        return self.chosen in (min(self.rates), max(self.rates))
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``run.json`` holds; a diverged training has the loss null."""
+        return {
+            "grid": self.rates,
+            "losses": [loss if math.isfinite(loss) else None for loss in self.losses],
+            "chosen": self.chosen,
+            "seconds": round(self.seconds, 3),
+            "at_edge": self.at_edge,
+        }
 
 
 @dataclass
@@ -33,7 +72,8 @@ class TrainLog:
         tokens: tokens trained on.
         steps: optimizer steps taken.
         stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
-        together: how many seeds were trained at once, of whose seconds these are one share.
+        together: how many seeds were trained at once; ``seconds`` is one share of their time.
+        tuning: the search for the learning rate, if there was one.
     """
 
     status: str = "ok"
@@ -43,20 +83,72 @@ class TrainLog:
     steps: int = 0
     stopped: str | None = None
     together: int = 1
+    tuning: Tuning | None = None
 
     @property
     def final_loss(self) -> float:
         return self.points[-1][1] if self.points else math.nan
 
+    @property
+    def quality(self) -> dict[str, float]:
+        """In-range quality at the last check; empty without training."""
+        return self.points[-1][2] if self.points else {}
+
+    @property
+    def divergence(self) -> str:
+        """Why the run has no finite loss."""
+        if self.tuning is not None:
+            return f"no learning rate of {', '.join(map(str, self.tuning.rates))} reached a finite loss"
+        return f"the loss was {self.final_loss} by step {self.points[-1][0]}"
+
     @classmethod
     def load(cls, facts: dict[str, Any]) -> TrainLog:
-        """From plain data, as ``asdict`` and JSON give it."""
+        """Rebuild a log from plain data, as ``asdict`` and JSON give it."""
         points = [(step, loss, quality, n) for step, loss, quality, n in facts["points"]]
-        return cls(**{**facts, "points": points})
+        tuning = facts["tuning"] and Tuning(**facts["tuning"])
+        return cls(**{**facts, "points": points, "tuning": tuning})
+
+    @classmethod
+    def restore(cls, done: State, model: Transformer) -> TrainLog:
+        """Bring a model to the end of a saved training; return its log."""
+        model.load_state_dict(done.tensors)
+        if done.facts["encoder_dropped"]:
+            model.drop_encoder()
+        return cls.load(done.facts["log"])
+
+    def rows(self, subject: Subject) -> list[Row]:
+        """Return the training curve, and the loss of every learning rate that was tried."""
+        main = dict.fromkeys((subject.task.metrics[0], "token_accuracy"))
+        guess = {metric: subject.best_guess(metric, subject.task.train_length) for metric in main}
+        rows = []
+        for step, loss, quality, n in self.points:
+            rows.append(subject.row("training", "loss", step=step, value=loss, n=n))
+            rows += [
+                subject.row(
+                    "training", metric, step=step, value=quality[metric], chance=guess[metric], n=n
+                )
+                for metric in main
+                if metric in quality
+            ]
+        if self.tuning is None:
+            return rows
+        for rate, loss in zip(self.tuning.rates, self.tuning.losses, strict=True):
+            finite = math.isfinite(loss)
+            rows.append(
+                subject.row(
+                    "tuning",
+                    "validation_loss",
+                    learning_rate=rate,
+                    value=loss if finite else math.nan,
+                    n=self.tuning.tokens,
+                    status="ok" if finite else "diverged",
+                )
+            )
+        return rows
 
 
 class Training:
-    """A training in progress, and all that decides how it goes on.
+    """A training in progress, and all that decides how it continues.
 
     Args:
         step: takes the steps; its model is on the device to train on.
@@ -73,11 +165,11 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time, that before an interruption included; of several seeds at once, this one's share."""
+        """Wall-clock time, including that before an interruption; of several seeds at once, this one's share."""
         return (time.perf_counter() - self._began) / self.log.together
 
     def state(self) -> State:
-        """What is saved; tensors are not copied."""
+        """Return what a checkpoint holds; tensors are not copied."""
         self.log.seconds = self.seconds
         optimizer = self.step.optimizer
         moments = optimizer.state_dict()["state"]
@@ -98,7 +190,7 @@ class Training:
         )
 
     def restore(self, saved: State) -> None:
-        """Go on from what `state` gave."""
+        """Continue from what `state` returned."""
         model, optimizer = self.step.model, self.step.optimizer
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in saved.tensors.items():

@@ -15,19 +15,17 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import Parameter, functional
 
-from experiments.model.transformer import PLAIN, Layer
+from experiments.model.attention import PLAIN
+from experiments.model.transformer import Layer
 from experiments.tasks import Batch
-from experiments.training.loop import Step
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-"""What AdamW keeps for each parameter, besides how many steps it has taken."""
+from experiments.training.step import Step
 
 
 class StackedStep:
     """One optimizer step of several seeds at once, each as it would be taken alone but for rounding.
 
     Args:
-        steps: of each seed, as it takes its own: they begin where it is, and `hand_out` brings it up to date.
+        steps: of each seed, as it takes its own: they begin where it is, and `distribute` brings it up to date.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -44,7 +42,7 @@ class StackedStep:
             {**group, "params": [self._values[names[id(parameter)]] for parameter in group["params"]]}
             for group in first.optimizer.param_groups
         ]
-        self._optimizer = torch.optim.AdamW(groups)
+        self._optimizer = type(first.optimizer)(groups)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, first.share_of_peak)
         self._schedule.last_epoch = first.schedule.last_epoch
         for group, as_it_was in zip(self._optimizer.param_groups, first.optimizer.param_groups, strict=True):
@@ -54,7 +52,7 @@ class StackedStep:
             if kept:
                 self._optimizer.state[self._values[name]] = {
                     "step": kept[0]["step"].clone(),
-                    **{key: torch.stack([moments[key] for moments in kept]) for key in MOMENTS},
+                    **{key: torch.stack([moments[key] for moments in kept]) for key in kept[0] if key != "step"},
                 }
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
@@ -85,7 +83,7 @@ class StackedStep:
         self._schedule.step()
         return losses.detach()
 
-    def hand_out(self) -> None:
+    def distribute(self) -> None:
         """Give every seed's own model, moments and schedule what the stack has come to."""
         with torch.no_grad():
             for seed, step in enumerate(self.steps):
@@ -95,7 +93,7 @@ class StackedStep:
                     if moments := self._optimizer.state.get(stacked):
                         step.optimizer.state[parameter] = {
                             "step": moments["step"].clone(),
-                            **{key: moments[key][seed].clone() for key in MOMENTS},
+                            **{key: moments[key][seed].clone() for key in moments if key != "step"},
                         }
                 step.schedule.last_epoch = self._schedule.last_epoch
                 for own, group in zip(step.optimizer.param_groups, self._optimizer.param_groups, strict=True):

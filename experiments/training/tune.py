@@ -1,4 +1,4 @@
-"""The search for a learning rate: one training for each, judged on held-out data of the lengths that are trained on."""
+"""The search for a learning rate: one training for each, judged on held-out data of the training lengths."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -15,15 +14,14 @@ from torch import Tensor
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, Task
-from experiments.training.checkpoint import Checkpoints, State
+from experiments.training.checkpoint import State
+from experiments.training.config import TUNED_RATES, TrainConfig
 from experiments.training.evaluate import evaluate
-from experiments.training.loop import TUNED_RATES, TrainConfig, train
-from experiments.training.progress import Training, TrainLog
+from experiments.training.loop import train
+from experiments.training.progress import TrainLog, Tuning
+from experiments.training.session import ALONE, Session
 from pe_zoo import Numbering
 from pe_zoo._knobs import number, true_or_false
-
-if TYPE_CHECKING:
-    from experiments.training.parallel import Team
 
 HELD_OUT_TOKENS = 4096
 """Counted tokens that a learning rate is judged on, at least."""
@@ -31,54 +29,13 @@ HELD_OUT_LENGTHS = 16
 """How many of the lengths trained on are among them, at most: evenly spaced, shortest and longest included."""
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """What a search came to.
-
-    Args:
-        losses: peak learning rate -> loss on the held-out data, in nats per counted token; infinite if it diverged.
-        tokens: counted tokens that each loss is a mean over.
-        seconds: wall-clock time of the whole search, all its trainings included.
-    """
-
-    losses: dict[float, float]
-    tokens: int
-    seconds: float
-
-    @property
-    def chosen(self) -> float | None:
-        """The rate of the lowest loss, the lower one of two; None if all diverged."""
-        best = min(self.losses, key=lambda rate: (self.losses[rate], rate))
-        return best if math.isfinite(self.losses[best]) else None
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether the chosen rate is the lowest or the highest tried: a better one may lie beyond."""
-        return self.chosen in (min(self.losses), max(self.losses))
-
-    @classmethod
-    def load(cls, facts: dict[str, Any] | None) -> Tuning | None:
-        """From plain data, the losses as pairs: numbers are no keys in JSON."""
-        return None if facts is None else cls(dict(map(tuple, facts["losses"])), facts["tokens"], facts["seconds"])
-
-    def record(self) -> dict[str, Any]:
-        """For the run's record; null is the loss of what diverged."""
-        return {
-            "grid": list(self.losses),
-            "losses": [loss if math.isfinite(loss) else None for loss in self.losses.values()],
-            "chosen": self.chosen,
-            "seconds": round(self.seconds, 3),
-            "at_edge": self.at_edge,
-        }
-
-
 def rates(config: TrainConfig) -> list[float]:
-    """The peak learning rates to try, ascending."""
+    """Return the peak learning rates to try, ascending."""
     return sorted(TUNED_RATES if config.learning_rates is None else config.learning_rates)
 
 
 def check_tuning(wanted: bool, config: TrainConfig, *, trains: bool) -> None:
-    """Refuse a search that cannot be made, and options that it, or its absence, would pass over."""
+    """Refuse a search that cannot be made, and options that it, or its absence, would ignore."""
     given = config.learning_rates
     if not true_or_false("tune", wanted):
         if given is not None:
@@ -102,118 +59,89 @@ def check_tuning(wanted: bool, config: TrainConfig, *, trains: bool) -> None:
         raise ValueError(f"train.learning_rates must be different rates, at least one; got {given}")
 
 
+Trained = tuple[float, Transformer, TrainLog]
+"""A training's loss on held-out data, its model and its log."""
+
+
 def tune(
     build: Callable[[], Transformer],
     task: Task,
     numbering: Numbering,
     config: TrainConfig,
     *,
-    causal: bool,
     seed: int,
-    label: str,
-    checkpoints: Checkpoints | None = None,
-    team: Team | None = None,
-    watch: Callable[[Training], None] | None = None,
-) -> tuple[Transformer, TrainLog, Tuning]:
-    """Train once for each learning rate, all else the same, and keep what does best in range.
+    label: str = "",
+    session: Session = ALONE,
+) -> tuple[Transformer, TrainLog]:
+    """Train once for each learning rate, all else the same, and keep the best in range.
 
-    No more than two models are held at a time, the best so far and the one in training.
+    No more than two models are held at a time: the best so far and the one in training.
 
     Args:
         build: makes the untrained model, the same each time.
         task: what to train on; lengths beyond its training length are never drawn.
         numbering: draws the positions.
-        config: how to train; its ``learning_rate`` gives way to each of the ``rates``.
-        causal: whether the model is.
+        config: how to train; its ``learning_rate`` is replaced by each of the ``rates``.
         seed: decides the data, the same for every rate and every encoder.
         label: shown on the progress bar.
-        checkpoints: where the search is saved, and gone on from.
-        team: the processes that share every step of a training; None: this one alone.
-        watch: as `train` takes it, for every training.
+        session: as for `train`; the search is saved and resumed too.
 
     Returns:
-        the model of the best rate, its training, and the search. ``diverged`` if no rate has a finite loss.
+        the model of the best rate and its log, with the search in ``tuning``; ``diverged`` if no loss is finite.
     """
-    grid, search = rates(config), Search(build, checkpoints)
-    questions = held_out(task, numbering, seed, causal=causal)
-
-    def attempt(rate: float, title: str) -> tuple[float, Transformer, TrainLog]:
-        model, trained = build(), replace(config, learning_rate=rate)
+    grid, began = rates(config), time.perf_counter()
+    losses, best, seconds = _resume(build, session)
+    began -= seconds
+    questions: list[tuple[Batch, Tensor]] = []
+    for place, rate in enumerate(grid[len(losses) :], len(losses) + 1):
+        title = f"{label}, learning rate {rate:g} ({place} of {len(grid)})"
+        model = build()
+        questions = questions or held_out(task, numbering, seed, causal=model.causal)
         log = train(
-            model, task, numbering, trained, seed=seed, label=title, checkpoints=checkpoints, team=team, watch=watch
+            model, task, numbering, replace(config, learning_rate=rate), seed=seed, label=title, session=session
         )
-        loss = loss_on(model, questions) if log.status == "ok" else math.inf
-        # A schedule and its step hold each other, and so the model, until they are looked for.
+        losses.append(loss_on(model, questions) if log.status == "ok" else math.inf)
+        if best is None or losses[-1] < best[0]:
+            best = losses[-1], model, log
+        del model
+        # A schedule and its step hold each other, and so the model, until they are collected.
         gc.collect()
-        return loss, model, log
-
-    for place, rate in enumerate(grid[len(search.losses) :], len(search.losses) + 1):
-        search.add(rate, attempt(rate, f"{label}, learning rate {rate:g} ({place} of {len(grid)})"))
-    assert search.best is not None
-    loss, model, log = search.best
+        _save(session, grid[: len(losses)], losses, best, time.perf_counter() - began)
+    assert best is not None
+    loss, model, log = best
     if not math.isfinite(loss):
         log.status, log.stopped = "diverged", None
     tokens = sum(len(batch.tokens) * int(batch.counted.sum()) for batch, _ in questions)
-    return model, log, Tuning(search.losses, tokens, search.seconds)
+    log.tuning = Tuning(grid, losses, tokens, time.perf_counter() - began)
+    return model, log
 
 
-class Search:
-    """What a search has come to: the losses of the rates tried, and the best training among them.
-
-    Args:
-        build: makes the untrained model.
-        checkpoints: where it is saved, and gone on from.
-    """
-
-    def __init__(self, build: Callable[[], Transformer], checkpoints: Checkpoints | None) -> None:
-        self.losses: dict[float, float] = {}
-        self.best: tuple[float, Transformer, TrainLog] | None = None
-        self._checkpoints = checkpoints
-        self._began = time.perf_counter()
-        saved = checkpoints.parts.get("search") if checkpoints is not None else None
-        if saved is not None:
-            self.losses = dict(zip(saved.facts["rates"], saved.facts["losses"], strict=True))
-            model, log = build(), TrainLog.load(saved.facts["log"])
-            model.load_state_dict(saved.tensors)
-            if saved.facts["encoder_dropped"]:
-                model.drop_encoder()
-            self.best = min(self.losses.values()), model, log
-            saved.tensors = model.state_dict()
-            self._began -= saved.facts["seconds"]
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock time, that before an interruption included as far as whole trainings go."""
-        return time.perf_counter() - self._began
-
-    def add(self, rate: float, new: tuple[float, Transformer, TrainLog]) -> None:
-        """A training with a rate: its loss, model and log."""
-        self.losses[rate] = new[0]
-        self.best = _better(self.best, new)
-        if self._checkpoints is not None:
-            _, model, log = self.best
-            facts = {
-                "rates": list(self.losses),
-                "losses": list(self.losses.values()),
-                "log": asdict(log),
-                "encoder_dropped": model.encoder_dropped,
-                "seconds": self.seconds,
-            }
-            self._checkpoints.parts.pop("training", None)
-            self._checkpoints.parts["search"] = State(facts, model.state_dict())
+def _save(session: Session, tried: list[float], losses: list[float], best: Trained, seconds: float) -> None:
+    _, model, log = best
+    facts = {
+        "rates": tried,
+        "losses": list(losses),
+        "log": asdict(log),
+        "encoder_dropped": model.encoder_dropped,
+        "seconds": seconds,
+    }
+    session.keep("training", None)
+    session.keep("search", State(facts, model.state_dict()))
 
 
-def _better(
-    best: tuple[float, Transformer, TrainLog] | None, new: tuple[float, Transformer, TrainLog]
-) -> tuple[float, Transformer, TrainLog]:
-    return new if best is None or new[0] < best[0] else best
+def _resume(build: Callable[[], Transformer], session: Session) -> tuple[list[float], Trained | None, float]:
+    """Return losses, the best training and the seconds of an interrupted search."""
+    saved = session.saved("search")
+    if saved is None:
+        return [], None, 0.0
+    model, losses = build(), list(saved.facts["losses"])
+    log = TrainLog.restore(saved, model)
+    saved.tensors = model.state_dict()
+    return losses, (min(losses), model, log), saved.facts["seconds"]
 
 
 def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> list[tuple[Batch, Tensor]]:
-    """Validation sequences of lengths within the training range, and their positions.
-
-    Drawn from the seed alone, for a task and a numbering: every encoder and every learning rate has the same.
-    """
+    """Draw validation sequences within the training lengths, and their positions, the same for every encoder."""
     data, numbers = (stream(seed, purpose) for purpose in ("tuning data", "tuning positions"))
     span = torch.linspace(task.min_length, task.train_length, HELD_OUT_LENGTHS, dtype=torch.float64)
     lengths = sorted({round(length) for length in span.tolist()})
@@ -230,7 +158,7 @@ def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> li
 
 
 def loss_on(model: Transformer, questions: list[tuple[Batch, Tensor]]) -> float:
-    """Nats per counted token over all of them; infinite where that is no number."""
+    """Return nats per counted token over all questions; infinite where that is not a number."""
     scored = [evaluate(model, batch, positions) for batch, positions in questions]
     loss = sum(part.nats.double().sum().item() for part in scored) / sum(part.nats.numel() for part in scored)
     return loss if math.isfinite(loss) else math.inf

@@ -21,7 +21,7 @@ from experiments.measures.cost.memory import CountedMemory
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.model.transformer import Transformer
 from experiments.rows.row import METRICS, Row, frame, slice_name
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from pe_zoo._cost import extra_operations
 
 

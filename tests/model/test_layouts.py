@@ -18,7 +18,7 @@ from torch.nn import functional
 import pe_zoo
 from experiments.model.layout import Layout, visible
 from experiments.model.transformer import Transformer
-from experiments.plan.plan import ModelConfig
+from experiments.plan.request import ModelConfig
 from pe_zoo import Encoder, Geometry, Site
 
 GEOMETRY = Geometry(model_dim=24, num_heads=4, num_layers=5, train_length=9)

@@ -22,8 +22,10 @@ from experiments.model.streams import initialising, number_for, stream
 from experiments.model.temperature import LAWS, Temperature
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, tasks
+from experiments.training.config import TrainConfig
 from experiments.training.evaluate import evaluate, logits_of
-from experiments.training.loop import Step, TrainConfig, check_in_range, make_train_step, train
+from experiments.training.loop import check_in_range, train
+from experiments.training.step import Step, make_train_step
 from pe_zoo import Encoder, Geometry, Site
 
 GEOMETRY = Geometry(model_dim=16, num_heads=2, num_layers=3, train_length=8)

@@ -16,9 +16,11 @@ from experiments.model import precision as _paths
 from experiments.model.layout import Layout
 from experiments.model.precision import AUTO, BFLOAT16, FLOAT32, fused_pays, training_dtype
 from experiments.model.streams import initialising
-from experiments.model.transformer import Past, Transformer
+from experiments.model.attention import Past
+from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
-from experiments.training.loop import Step, TrainConfig
+from experiments.training.config import TrainConfig
+from experiments.training.step import Step
 from pe_zoo import Encoder, Geometry, Site
 
 GEOMETRY = Geometry(model_dim=32, num_heads=2, num_layers=2, train_length=24)

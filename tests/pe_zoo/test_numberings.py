@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 import pe_zoo
 from experiments.model.transformer import Transformer
-from experiments.plan.plan import check_range
+from experiments.plan.prepare import check_range
 from experiments.tasks import tasks
 from pe_zoo import Geometry, Numbering, Unsupported, numberings
 

@@ -16,7 +16,7 @@ from support import ROOT, Command, write_run, write_sweep
 import experiments
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
-from experiments.plan.plan import experiment_names
+from experiments.plan.measures import experiment_names
 
 
 def test_numbers_are_numbers_and_times_are_times(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from support import ROOT, Command
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
-from experiments.plan.plan import ModelConfig
+from experiments.plan.request import ModelConfig
 from experiments.runs import sweep
 from experiments.tasks import tasks
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 
 CONFIGS = ROOT / "configs"
 GROUPS = ("encoder", "layout", "model", "train")

@@ -11,9 +11,11 @@ import torch
 from support import Command
 
 from experiments.model.layout import Layout
-from experiments.plan.plan import BadRequest, ModelConfig, Plan, RunConfig, prepare
+from experiments.plan.plan import Plan
+from experiments.plan.prepare import prepare
+from experiments.plan.request import BadRequest, ModelConfig, RunConfig
 from experiments.rows import results as _results
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 
 QUICK = ["model=tiny", "figures=false", "task.train_length=4", "train.steps=2", "experiment=length_extrapolation"]
 QUICK += ["length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"]

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from support import ROOT, TINY, Command, record_of, run_of
 
-from experiments.runs import lease, record
+from experiments.runs import lease
 from experiments.runs.lease import RunLocked, acquire, holder
 from experiments.training.checkpoint import Checkpoints
+from experiments.training.progress import TrainLog
 
 HOLD = """
 import sys, time
@@ -126,7 +127,7 @@ def test_a_run_without_its_lock_writes_nothing_more(
         before.update((path.name, path.read_bytes()) for path in run.iterdir() if path.name != "run.log")
         return []
 
-    monkeypatch.setattr(record, "training_rows", overtaken)
+    monkeypatch.setattr(TrainLog, "rows", overtaken)
     done = command(*TINY)
     assert done.code == 0
     assert "process 1 on far" in done.out

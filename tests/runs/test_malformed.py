@@ -18,7 +18,7 @@ import pytest
 from support import ROOT, Command
 
 import pe_zoo
-from experiments.plan.plan import experiment_names
+from experiments.plan.measures import experiment_names
 from experiments.runs import record
 from experiments.runs.options import MENUS, Request, schema
 

@@ -11,10 +11,11 @@ from support import ROOT, Command
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
-from experiments.plan.plan import RESULTS, BadRequest, ModelConfig, RunConfig, prepare
+from experiments.plan.prepare import prepare
+from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
 from experiments.runs import arguments, job, summary, sweep
 from experiments.runs.record import Outcome
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 
 QUICK = ["model=tiny", "train.steps=10"]
 
@@ -272,7 +273,7 @@ def test_a_plugin_that_fails_to_import_is_named(command: Command, tmp_path: Path
 
 def test_help_names_everything_there_is(command: Command) -> None:
     import pe_zoo
-    from experiments.plan.plan import experiment_names
+    from experiments.plan.measures import experiment_names
     from experiments.tasks import tasks
 
     done = command("--help")

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from support import ROOT, TINY, Command, record_of, run_of
 
-from experiments.plan import trained as _trained
 from experiments.runs import record as _pipeline
-from experiments.training import checkpoint
+from experiments.training import checkpoint, loop
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interrupted
+from experiments.training.progress import TrainLog
 
 LONGER = [word.replace("train.steps=9", "train.steps=150") for word in TINY]
 KINDS = {
@@ -90,14 +90,14 @@ def test_stopped_twice_and_while_measuring(
     stop_at(0)
     run = run_of(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(_pipeline, "training_rows", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        patch.setattr(TrainLog, "rows", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         assert command(*options).code == 143
     assert record_of(run)["message"] == "interrupted by SIGTERM"
 
     def trained(*_: object, **__: object) -> None:
         raise AssertionError("it was trained already")
 
-    monkeypatch.setattr(_trained, "train", trained)
+    monkeypatch.setattr(loop, "train", trained)
     assert command(*options).code == 0
     assert record_of(run)["resumed"] == 3
     assert_same(run, run_of(tmp_path, "whole"))

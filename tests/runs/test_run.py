@@ -15,6 +15,7 @@ import yaml
 from support import ROOT, Command, record_of
 
 from experiments.rows.row import COLUMNS, slice_name
+from experiments.training import loop
 
 TINY = [
     "model=tiny",
@@ -231,8 +232,6 @@ class Shift(pe_zoo.Encoder):
 def test_rows_survive_an_interruption_of_another_run(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import experiments.plan.trained as trained
-
     command(*TINY, "encoder=none")
     kept = (only_run(tmp_path) / "rows.csv").read_bytes()
 
@@ -240,7 +239,7 @@ def test_rows_survive_an_interruption_of_another_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trained, "train", interrupted)
+        patch.setattr(loop, "train", interrupted)
         done = command(*TINY, "encoder=rope")
     assert done.code == 130
     assert "interrupted" in done.err

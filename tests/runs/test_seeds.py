@@ -15,11 +15,11 @@ import torch
 from support import Command, record_of
 
 from experiments.model.layout import Layout
-from experiments.plan.plan import ModelConfig, RunConfig
+from experiments.plan.request import ModelConfig, RunConfig
 from experiments.runs import job, lease, seeds
 from experiments.runs.options import HANDLING, PARCEL
 from experiments.training.interruption import Interrupted
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from experiments.training.stacked import StackedStep
 
 TINY = [

@@ -23,8 +23,9 @@ from experiments import Transformer
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.kinds.problem import Question
 from experiments.tasks.mode import has_mode
+from experiments.training.config import TrainConfig
 from experiments.training.evaluate import evaluate
-from experiments.training.loop import Step, TrainConfig
+from experiments.training.step import Step
 from pe_zoo import Geometry, Unsupported
 
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from torch import Generator
 
 from experiments.model.layout import Layout
-from experiments.plan.plan import BadRequest, ModelConfig, RunConfig, prepare
+from experiments.plan.prepare import prepare
+from experiments.plan.request import BadRequest, ModelConfig, RunConfig
 from experiments.tasks import Batch, Task, tasks
-from experiments.training.loop import TrainConfig
+from experiments.training.config import TrainConfig
 from pe_zoo import Unsupported
 
 SOLVERS: dict[str, Callable[[list[int]], list[int]]] = {

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 
 import pe_zoo
 from experiments import Transformer
-from experiments.plan.plan import load_experiment
+from experiments.plan.measures import load_experiment
 from experiments.tasks import tasks
 from experiments.tasks.texts import corpus as _corpus
 from experiments.tasks.texts import tokenizer as _tokenizer

@@ -13,8 +13,9 @@ import pe_zoo
 from experiments.model.streams import initialising, stream
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
-from experiments.training.loop import Step, TrainConfig
+from experiments.training.config import TrainConfig
 from experiments.training.stacked import StackedStep
+from experiments.training.step import Step
 from pe_zoo import Geometry
 
 GEOMETRY = Geometry(model_dim=16, num_heads=2, num_layers=2, train_length=12)
@@ -50,7 +51,7 @@ def together(steps: list[Step], seeds: tuple[int, ...], done: range) -> Tensor:
         batches = [batch_of(seed, i) for seed in seeds]
         places = [torch.arange(batch.tokens.shape[1], dtype=torch.float32) for batch in batches]
         losses.append(stacked(batches, places))
-    stacked.hand_out()
+    stacked.distribute()
     return torch.stack(losses, 1)
 
 

@@ -15,8 +15,10 @@ from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, tasks
 from experiments.tasks.copy import Copy
-from experiments.training.loop import Step, TrainConfig, train
+from experiments.training.config import TrainConfig
+from experiments.training.loop import train
 from experiments.training.progress import TrainLog
+from experiments.training.step import Step
 from pe_zoo import Geometry
 
 QUICK = ["model=tiny", "task.train_length=4", "experiment=length_extrapolation", "length_extrapolation.samples=4"]

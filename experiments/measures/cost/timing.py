@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from experiments.measures.cost.memory import peak_memory
-from experiments.model.transformer import PLAIN, Layer, Transformer
+from experiments.model.attention import PLAIN
+from experiments.model.transformer import Layer, Transformer
 from experiments.tasks import Batch
+from experiments.training.config import TrainConfig
 from experiments.training.evaluate import CHUNK_TOKENS, Subject
 from experiments.training.generate import Cache
-from experiments.training.loop import Step, TrainConfig
+from experiments.training.step import Step
 from pe_zoo._cost import Operations
 
 LEAST_PAIRS = 3

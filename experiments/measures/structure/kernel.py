@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import Generator, Tensor
 
-from experiments.model.transformer import weights
+from experiments.model.attention import weights
 from pe_zoo import Encoder, Site, scores
 
 DRAWS = 16

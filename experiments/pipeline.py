@@ -1,0 +1,70 @@
+"""How a number is made. Read this first: prepare, train, measure each, rows.
+
+Folders, locks, checkpoints and workers wrap this from ``runs/record.py``; nothing in here knows of them.
+"""
+
+from __future__ import annotations
+
+from experiments.model.precision import repeatable
+from experiments.model.transformer import Transformer
+from experiments.plan.plan import Plan
+from experiments.plan.prepare import prepare
+from experiments.plan.request import RunConfig
+from experiments.rows.row import Row
+from experiments.training import loop
+from experiments.training.evaluate import Subject
+from experiments.training.progress import TrainLog
+from experiments.training.session import ALONE, Session
+from experiments.training.tune import tune
+from pe_zoo import Unsupported
+
+
+def run(config: RunConfig) -> list[Row]:
+    """Train a model as requested and measure it.
+
+    Raises:
+        BadRequest: the request cannot be run; nothing was trained.
+    """
+    return execute(prepare(config))
+
+
+@repeatable()
+def execute(plan: Plan, session: Session = ALONE) -> list[Row]:
+    """Train a plan's model and measure it, within a session that may save and share the training."""
+    model, log = train(plan, session)
+    session.trained(model, log)
+    subject = plan.subject(model)
+    rows = log.rows(subject)
+    for name in plan.experiments:
+        rows += attempt(name, subject, plan, log)
+    return rows
+
+
+def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
+    """Train once, once for each learning rate, or not at all; a training that had ended before is loaded."""
+    config, seed, label = plan.config.train, plan.config.seed, plan.config.run_id
+    done = session.saved("trained")
+    if done is None and plan.config.trains and plan.config.tune:
+        return tune(plan.model, plan.task, plan.numbering, config, seed=seed, label=label, session=session)
+    model, log = plan.model(), TrainLog()
+    if done is not None:
+        log = TrainLog.restore(done, model)
+    elif plan.config.trains:
+        log = loop.train(model, plan.task, plan.numbering, config, seed=seed, label=label, session=session)
+    return model, log
+
+
+def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]:
+    """Measure; a diverged model and a measurement that the encoder refuses become rows that say so."""
+    measure, knobs = plan.experiments[name], plan.config.experiments[name]
+    metric = measure.MAIN or plan.task.metrics[0]
+    if log.status != "ok" and hasattr(measure, "unmeasured"):
+        rows: list[Row] = measure.unmeasured(subject, log.status, **knobs)
+        return rows
+    if log.status != "ok":
+        return [subject.row(name, metric, status=log.status)]
+    try:
+        rows = measure.measure(subject, **knobs)
+    except Unsupported as reason:
+        rows = [subject.cannot(name, metric, reason)]
+    return rows

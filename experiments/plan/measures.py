@@ -1,0 +1,36 @@
+"""The registry of measures: every folder of ``experiments/measures/`` is one, found by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from experiments import measures
+from pe_zoo._knobs import check_knobs, listing, suggestion
+
+
+def experiment_names() -> list[str]:
+    """Return the names of all measures."""
+    return [entry.name for entry in measures.entries()]
+
+
+def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> ModuleType:
+    """Import a measure by name and check the knobs it is given.
+
+    The module has ``check(**knobs)``, ``measure(subject, **knobs)`` -> rows, ``NEEDS_TRAINING``, and ``MAIN``: the
+    metric whose row carries the status where nothing could be measured (None: the task's). It may have
+    ``unmeasured(subject, status, **knobs)``: the rows of a diverged model, where one row is not enough.
+
+    Raises:
+        ValueError: no such measure, no such knob, or a value out of range.
+    """
+    known = experiment_names()
+    if name not in known:
+        raise ValueError(f"no experiment named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
+    module = import_module(f"experiments.measures.{name}.measure")
+    if given is not None:
+        check_knobs(name, module.measure, given)
+        module.check(**given)
+    return module

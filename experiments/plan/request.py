@@ -1,0 +1,155 @@
+"""A request for one run: everything that decides its results, as plain data, and the id that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pe_zoo
+from experiments.model.layout import ALL, Layout
+from experiments.plan.measures import load_experiment
+from experiments.rows.read import TUNED
+from experiments.tasks import tasks
+from experiments.training.config import TrainConfig
+from experiments.training.tune import rates
+from pe_zoo._knobs import knobs
+
+RESULTS = Path("results")
+LAST_SEED = 2**53 - 1
+"""Every reader of JSON and CSV holds whole numbers exactly up to here."""
+
+
+class BadRequest(ValueError):
+    """A request that cannot be run; the message names what was given, what is allowed and what to do."""
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """The trunk.
+
+    Args:
+        model_dim: width, at least 1; divisible by ``num_heads``.
+        num_heads: attention heads, at least 1.
+        num_layers: at least 1.
+        ffn_multiple: hidden width of the feed-forward block in multiples of ``model_dim``, at least 1.
+        causal: whether a query sees only its past.
+        temperature: law that sharpens queries seeing more keys: ``log_n``, ``scalable_softmax`` or ``llama4``;
+            null: none.
+        temperature_floor: keys per step of ``llama4``, at least 1 (8192 in Llama 4); null: the training length.
+        temperature_on: layers with temperature: ``all``, or ``skipping`` (those without the encoder).
+        as_many_as: an encoder's name. Widens the feed-forward blocks of all layers alike until trunk and encoder have
+            at least as many parameters as the plain trunk with that encoder at its default knobs; the surplus is less
+            than one hidden unit per layer (num_layers · 2 · model_dim parameters). A widened trunk has its own initial
+            parameters. null: not widened.
+    """
+
+    model_dim: int = 128
+    num_heads: int = 4
+    num_layers: int = 3
+    ffn_multiple: int = 4
+    causal: bool = True
+    temperature: str | None = None
+    temperature_floor: int | None = None
+    temperature_on: str = ALL
+    as_many_as: str | None = None
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """Everything that decides a run, resolved.
+
+    Args:
+        encoder: ``name`` and knobs.
+        task: ``name`` and knobs.
+        positions: ``name`` and knobs of the numbering.
+        layout: which layers carry the encoder, and what each layer and head sees.
+        model: the trunk.
+        train: how it is trained.
+        experiments: the knobs of each measure, by name.
+        seed: decides parameters and data, at least 0.
+        name: folder under ``results/``.
+        device: ``auto``, ``cpu``, ``cuda``, …
+        tune: train once for each of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
+        plugin: sha256 of the plug-in file, if any.
+        choice: the encoder as typed (a variant's name, for example).
+    """
+
+    encoder: dict[str, Any]
+    task: dict[str, Any]
+    positions: dict[str, Any]
+    layout: Layout
+    model: ModelConfig
+    train: TrainConfig
+    experiments: dict[str, dict[str, Any]]
+    seed: int
+    name: str
+    device: str = "auto"
+    tune: bool = False
+    plugin: str | None = None
+    choice: str = ""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the results depend on as plain data: not the folder, the device or the spelling."""
+        return {
+            "seed": self.seed,
+            "encoder": self.encoder,
+            "positions": self.positions,
+            "layout": asdict(self.layout),
+            "task": self.task,
+            "model": asdict(self.model),
+            "train": self._training() if self.trains else None,
+            "experiment": list(self.experiments),
+            **self.experiments,
+            "plugin": self.plugin,
+        }
+
+    def _training(self) -> dict[str, Any]:
+        settings = asdict(self.train)
+        del settings["learning_rates"]
+        if self.tune:
+            settings |= {"learning_rate": TUNED, "learning_rates": rates(self.train)}
+        return settings
+
+    @property
+    def trains(self) -> bool:
+        """Whether the run trains: it has steps, and a measure that needs them."""
+        return self.train.steps > 0 and any(load_experiment(name).NEEDS_TRAINING for name in self.experiments)
+
+    @property
+    def run_id(self) -> str:
+        """A readable prefix and a hash of the identity, the same on every machine."""
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
+        numbering = [] if self.positions["name"] == "sequential" else [self.positions["name"]]
+        return "-".join([self.encoder["name"], *numbering, self.task["name"], f"seed{self.seed}", digest])
+
+    @property
+    def folder(self) -> Path:
+        """Where the run's files go."""
+        return RESULTS / self.name / "runs" / self.run_id
+
+    def labels(self) -> dict[str, str | int]:
+        """Return the columns that all rows of the run share."""
+        # Where a folder lies differs between machines, so it is no part of a task's name.
+        dataset = self.task.get("dataset")
+        places = ("path", "dataset") if dataset and Path(dataset).exists() else ("path",)
+        return {
+            "run_id": self.run_id,
+            "encoder": describe(self.encoder, pe_zoo.get(self.encoder["name"])),
+            "positions": describe(self.positions, pe_zoo.numberings.get(self.positions["name"])),
+            "task": describe(self.task, tasks.get(self.task["name"]), leave_out=("train_length", *places)),
+            "seed": self.seed,
+        }
+
+
+def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str, ...] = ()) -> str:
+    """Return a component's name with its non-default knobs in brackets: ``rope(base=500000)``."""
+    turned = [
+        f"{name}={format(chosen[name], 'g') if isinstance(chosen[name], float) else chosen[name]}"
+        for name, knob in knobs(component).items()
+        if name not in leave_out and name in chosen and chosen[name] != knob.default
+    ]
+    return f"{chosen['name']}({', '.join(turned)})" if turned else str(chosen["name"])

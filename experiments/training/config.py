@@ -1,0 +1,125 @@
+"""How a model is trained: the options of ``train.*``, their ranges, and when training ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.model.precision import AUTO, PRECISIONS
+from pe_zoo._knobs import number, one_of, true_or_false, whole
+
+TUNED_RATES = (3e-4, 1e-3, 3e-3)
+"""Peak learning rates that ``tune=true`` tries unless told otherwise: the usual one, and half a decade either way."""
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """How a model is trained.
+
+    Args:
+        steps: optimizer steps, at least 0; 0 trains nothing and leaves the model as it was initialised.
+        tokens_per_step: tokens in a batch, at least 1; a batch of short sequences has more of them.
+        learning_rate: the peak, above 0.
+        warmup: share of the steps in which the rate rises to the peak, in [0, 1); it falls to 0 along a cosine.
+        beta2: Adam's second decay, in (0, 1).
+        weight_decay: at least 0; on the trunk's matrices only, never on embeddings, norms or the encoder.
+        gradient_clip: largest norm of the gradient, above 0.
+        curve_points: how often loss and in-range accuracy are recorded, at least 1.
+        drop_encoder_after: share of the steps after which the model goes without its encoder, for the rest of the
+            training (the recalibration) and all of the evaluation, in (0, 1]; null: never. DroPE, Gelberg et al.
+            (2025), arXiv:2512.12167, §5.1 and App. C: 0.875 there, of the same number of steps in all. The rate
+            rises and falls once before the drop and once after it, warm-up being the same share of either part.
+            The paper drops it from a model in the middle of a cosine over all steps; Adam's moments are kept here.
+        recalibration_learning_rate: the peak after the drop, above 0; null: ``learning_rate``. In the paper 10/3 of
+            the first.
+        max_steps: steps after which training ends although the learning rate is laid out for ``steps``, at least 1
+            and below those; null: none.
+        stop_at_convergence: whether training ends at the first in-range check at which the task counts as learned, as
+            the model will be measured: after the drop, where there is one. Lengths beyond are never looked at.
+        precision: what the layers' matrices are multiplied in while training, one of ``PRECISIONS``: ``bfloat16`` (the
+            weights, their moments, norms, angles, scores and the softmax stay in float32), ``float32``, or ``auto``:
+            bfloat16 where it is faster. Evaluation is in float32.
+        learning_rates: with ``tune=true``, the peaks that are tried in place of ``learning_rate``, each above 0;
+            null: ``TUNED_RATES``.
+    """
+
+    steps: int = 2400
+    tokens_per_step: int = 256
+    learning_rate: float = 1e-3
+    warmup: float = 0.1
+    beta2: float = 0.98
+    weight_decay: float = 0.01
+    gradient_clip: float = 1.0
+    curve_points: int = 20
+    drop_encoder_after: float | None = None
+    recalibration_learning_rate: float | None = None
+    max_steps: int | None = None
+    stop_at_convergence: bool = False
+    precision: str = AUTO
+    learning_rates: list[float] | None = None
+
+    def check(self) -> None:
+        """Refuse values out of range."""
+        whole("train.steps", self.steps, at_least=0)
+        for name in ("tokens_per_step", "curve_points"):
+            whole(f"train.{name}", getattr(self, name), at_least=1)
+        number("train.learning_rate", self.learning_rate, above=0)
+        number("train.gradient_clip", self.gradient_clip, above=0)
+        number("train.weight_decay", self.weight_decay, at_least=0)
+        number("train.warmup", self.warmup, at_least=0, below=1)
+        number("train.beta2", self.beta2, above=0, below=1)
+        if self.max_steps is not None and whole("train.max_steps", self.max_steps, at_least=1) >= self.steps:
+            raise ValueError(
+                f"train.max_steps={self.max_steps} changes nothing unless below train.steps={self.steps}, which the "
+                f"learning rate is laid out for; lower it or leave it out"
+            )
+        one_of("train.precision", self.precision, PRECISIONS)
+        self._check_drop()
+        if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
+            self._check_stop()
+
+    def _check_drop(self) -> None:
+        if self.drop_encoder_after is not None:
+            number("train.drop_encoder_after", self.drop_encoder_after, above=0, at_most=1)
+            if not self.steps:
+                raise ValueError("train.drop_encoder_after changes nothing without training; set train.steps above 0")
+            if self.drop_step is not None and self.drop_step > self.last_step:
+                raise ValueError(
+                    f"train.drop_encoder_after={self.drop_encoder_after} would drop the encoder after {self.drop_step} "
+                    f"steps, but train.max_steps={self.max_steps} ends before; lower the one or raise the other"
+                )
+        if self.recalibration_learning_rate is not None:
+            number("train.recalibration_learning_rate", self.recalibration_learning_rate, above=0)
+            if self.drop_step in (None, self.last_step):
+                raise ValueError(
+                    f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
+                    f"step follows the drop; set train.drop_encoder_after below 1"
+                )
+
+    def _check_stop(self) -> None:
+        earliest = max(self.check_every, self.drop_step or 0)
+        if -(-earliest // self.check_every) * self.check_every >= self.last_step:
+            raise ValueError(
+                f"train.stop_at_convergence=true changes nothing: no in-range check comes before the last of "
+                f"{self.last_step} steps; raise train.curve_points or train.steps"
+            )
+
+    @property
+    def last_step(self) -> int:
+        """After how many steps training ends, unless the task counts as learned before."""
+        return self.steps if self.max_steps is None else self.max_steps
+
+    @property
+    def check_every(self) -> int:
+        """How many steps there are from one in-range check to the next; the last step has one besides."""
+        return max(1, self.steps // self.curve_points)
+
+    def ends(self, done: int, learned: bool) -> str | None:
+        """What ends training at a check, if it ends: ``steps``, ``max_steps`` or ``converged``."""
+        if done == self.last_step:
+            return "steps" if self.max_steps is None else "max_steps"
+        return "converged" if self.stop_at_convergence and learned and done >= (self.drop_step or 0) else None
+
+    @property
+    def drop_step(self) -> int | None:
+        """After how many steps the encoder is dropped; None: never."""
+        return None if self.drop_encoder_after is None else max(1, round(self.drop_encoder_after * self.steps))

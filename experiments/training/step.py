@@ -1,0 +1,87 @@
+"""One optimizer step. To change the optimizer or its schedule, change this file alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from experiments.model.precision import training_dtype
+from experiments.model.transformer import Transformer
+from experiments.tasks import Batch
+from experiments.training.config import TrainConfig
+
+
+class Step:
+    """One optimizer step after another: AdamW, warm-up and cosine (twice where the encoder is dropped), clipping."""
+
+    def __init__(self, model: Transformer, config: TrainConfig) -> None:
+        self.model = model
+        self.config = config
+        device = model.token_embedding.weight.device
+        self.dtype = training_dtype(config.precision, device, model.geometry.model_dim)
+        model.train_in(self.dtype)
+        trunk = model.trunk_parameters()
+        decayed = [p for name, p in trunk if p.ndim >= 2 and not name.startswith("token_embedding.")]
+        chosen = {id(p) for p in decayed}
+        spared = [p for p in model.parameters() if id(p) not in chosen]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}],
+            lr=config.learning_rate,
+            betas=(0.9, config.beta2),
+            fused=True,
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.share_of_peak)
+
+    def share_of_peak(self, step: int) -> float:
+        """Of the learning rate, after this many steps."""
+        steps, dropped = self.config.steps, self.config.drop_step or self.config.steps
+        if step < dropped or dropped == steps:
+            return self._rise_and_fall(step, dropped)
+        peak = self.config.recalibration_learning_rate or self.config.learning_rate
+        return peak / self.config.learning_rate * self._rise_and_fall(step - dropped, steps - dropped)
+
+    def _rise_and_fall(self, step: int, steps: int) -> float:
+        warmup = self.config.warmup * steps
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / (steps - warmup))))
+
+    def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
+        """Take one step; the batch's mean loss in nats per counted token, detached."""
+        loss = self.gradient(batch, positions)
+        self.update()
+        return loss
+
+    def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
+        """That of a batch's mean loss, in place of the one before; the loss, detached."""
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.model(batch.tokens, positions)[:, batch.counted]
+        loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
+        loss.backward()
+        return loss.detach()
+
+    def update(self) -> None:
+        """Change the parameters by the gradient, clipped."""
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        self.optimizer.step()
+        self.schedule.step()
+
+
+def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
+    """One optimizer step on fixed tokens, exactly as the trainer takes it; for timing.
+
+    Args:
+        model: the model, on its device, in training mode.
+        tokens: ``(batch, length)`` int64; every token but the first is predicted from those before it.
+
+    Returns:
+        a function that takes the step and returns its loss.
+    """
+    targets = torch.cat([tokens[:, 1:], tokens[:, :1]], 1)
+    counted = torch.arange(tokens.shape[1], device=tokens.device) < tokens.shape[1] - 1
+    batch, step = Batch(tokens, targets, counted), Step(model, TrainConfig())
+    return lambda: step(batch)
