@@ -1,25 +1,23 @@
-"""One Transformer. It asks its encoder what to do and never knows which one it has."""
+"""One Transformer. It calls the hooks of its encoder and never knows which encoder it has."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, unmasked_scores, weights
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
 from experiments.model.precision import fused_pays, linear
 from experiments.model.temperature import LAWS, LLAMA4, Temperature
-from pe_zoo import Encoder, Geometry, Site, Unsupported, raw_scores
+from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
 
 PAIRS_AT_ONCE = 2**20
-"""Pairs of a query and a key, over a batch, that are handled at once where gradients are not needed."""
-PLAIN = "plain"
-FUSED = "fused"
+"""Query-key pairs, over a batch, per block where gradients are not needed."""
 
 
 class Transformer(nn.Module):
@@ -31,14 +29,14 @@ class Transformer(nn.Module):
         encoder: the positional encoder.
         causal: whether a query sees only itself and what came before.
         layout: which layers carry the encoder, and what each layer and head sees.
-        temperature: law by which queries that see more keys are sharpened, one of ``LAWS``; None: none.
-        temperature_floor: of the law ``llama4``, keys to a step; None: the training length.
-        temperature_on: which layers have it: ``all``, or ``skipping`` (those that go without the encoder).
+        temperature: law that sharpens queries seeing more keys, one of ``LAWS``; None: none.
+        temperature_floor: keys per step of the law ``llama4``; None: the training length.
+        temperature_on: layers with temperature: ``all``, or ``skipping`` (those without the encoder).
         ffn_multiple: hidden width of the feed-forward block, in multiples of model_dim.
         ffn_extra: hidden units of each layer's feed-forward block beyond that.
-        query_block: queries handled at once where gradients are not needed, at most; of long sequences fewer, so
-            that memory grows with the length and not with its square.
-        attention: ``fused`` takes a fused kernel wherever the encoder's hooks allow it, ``plain`` never.
+        query_block: most queries per block where gradients are not needed; fewer for long sequences, so that memory
+            grows with the length and not with its square.
+        attention: ``fused`` uses a fused kernel wherever the encoder's hooks allow it, ``plain`` never.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Transformer(nn.Module):
         if encoder.geometry != geometry:
             raise ValueError(f"the encoder was built for {encoder.geometry}, the model is {geometry}")
         if encoder.causal_only and not causal:
-            raise ValueError(f"{encoder.name} means nothing without a causal mask: set model.causal=true")
+            raise ValueError(f"{encoder.name} needs a causal mask: set model.causal=true")
         (layout := layout or Layout()).check(geometry.num_layers, geometry.num_heads)
         check_temperature(temperature, temperature_floor, temperature_on, layout)
         one_of("attention", attention, (FUSED, PLAIN))
@@ -72,7 +70,7 @@ class Transformer(nn.Module):
         self.layout = layout
         self.encoder = encoder
         self.encoder_dropped = False
-        self._bare = (Encoder(geometry),)  # identity hooks, for layers that go without; in a tuple: no submodule
+        self._bare = (Encoder(geometry),)  # identity hooks, for layers without the encoder; in a tuple: no submodule
         self.token_embedding = nn.Embedding(vocab_size, geometry.model_dim)
         self.layers = nn.ModuleList(
             Layer(
@@ -110,30 +108,30 @@ class Transformer(nn.Module):
         nn.init.normal_(self.unembedding.weight, std=self.geometry.model_dim**-0.5)
 
     def drop_encoder(self) -> None:
-        """Go without the encoder from now on, in training and evaluation; its parameters stay, and rest."""
+        """Disable the encoder from now on, in training and evaluation; its parameters stay as they are."""
         self.encoder_dropped = True
 
     def trunk_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Everything but the encoder's own parameters, by name."""
+        """Return all parameters but the encoder's, by name."""
         return [(name, p) for name, p in self.named_parameters() if not name.startswith("encoder.")]
 
     def num_parameters(self) -> tuple[int, int]:
-        """How many numbers are learned: the encoder's, and all others."""
+        """Return the number of parameters: the encoder's, and all others."""
         return sum(p.numel() for p in self.encoder.parameters()), sum(p.numel() for _, p in self.trunk_parameters())
 
     def train_in(self, dtype: torch.dtype | None) -> None:
-        """Multiply the layers' matrices in this dtype in training mode; None: as they are, and in evaluation always."""
+        """Multiply the layers' matrices in this dtype in training mode; None, and in evaluation: in their own."""
         for layer in self.layers:
             assert isinstance(layer, Layer)
             layer.training_dtype = dtype
 
     def forward(self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None) -> Tensor:
-        """Next-token (causal) or same-place (bidirectional) logits.
+        """Return next-token (causal) or same-place (bidirectional) logits.
 
         Args:
             tokens: ``(batch, length)`` int64.
-            positions: of all places up to the last token's, ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
-            pasts: of each layer, keys and values of the places before these tokens; they gain the new ones.
+            positions: of all tokens, cached ones included, ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
+            pasts: each layer's cache of the tokens before these; the new ones are appended.
 
         Returns:
             ``(batch, length, vocab)``.
@@ -143,7 +141,7 @@ class Transformer(nn.Module):
     def hidden(
         self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None
     ) -> list[Tensor]:
-        """The residual stream before the first layer and after each: ``num_layers + 1`` of ``(batch, length, dim)``."""
+        """Return the residual stream before the first layer and after each, ``(batch, length, model_dim)``."""
         batch_size, new = tokens.shape
         places = new + (pasts[0].length if pasts else 0)
         if positions is None:
@@ -161,7 +159,7 @@ class Transformer(nn.Module):
         return stream
 
     def attention(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
-        """What each layer's queries attend to: ``num_layers`` of ``(batch, heads, query, key)``."""
+        """Return attention weights: ``num_layers`` of ``(batch, heads, query, key)``."""
         stream = self.hidden(tokens, positions)
         if positions is None:
             positions = torch.arange(tokens.shape[-1], dtype=torch.float32, device=tokens.device)
@@ -173,27 +171,6 @@ class Transformer(nn.Module):
 
     def _encoder_in(self, layer: int) -> Encoder:
         return self.encoder if self.layout.carries(layer) and not self.encoder_dropped else self._bare[0]
-
-
-class Past:
-    """What a layer keeps of the places it has read: input, keys and values, in memory taken once.
-
-    Args:
-        longest: places there will be at most.
-    """
-
-    def __init__(self, longest: int) -> None:
-        self.longest, self.length = longest, 0
-        self._kept: list[Tensor] = []
-
-    def and_now(self, *new: Tensor) -> list[Tensor]:
-        """What was kept with what is new behind it, ``(..., length, dim)`` each; the new is kept."""
-        if not self._kept:
-            self._kept = [part.new_empty(*part.shape[:-2], self.longest, part.shape[-1]) for part in new]
-        start, self.length = self.length, self.length + new[0].shape[-2]
-        for kept, part in zip(self._kept, new, strict=True):
-            kept[..., start : self.length, :] = part
-        return [kept[..., : self.length, :] for kept in self._kept]
 
 
 class Layer(nn.Module):
@@ -235,18 +212,18 @@ class Layer(nn.Module):
         elif self._slides(encoder, heads):
             mixed = self._sliding(encoder, heads)
         else:
-            parts = [attend(encoder, *block, self.attention, turned=heads.turned) for block in self._blocks(heads)]
+            parts = [attend(encoder, *block, self.attention, rotated=heads.rotated) for block in self._blocks(heads)]
             mixed = parts[0] if len(parts) == 1 else torch.cat(parts, -2)
         stream = stream + linear(mixed.transpose(1, 2).flatten(-2), self.attention_out, dtype)
         hidden = functional.gelu(linear(self.ffn_norm(stream), self.ffn_in, dtype))
         return stream + linear(hidden, self.ffn_out, dtype)
 
     def weights(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
-        """What each query attends to: ``(batch, heads, query, key)``."""
+        """Return attention weights, ``(batch, heads, query, key)``."""
         heads = self._heads(encoder, stream, positions)
         parts = []
         for q, k, _, site in self._blocks(heads):
-            part = weights(encoder, _scores(encoder, q, k, site, turned=heads.turned), site)
+            part = weights(encoder, unmasked_scores(encoder, q, k, site, rotated=heads.rotated), site)
             parts.append(functional.pad(part, (0, heads.places - part.shape[-1])))
         return torch.cat(parts, -2)
 
@@ -258,23 +235,23 @@ class Layer(nn.Module):
         past: Past | None = None,
         dtype: torch.dtype | None = None,
     ) -> Heads:
-        """Queries of the places in the stream, keys and values of those and all that are past; what is past grows."""
+        """Project the stream to queries, keys and values; keys and values include, and extend, the cache."""
         x = self.attention_norm(stream)
-        # Whatever they were multiplied in, queries and keys are turned and scored in the stream's precision.
+        # Whatever the dtype of the products, queries and keys are rotated and scored in the stream's precision.
         projected = linear(x, self.attention_in, dtype).to(x.dtype)
         q, k, v = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         if past is not None:
             x, k, v = past.and_now(x, k, v)
-        heads = Heads(q, k, v, x, positions, turned=not encoder.overrides("rotate"))
-        # A temperature scales queries by what each sees, and comes before ``rotate``: block by block.
-        if not heads.turned and not encoder.blockwise_rotation and self.temperature is None:
+        heads = Heads(q, k, v, x, positions, rotated=not encoder.overrides("rotate"))
+        # A temperature scales queries by the number of keys they see, before ``rotate``: block by block.
+        if not heads.rotated and not encoder.blockwise_rotation and self.temperature is None:
             everywhere = torch.ones(1, 1, dtype=torch.bool, device=x.device)
             q, k = encoder.rotate(q, k, self._site(heads, slice(heads.places - heads.new, heads.places), everywhere))
-            return Heads(q, k, v, x, positions, turned=True)
+            return Heads(q, k, v, x, positions, rotated=True)
         return heads
 
     def _flows(self, encoder: Encoder, heads: Heads) -> bool:
-        """Whether the fused kernel can be told in a word which keys are seen, and nothing is left to do to scores."""
+        """Return whether the fused kernel's own causal mask is the whole mask and no hook changes scores."""
         return (
             self._fuses(encoder, heads)
             and set(self.windows) == {None}
@@ -283,7 +260,7 @@ class Layer(nn.Module):
         )
 
     def _slides(self, encoder: Encoder, heads: Heads) -> bool:
-        """Whether what the last query sees and is given, moved along, is what every other does."""
+        """Return whether every query's row of the bias is the last query's, shifted."""
         return (
             self._fuses(encoder, heads)
             and heads.q.device.type == "cpu"
@@ -295,17 +272,17 @@ class Layer(nn.Module):
     def _fuses(self, encoder: Encoder, heads: Heads) -> bool:
         return (
             self.attention == FUSED
-            and heads.q.shape[-1] == heads.v.shape[-1]  # widened, torch goes by matrices as large as the square
-            and heads.turned
+            and heads.q.shape[-1] == heads.v.shape[-1]  # for widened heads torch materialises the square matrix
+            and heads.rotated
             and self.temperature is None
             and not encoder.overrides("mix")
             and fused_pays(heads.q, heads.k)
         )
 
     def _sliding(self, encoder: Encoder, heads: Heads) -> Tensor:
-        """Attention with one row of a bias by distance, the last query's, in place of all rows.
+        """Attend with one row of the bias, the last query's, in place of all rows.
 
-        Queries, the last one first, see that row one key further on each: a view of it, however many they are.
+        In reverse order, each query's row is the one before shifted by one key: a view, whatever their number.
         """
         last = slice(heads.places - 1, heads.places)
         back = heads.places - 1 - torch.arange(heads.places, device=heads.x.device)
@@ -330,16 +307,15 @@ class Layer(nn.Module):
         return torch.cat(parts, -2)
 
     def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
-        """Some queries, ``(batch, heads, query, head_dim)``, keys and values, and where they stand.
+        """Yield blocks of queries, ``(batch, heads, query, head_dim)``, with keys, values and site.
 
-        Keys end where the last of the queries stands, in a causal model: no later one decides anything, as the contract
-        tests hold of every encoder.
+        In a causal model keys end at the last query of the block; the contract tests show that later ones are moot.
         """
         start = heads.places - heads.new
         while start < heads.places:
             stop = heads.places if torch.is_grad_enabled() else min(heads.places, start + self._at_once(heads, start))
             rows, seen = slice(start, stop), heads.upto(stop) if self.causal else heads
-            place = torch.arange(seen.places, device=seen.x.device)  # what may be seen goes by place, not by position
+            place = torch.arange(seen.places, device=seen.x.device)  # the mask depends on indices, not positions
             site = self._site(seen, rows, visible(place[rows, None] - place, self.windows, self.causal))
             q = heads.q[:, :, start - heads.places + heads.new : stop - heads.places + heads.new]
             if self.temperature is not None:
@@ -348,7 +324,7 @@ class Layer(nn.Module):
             start = stop
 
     def _at_once(self, heads: Heads, start: int) -> int:
-        """How many queries from a place on: as many as have ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
+        """Return the number of queries from ``start`` on that have ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
         pairs = PAIRS_AT_ONCE // len(heads.x)
         most = (math.isqrt(start**2 + 4 * pairs) - start) // 2 if self.causal else pairs // heads.places
         return max(1, min(self.query_block, most))
@@ -365,48 +341,8 @@ class Layer(nn.Module):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Heads:
-    """What a layer attends with.
-
-    Args:
-        q: of the last places, ``(batch, heads, query, head_dim)``.
-        k: of all places, as ``v``: ``(batch, heads, key, head_dim)``.
-        x: the normalised input of all places, ``(batch, key, model_dim)``.
-        positions: of all places, ``(key,)`` or ``(batch, key)``.
-        turned: whether the encoder's ``rotate`` has nothing left to do.
-    """
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    x: Tensor
-    positions: Tensor
-    turned: bool
-
-    @property
-    def new(self) -> int:
-        """How many of the places ask."""
-        return self.q.shape[-2]
-
-    @property
-    def places(self) -> int:
-        return self.k.shape[-2]
-
-    def upto(self, stop: int) -> Heads:
-        """With the keys before a place, and no others."""
-        keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
-        return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
-
-
-def evenly_spaced(positions: Tensor) -> bool:
-    """Whether each position is as far from the next as any other: equal distances, then, are equally many places."""
-    steps = positions.diff()
-    return positions.ndim == 1 and bool((steps == steps[:1]).all())
-
-
 def check_temperature(law: str | None, floor: int | None, on: str, layout: Layout) -> None:
-    """Refuse a temperature that is none, and options of it that could not show."""
+    """Refuse an unknown temperature, and options that would change nothing."""
     one_of("model.temperature_on", on, (ALL, SKIPPING))
     if law is not None:
         one_of("model.temperature", law, LAWS)
@@ -417,75 +353,3 @@ def check_temperature(law: str | None, floor: int | None, on: str, layout: Layou
             f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped; "
             f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
         )
-
-
-def attend(
-    encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED, *, turned: bool = False
-) -> Tensor:
-    """Attention as the encoder wants it: ``(batch, heads, query, head_dim)``.
-
-    The plain path is the definition. The fused kernel stands in for it where the encoder leaves the
-    softmax alone and changes scores, if at all, by a bias that is there before them, and where it is faster.
-    ``turned``: q and k come from the encoder's ``rotate``.
-    """
-    changes_scores = encoder.overrides("score")
-    may_fuse = not encoder.overrides("mix") and (encoder.static_bias or not changes_scores)
-    if attention == FUSED and may_fuse and fused_pays(q, k):
-        if not turned:
-            q, k = encoder.rotate(q, k, site)
-        mask = site.mask
-        if changes_scores:
-            nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
-            mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
-    scores = _scores(encoder, q, k, site, turned=turned)
-    scores = scores + scores.new_zeros(site.mask.shape).masked_fill(~site.mask, -torch.inf)
-    return encoder.mix(scores, v, site)
-
-
-def _scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, turned: bool) -> Tensor:
-    if not turned:
-        return raw_scores(encoder, q, k, site)
-    return encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)
-
-
-def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:
-    """What an encoder's ``mix`` makes of scores: how much each query takes of each key.
-
-    An encoder may mix as it likes, as long as outputs are affine in the values: the weights are what it makes of unit
-    vectors, less what it makes of zeros.
-
-    Args:
-        encoder: any.
-        scores: not yet masked, ``(batch, heads, query, key)``.
-        site: where they stand.
-
-    Returns:
-        ``(batch, heads, query, key)``.
-
-    Raises:
-        Unsupported: outputs are not affine in the values.
-    """
-    scores = scores.masked_fill(~site.mask, -torch.inf)
-    if not encoder.overrides("mix"):
-        return scores.softmax(-1)
-    num_keys, head_dim = scores.shape[-1], encoder.geometry.head_dim
-    units = torch.eye(num_keys, dtype=scores.dtype, device=scores.device).expand(*scores.shape[:2], -1, -1)
-    nothing = encoder.mix(scores, scores.new_zeros(*scores.shape[:2], num_keys, head_dim), site)
-    columns = []
-    for part in units.split(head_dim, -1):
-        padded = functional.pad(part, (0, head_dim - part.shape[-1]))
-        columns.append((encoder.mix(scores, padded, site) - nothing)[..., : part.shape[-1]])
-    found = torch.cat(columns, -1)
-    _check_affine(encoder, scores, found, nothing, site)
-    return found
-
-
-def _check_affine(encoder: Encoder, scores: Tensor, found: Tensor, nothing: Tensor, site: Site) -> None:
-    """Refuse weights that do not say what an encoder makes of values: one set for all dimensions, and nothing else."""
-    num_keys, head_dim = scores.shape[-1], encoder.geometry.head_dim
-    values = torch.arange(num_keys * head_dim, device=scores.device).cos().to(scores.dtype).view(num_keys, head_dim)
-    mixed = encoder.mix(scores, values.expand(*scores.shape[:2], -1, -1), site)
-    near = 4 * torch.finfo(scores.dtype).eps ** 0.5
-    if not torch.allclose(mixed, found @ values + nothing, rtol=near, atol=near):
-        raise Unsupported(f"{type(encoder).__name__}: there are no weights, its outputs are no weighted sums of values")

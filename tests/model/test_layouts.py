@@ -76,7 +76,7 @@ def masks(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Tensor]]:
 
     def noting(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str, turned: bool) -> Tensor:
         seen.setdefault(site.layer, []).append(site.mask.expand(1, q.shape[1], -1, -1)[0])
-        return attend(encoder, q, k, v, site, attention, turned=turned)
+        return attend(encoder, q, k, v, site, attention, rotated=turned)
 
     monkeypatch.setattr(transformer, "attend", noting)
     return seen

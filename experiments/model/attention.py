@@ -1,0 +1,149 @@
+"""Attention as an encoder wants it: what a layer attends with, the plain definition, and the fused kernel beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from experiments.model.precision import fused_pays
+from pe_zoo import Encoder, Site, Unsupported, raw_scores
+
+PLAIN = "plain"
+FUSED = "fused"
+
+
+class Past:
+    """A layer's cache: input, keys and values of the tokens read so far, in memory allocated once.
+
+    Args:
+        longest: tokens there will be at most.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.longest, self.length = longest, 0
+        self._kept: list[Tensor] = []
+
+    def and_now(self, *new: Tensor) -> list[Tensor]:
+        """Append and return all so far, ``(..., length, dim)`` each."""
+        if not self._kept:
+            self._kept = [part.new_empty(*part.shape[:-2], self.longest, part.shape[-1]) for part in new]
+        start, self.length = self.length, self.length + new[0].shape[-2]
+        for kept, part in zip(self._kept, new, strict=True):
+            kept[..., start : self.length, :] = part
+        return [kept[..., : self.length, :] for kept in self._kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Queries, keys and values of a layer.
+
+    Args:
+        q: of the last tokens, ``(batch, heads, query, head_dim)``.
+        k: of all tokens, as ``v``: ``(batch, heads, key, head_dim)``.
+        x: the normalised input of all tokens, ``(batch, key, model_dim)``.
+        positions: of all tokens, ``(key,)`` or ``(batch, key)``.
+        rotated: whether the encoder's ``rotate`` was applied, or does nothing.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor
+    positions: Tensor
+    rotated: bool
+
+    @property
+    def new(self) -> int:
+        """Number of queries."""
+        return self.q.shape[-2]
+
+    @property
+    def places(self) -> int:
+        """Number of keys."""
+        return self.k.shape[-2]
+
+    def upto(self, stop: int) -> Heads:
+        """Return these with only the first ``stop`` keys."""
+        keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
+        return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
+
+
+def evenly_spaced(positions: Tensor) -> bool:
+    """Return whether all neighbouring positions are equally far apart, so that distance follows from the index."""
+    steps = positions.diff()
+    return positions.ndim == 1 and bool((steps == steps[:1]).all())
+
+
+def attend(
+    encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED, *, rotated: bool = False
+) -> Tensor:
+    """Attend through the encoder's hooks: ``(batch, heads, query, head_dim)``.
+
+    The plain path is the definition. The fused kernel replaces it where it is faster and the encoder keeps the softmax
+    and changes scores by a static bias at most. ``rotated``: q and k come from the encoder's ``rotate``.
+    """
+    changes_scores = encoder.overrides("score")
+    may_fuse = not encoder.overrides("mix") and (encoder.static_bias or not changes_scores)
+    if attention == FUSED and may_fuse and fused_pays(q, k):
+        if not rotated:
+            q, k = encoder.rotate(q, k, site)
+        mask = site.mask
+        if changes_scores:
+            nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
+            mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
+    scores = unmasked_scores(encoder, q, k, site, rotated=rotated)
+    scores = scores + scores.new_zeros(site.mask.shape).masked_fill(~site.mask, -torch.inf)
+    return encoder.mix(scores, v, site)
+
+
+def unmasked_scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, rotated: bool) -> Tensor:
+    """Return scores before the mask, ``(batch, heads, query, key)``."""
+    if not rotated:
+        return raw_scores(encoder, q, k, site)
+    return encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)
+
+
+def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:
+    """Return the attention weights that an encoder's ``mix`` implies: how much each query takes of each key.
+
+    For any ``mix`` whose outputs are affine in the values, the weights are its outputs for unit vectors less those
+    for zeros.
+
+    Args:
+        encoder: any.
+        scores: not yet masked, ``(batch, heads, query, key)``.
+        site: where they stand.
+
+    Returns:
+        ``(batch, heads, query, key)``.
+
+    Raises:
+        Unsupported: outputs are not affine in the values.
+    """
+    scores = scores.masked_fill(~site.mask, -torch.inf)
+    if not encoder.overrides("mix"):
+        return scores.softmax(-1)
+    num_keys, head_dim = scores.shape[-1], encoder.geometry.head_dim
+    units = torch.eye(num_keys, dtype=scores.dtype, device=scores.device).expand(*scores.shape[:2], -1, -1)
+    nothing = encoder.mix(scores, scores.new_zeros(*scores.shape[:2], num_keys, head_dim), site)
+    columns = []
+    for part in units.split(head_dim, -1):
+        padded = functional.pad(part, (0, head_dim - part.shape[-1]))
+        columns.append((encoder.mix(scores, padded, site) - nothing)[..., : part.shape[-1]])
+    found = torch.cat(columns, -1)
+    _check_affine(encoder, scores, found, nothing, site)
+    return found
+
+
+def _check_affine(encoder: Encoder, scores: Tensor, found: Tensor, nothing: Tensor, site: Site) -> None:
+    """Refuse an encoder whose outputs are not weighted sums of the values, the same in all dimensions."""
+    num_keys, head_dim = scores.shape[-1], encoder.geometry.head_dim
+    values = torch.arange(num_keys * head_dim, device=scores.device).cos().to(scores.dtype).view(num_keys, head_dim)
+    mixed = encoder.mix(scores, values.expand(*scores.shape[:2], -1, -1), site)
+    near = 4 * torch.finfo(scores.dtype).eps ** 0.5
+    if not torch.allclose(mixed, found @ values + nothing, rtol=near, atol=near):
+        raise Unsupported(f"{type(encoder).__name__}: no attention weights: outputs are not weighted sums of values")
