@@ -1,7 +1,6 @@
-"""How far a run has come, on disk: enough to end bit for bit as if it had never stopped.
+"""Checkpoints: a run's progress on disk, enough to end bit for bit as if it had never stopped.
 
-A checkpoint is one safetensors file, its facts as JSON among the metadata, with its number and its sha256 for a name.
-Reading one executes nothing.
+A checkpoint is one safetensors file with JSON metadata, named by its number and sha256. Reading one executes nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ logger = logging.getLogger("pe_zoo")
 
 PATTERN = f"checkpoint-{'[0-9]' * 6}-*.safetensors"
 KEPT = 2
-"""Checkpoints on disk: the last, and the one before should the last be damaged."""
+"""Checkpoints on disk: the last, and the one before in case the last is damaged."""
 PROCESSES = "processes"
-"""Of an origin, how many share the run: with another number sums are rounded otherwise, which the user has chosen."""
+"""In an origin, the number of processes: another number rounds sums differently, which the user has chosen."""
 SHARE = 0.02
-"""Of the time, that writing checkpoints may take."""
+"""Largest share of the time spent on writing checkpoints."""
 ASSUMED_BYTES_PER_SECOND = 1e8
-"""How fast a disk is taken to be until it was measured."""
+"""Assumed speed of the disk until it is measured."""
 
 
 @dataclass
 class State:
-    """One part of what a run has come to.
+    """One part of a run's progress.
 
     Args:
         facts: plain data.
@@ -50,14 +49,14 @@ class State:
 
 
 class Checkpoints:
-    """Those of one run.
+    """The checkpoints of one run.
 
     Args:
         folder: the run's.
-        origin: what a checkpoint must have been made from and with to be gone on from, as plain data.
-        interruption: whether the run was asked to stop.
-        every_seconds: between one checkpoint and the next, at least; more where writing takes over `SHARE` of the time.
-        check_held: raises where the run is no longer this worker's to write.
+        origin: what a checkpoint must have been made from and with to be resumed, as plain data.
+        interruption: whether the run was told to stop.
+        every_seconds: least time between two checkpoints; more where writing takes over `SHARE` of the time.
+        check_held: raises if the run's lease is lost.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Checkpoints:
         self._last = time.perf_counter()
 
     def load(self) -> None:
-        """Fill ``parts`` from the newest checkpoint that is sound and was made from the same; from none, say why."""
+        """Fill ``parts`` from the newest sound checkpoint of the same origin; log why others are not used."""
         for path in sorted(self.folder.glob(PATTERN), reverse=True):
             try:
                 header, tensors = _read(path)
@@ -90,8 +89,10 @@ class Checkpoints:
             theirs = {PROCESSES: 1, **header["origin"]}
             differing = [key for key, value in self.origin.items() if theirs.get(key) != value]
             if PROCESSES in differing and set(differing) <= {PROCESSES, "threads"}:
-                said = f"{theirs[PROCESSES]} made it and {self.origin[PROCESSES]} go on: the same but for rounding"
-                logger.info("%s is of another number of processes: %s", path.name, said)
+                logger.info(
+                    "%s was written by %d processes, resumed by %d: results agree up to rounding",
+                    *(path.name, theirs[PROCESSES], self.origin[PROCESSES]),
+                )
             elif differing:
                 logger.warning("%s is not used: it was made with another %s", path.name, ", ".join(differing))
                 continue
@@ -100,25 +101,25 @@ class Checkpoints:
                 part, _, rest = name.partition("/")
                 self.parts[part].tensors[rest] = tensor
             self.resumed = header["resumed"] + 1
-            logger.info("goes on from %s", path.name)
+            logger.info("resumed from %s", path.name)
             return
 
     def boundary(self, part: str, capture: Callable[[], State]) -> None:
-        """A place where the run can stop: saved where that is due, left where that was asked for.
+        """Save here if a checkpoint is due, and stop here if the run was told to.
 
         Raises:
-            Interrupted: the run was asked to stop.
+            Interrupted: the run was told to stop.
         """
         self.save_if_due(part, capture)
         self.interruption.check()
 
     def save_if_due(self, part: str, capture: Callable[[], State], *, keep: bool = False) -> None:
-        """Add a part and write all of them, if the run was asked to stop or another checkpoint costs little by now.
+        """Add a part and write all of them, if the run was told to stop or a checkpoint is due.
 
         Args:
             part: its name.
             capture: makes it.
-            keep: whether it is added even if nothing is written now.
+            keep: add it even if nothing is written now.
         """
         asked, passed = self.interruption.asked is not None, time.perf_counter() - self._last
         if asked or keep or passed >= self.every_seconds:
@@ -132,7 +133,7 @@ class Checkpoints:
         return sum(t.nbytes for state in self.parts.values() for t in state.tensors.values()) / ASSUMED_BYTES_PER_SECOND
 
     def write(self) -> None:
-        """All ``parts`` to disk. What cannot be written is said, and no reason to stop.
+        """Write all ``parts``. A failure is logged and does not stop the run.
 
         Raises:
             RunLocked: the run is no longer this worker's.
@@ -154,7 +155,7 @@ class Checkpoints:
         self._write_seconds = self._last - started
 
     def clear(self) -> None:
-        """Remove them all: the run has ended, or begins anew."""
+        """Remove all checkpoints: the run has ended, or starts over."""
         self.parts = {}
         _remove(self.folder.glob(PATTERN))
 
@@ -173,7 +174,7 @@ def _number(path: Path) -> int:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     data = path.read_bytes()
     if not data or not path.stem.endswith(hashlib.sha256(data).hexdigest()):
-        raise ValueError("its content is not what its name promises")
+        raise ValueError("its content does not match the sha256 in its name")
     # The format: eight bytes that say how long the JSON is that follows.
     said = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     # Copies: tensors of their own alignment, not views of a buffer, so that the same kernels see the same memory.

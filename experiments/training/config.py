@@ -8,7 +8,7 @@ from experiments.model.precision import AUTO, PRECISIONS
 from pe_zoo._knobs import number, one_of, true_or_false, whole
 
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
-"""Peak learning rates that ``tune=true`` tries unless told otherwise: the usual one, and half a decade either way."""
+"""Default peak learning rates of ``tune=true``: the usual one, and half a decade either way."""
 
 
 @dataclass(kw_only=True)
@@ -105,21 +105,21 @@ class TrainConfig:
 
     @property
     def last_step(self) -> int:
-        """After how many steps training ends, unless the task counts as learned before."""
+        """The step after which training ends, unless the task counts as learned before."""
         return self.steps if self.max_steps is None else self.max_steps
 
     @property
     def check_every(self) -> int:
-        """How many steps there are from one in-range check to the next; the last step has one besides."""
+        """Steps between two in-range checks; the last step has one too."""
         return max(1, self.steps // self.curve_points)
 
     def ends(self, done: int, learned: bool) -> str | None:
-        """What ends training at a check, if it ends: ``steps``, ``max_steps`` or ``converged``."""
+        """Return what ends training at a check: ``steps``, ``max_steps``, ``converged`` or None."""
         if done == self.last_step:
             return "steps" if self.max_steps is None else "max_steps"
         return "converged" if self.stop_at_convergence and learned and done >= (self.drop_step or 0) else None
 
     @property
     def drop_step(self) -> int | None:
-        """After how many steps the encoder is dropped; None: never."""
+        """The step after which the encoder is dropped; None: never."""
         return None if self.drop_encoder_after is None else max(1, round(self.drop_encoder_after * self.steps))

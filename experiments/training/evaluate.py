@@ -1,4 +1,4 @@
-"""Evaluation: a model's answers to a batch, scored token by token. Teacher-forced, one length at a time."""
+"""Teacher-forced evaluation: a model's answers to a batch of one length, scored token by token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHUNK_TOKENS = 8192
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Answers at the counted places.
+    """Scored answers at the counted positions.
 
     Args:
         correct: ``(batch, counted)`` bool.
@@ -39,13 +39,13 @@ class Scored:
 
     @classmethod
     def joined(cls, parts: list[Scored]) -> Scored:
-        """The answers of some sequences after those of others, of one task."""
+        """Concatenate the answers to several batches of one task."""
         widths = [part.target_bytes for part in parts if part.target_bytes is not None]
         correct, nats = (torch.cat([getattr(part, name) for part in parts]) for name in ("correct", "nats"))
         return cls(correct, nats, torch.cat(widths) if widths else None)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Scored:
-        """The same done to everything that is said of an answer: some of the answers, say, or in another shape."""
+        """Apply a change, such as a selection or a new shape, to every field."""
         widths = None if self.target_bytes is None else change(self.target_bytes)
         return Scored(change(self.correct), change(self.nats), widths)
 
@@ -58,7 +58,7 @@ class Scored:
         return self.correct.numel()
 
     def quality(self) -> dict[str, float]:
-        """Every quality by its metric's name."""
+        """Return every quality by its metric."""
         num_bytes = self.num_tokens if self.target_bytes is None else int(self.target_bytes.sum())
         return {
             "token_accuracy": self.correct.double().mean().item(),
@@ -67,12 +67,12 @@ class Scored:
         }
 
     def n(self, metric: str) -> int:
-        """How many a quality is a mean over."""
+        """Return the number of sequences or tokens that a quality is a mean over."""
         return self.num_sequences if metric == "exact_match" else self.num_tokens
 
 
 def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
-    """``(batch, length, vocab)`` without gradients, on the CPU, a few sequences at a time."""
+    """Return ``(batch, length, vocab)`` without gradients, on the CPU, computed a few sequences at a time."""
     device = model.token_embedding.weight.device
     at_once = max(1, CHUNK_TOKENS // tokens.shape[1])
     was_training = model.training
@@ -91,7 +91,7 @@ def _part(positions: Tensor, start: int, size: int) -> Tensor:
 
 
 def score(logits: Tensor, batch: Batch) -> Scored:
-    """``(batch, counted, vocab)`` against a batch's targets at its counted places."""
+    """Score logits ``(batch, counted, vocab)`` against a batch's targets at its counted positions."""
     targets = batch.targets[:, batch.counted]
     nats = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
     widths = None if batch.target_bytes is None else batch.target_bytes[:, batch.counted]
@@ -99,13 +99,13 @@ def score(logits: Tensor, batch: Batch) -> Scored:
 
 
 def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
-    """Score a batch at its counted places."""
+    """Score a batch at its counted positions."""
     return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """What an experiment measures: a trained model, and all it takes to question it.
+    """What a measure examines: a trained model, and all that is needed to ask it.
 
     Args:
         model: after training, or as it was initialised where nothing was trained.
@@ -115,7 +115,7 @@ class Subject:
         numbering: how its positions are assigned.
         seed: the run's seed.
         labels: the columns that all rows of the run share.
-        refusals: what could not be measured, by experiment and reason, as far as it was said.
+        refusals: measure and reason of what could not be measured, as far as it was logged.
     """
 
     model: Transformer
@@ -128,11 +128,11 @@ class Subject:
     refusals: set[tuple[str, str]] = field(default_factory=set)
 
     def stream(self, purpose: str) -> Generator:
-        """Randomness of the run's seed for a purpose; the same for every encoder."""
+        """Return the run's random stream for a purpose; the same for every encoder."""
         return stream(self.seed, purpose)
 
     def question(self, purpose: str, samples: int, length: int) -> tuple[Batch, Tensor]:
-        """Test sequences of a length and their positions; of a seed, the same for every encoder."""
+        """Draw test sequences of a length and their positions; for a seed, the same for every encoder."""
         data = self.stream(f"{purpose}/{length}")
         batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
         numbers = self.stream(f"{purpose}/{length}/positions")
@@ -140,12 +140,12 @@ class Subject:
         return batch, self.numbering.evaluate(batch_size, size, numbers)
 
     def row(self, experiment: str, metric: str, **measured: object) -> Row:
-        """A row of this run; ``eval_length`` is the training length unless given."""
+        """Return a row of this run; ``eval_length`` defaults to the training length."""
         measured = {"eval_length": self.task.train_length, **measured}
         return Row(experiment=experiment, metric=metric, **self.labels, **measured)  # type: ignore[arg-type]
 
     def cannot(self, experiment: str, metric: str, reason: object, **measured: object) -> Row:
-        """The row of what could not be measured; why is said once, in the run's log and on the terminal."""
+        """Return a row with ``status=unsupported``; the reason is logged once."""
         if (experiment, str(reason)) not in self.refusals:
             self.refusals.add((experiment, str(reason)))
             where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
@@ -153,6 +153,6 @@ class Subject:
         return self.row(experiment, metric, status="unsupported", **measured)
 
     def best_guess(self, metric: str, length: int) -> float:
-        """What the best guess gets without reading the input: the ``chance`` column."""
+        """Return what the best guess gets without reading the input: the ``chance`` column."""
         guesses = (self.task.chance(metric, length), self.task.position_guess(metric, length))
         return min(guesses) if metric == "bits_per_byte" else max(guesses)

@@ -1,4 +1,4 @@
-"""Free-running answers: what the model says is read in place of the truth, one place at a time, with a cache."""
+"""Free-running answers: the model reads its own output in place of the truth, one token at a time, with a cache."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from pe_zoo import Unsupported
 
 
 class Cache:
-    """A text that a causal model reads bit by bit, without reading anything twice.
+    """Incremental reading of a text by a causal model.
 
-    Each layer keeps its normalised input, keys and values of all places read, keys as they are before any hook: for
-    new places the encoder is asked about all keys, as it is about a block of queries in a long text. What holds for
-    blocks therefore holds here for every encoder, those that turn a key anew for each query included. Keys that are
-    turned once and kept would be faster, and wrong for these.
+    Each layer caches its normalised input, values and raw keys (before any hook). The encoder's hooks see all keys with
+    each new token, as they do for a block of queries in a long text, so caching works for every encoder, including
+    those that rotate a key differently for each query. Caching rotated keys would be faster, and wrong for these.
 
     Args:
         model: causal.
-        positions: of all places there will be, ``(length,)`` or ``(batch, length)``.
+        positions: of all tokens there will be, ``(length,)`` or ``(batch, length)``.
 
     Raises:
         Unsupported: the model is bidirectional.
@@ -30,15 +29,15 @@ class Cache:
 
     def __init__(self, model: Transformer, positions: Tensor) -> None:
         if not model.causal:
-            raise Unsupported("a bidirectional model reads everything anew with every token: it has no cache")
+            raise Unsupported("a bidirectional model cannot read incrementally: it has no cache")
         self.model = model
         self.positions = positions
         self.length = 0
-        """Places read so far."""
+        """Tokens read so far."""
         self._pasts = [Past(positions.shape[-1]) for _ in model.layers]
 
     def read(self, tokens: Tensor) -> Tensor:
-        """The logits of the places that follow those read so far.
+        """Read further tokens and return their logits.
 
         Args:
             tokens: ``(batch, new)`` int64.
@@ -56,23 +55,23 @@ class Cache:
 
 
 def fed(batch: Batch) -> Tensor:
-    """The scored places whose right answer is what is read next, ``(length,)`` bool."""
+    """Return the scored positions whose right answer is the next input token, ``(length,)`` bool."""
     follows = (batch.tokens[:, 1:] == batch.targets[:, :-1]).all(0)
     return torch.cat([batch.counted[:-1] & follows, torch.zeros_like(batch.counted[:1])])
 
 
 def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | None = None) -> Scored | None:
-    """Score a batch free-running: the likeliest token of each scored place is read next, right or wrong.
+    """Score a batch free-running: the likeliest token at each scored position is read next, right or wrong.
 
     Args:
         model: causal.
-        batch: its tokens are read up to the first scored place, and wherever no answer stands.
+        batch: its tokens are read up to the first scored position, and wherever no answer stands.
         positions: ``(length,)`` or ``(batch, length)``.
-        count: how many of its sequences, from the first on; None: all. Where answers are read on is seen in all of
-            them: in a few, one may be read next by chance.
+        count: number of sequences, from the first on; None: all. Which answers are read next is decided by all
+            sequences of the batch, since in a few of them one may match by chance.
 
     Returns:
-        Scored as teacher-forced answers are; None where no answer is ever read, so that the two are one.
+        Scored as teacher-forced answers are; None if no answer is ever read next, so that both modes coincide.
     """
     places = fed(batch).nonzero().flatten().tolist()
     if not places:

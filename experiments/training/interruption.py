@@ -1,8 +1,7 @@
-"""Ctrl-C and SIGTERM while a run is under way: it stops where it can go on from, and says so."""
+"""Ctrl-C and SIGTERM during a run: it stops at a place where it can be resumed."""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,10 +10,10 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was asked to stop.
+    """A run was told to stop.
 
     Args:
-        signum: the signal that asked; a shell expects exit code 128 and this.
+        signum: the signal; a shell expects exit code 128 plus its number.
     """
 
     def __init__(self, signum: int) -> None:
@@ -23,7 +22,7 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """As a shell gives it to a process that a signal ended."""
+        """The exit code of a process that this signal ended."""
         return 128 + self.signum
 
 
@@ -31,13 +30,13 @@ ALWAYS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _stopping() -> list[int]:
-    """Signals that stop a run: Slurm's warning too, where somebody in this process waits for it."""
+    """Return the signals that stop a run: also Slurm's warning, where a handler in this process waits for it."""
     warning = getattr(signal, "SIGUSR2", None)
     return [*ALWAYS, warning] if warning is not None and callable(signal.getsignal(warning)) else [*ALWAYS]
 
 
 class Interruption:
-    """Whether a run was asked to stop. A second signal ends the process at once, which loses nothing on disk."""
+    """Whether a run was told to stop. A second signal ends the process at once, which loses nothing on disk."""
 
     def __init__(self) -> None:
         self.asked: int | None = None
@@ -46,7 +45,7 @@ class Interruption:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Within, signals come here. Python gives them to the main thread alone; elsewhere nothing changes."""
+        """Receive signals within. Python delivers them to the main thread only; in other threads nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -60,7 +59,8 @@ class Interruption:
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self._received:
             if signum in ALWAYS:
-                os._exit(128 + signum)
+                signal.signal(signum, signal.SIG_DFL)
+                signal.raise_signal(signum)
             return
         self._received = True
         if self.asked is None:
@@ -70,7 +70,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within, a signal waits until `check` is called."""
+        """Let a signal within wait until `check` is called."""
         before, self._deferred = self._deferred, True
         try:
             yield
@@ -78,10 +78,10 @@ class Interruption:
             self._deferred = before
 
     def check(self) -> None:
-        """Stop here, if that was asked for.
+        """Stop here if a signal has come.
 
         Raises:
-            Interrupted: it was.
+            Interrupted: it has.
         """
         if self.asked is not None:
             raise Interrupted(self.asked)

@@ -1,10 +1,10 @@
 """One run shared by several processes: each takes its part of every training batch.
 
-Process 0 does all that one process alone does, and is the only one that writes or prints. The others wait for what it
-tells them, and take part in training alone: all draw the same batch, each takes its sequences, and the gradients are
-summed, so that a step is the step of the whole batch but for rounding. DistributedDataParallel (Li et al., 2020,
+Process 0 does all that a single process does, and is the only one that writes or prints. The others wait for its
+messages and take part in training only: all draw the same batch, each takes its share of sequences, and gradients are
+summed, so that a step equals the step on the whole batch up to rounding. DistributedDataParallel (Li et al., 2020,
 arXiv:2006.15704) averages over processes instead, which is another gradient where a batch does not divide evenly, and
-gives parameters that are at rest (those of a dropped encoder) a gradient of zero, which would decay their moments.
+gives unused parameters (those of a dropped encoder) a gradient of zero, which would decay their moments.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Dismissed(Exception):
 
 @dataclass
 class Team(Processes):
-    """Processes that train together; one alone unless told otherwise."""
+    """Processes that train together; by default one alone."""
 
     _training: bool = field(default=False, init=False)
 
     def step(self, model: Transformer, config: TrainConfig) -> Step:
-        """What takes the optimizer's steps."""
+        """Return what takes the optimizer's steps."""
         return Step(model, config) if self.size == 1 else SharedStep(model, config, self)
 
     @contextmanager
     def leading(self, run: Training) -> Iterator[None]:
-        """Within, the other processes take their part of every step of a training."""
+        """Share every step of a training within with the other processes."""
         if self.size == 1:
             yield
             return
@@ -64,7 +64,7 @@ class Team(Processes):
                     self.exchange([False for _ in run.step.model.parameters()], leave=True)
 
     def follow(self, build: Callable[[], Transformer], task: Task, numbering: Numbering, seed: int) -> Any:
-        """Take part in every training that process 0 leads; what it tells in the end, which is no training."""
+        """Take part in every training that process 0 leads; return its last message, which is no training."""
         while True:
             told = self.hear()
             if not (isinstance(told, tuple) and isinstance(told[0], TrainConfig)):
@@ -91,17 +91,17 @@ class Team(Processes):
     def exchange(
         self, present: Sequence[bool], *, leave: bool = False, error: tuple[str, str] | None = None
     ) -> list[bool]:
-        """Once a step, all at once: whether it is to be taken, and which parameters have a gradient anywhere.
+        """Agree once a step on whether to take it, and on which parameters have a gradient in any process.
 
         Args:
             present: which have one here.
-            leave: whether the training ends instead.
-            error: why this process cannot go on, in a line and as a traceback.
+            leave: end the training instead.
+            error: why this process cannot continue, in a line and as a traceback.
 
         Raises:
             Dismissed: the training has ended.
-            Lost: a process has gone.
-            RuntimeError: in process 0, because another could not go on.
+            Lost: a process has ended.
+            RuntimeError: in process 0, because another process could not continue.
         """
         said = torch.tensor([leave, error is not None, self.interruption.asked or 0, *present])
         with self.together():
@@ -122,9 +122,9 @@ class Team(Processes):
         return [bool(there) for there in anywhere]
 
     def sum_gradients(self, parameters: Sequence[Parameter], loss: Tensor, weight: float) -> Tensor:
-        """Sum gradients over the processes, each times its weight; the sum of the losses likewise.
+        """Sum gradients over the processes, weighted; return the weighted sum of the losses.
 
-        What has no gradient in any process has none afterwards.
+        A parameter without a gradient in every process has none afterwards.
         """
         present = self.exchange([parameter.grad is not None for parameter in parameters])
         found = [parameter for parameter, there in zip(parameters, present, strict=True) if there]
@@ -138,7 +138,7 @@ class Team(Processes):
 
 
 class SharedStep(Step):
-    """A step on a batch of which every process has its part."""
+    """A step on a batch that is split among the processes."""
 
     def __init__(self, model: Transformer, config: TrainConfig, team: Team) -> None:
         super().__init__(model, config)

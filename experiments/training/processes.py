@@ -1,4 +1,4 @@
-"""The processes that ``torchrun`` started together: who they are, what they tell each other, and how they end."""
+"""The processes that ``torchrun`` started together: their ranks, what they exchange, and how they end."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from torch import Tensor, distributed
 from experiments.training.interruption import Interrupted, Interruption
 
 STARTED_WITH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""What ``torchrun`` tells a process of its place."""
+"""Variables that ``torchrun`` sets."""
 PATIENCE = timedelta(days=365)
-"""For what process 0 says next: measuring may take long, and one that has died is noticed at once."""
+"""Timeout for the next message of process 0: measuring may take long, and a dead process is noticed at once."""
 FAREWELL = timedelta(minutes=5)
-"""For the others to end too."""
+"""Timeout for the others to end too."""
 
 T = TypeVar("T")
 
 
 class Lost(Interrupted):
-    """Another process of the run has gone, so it stops; it can be gone on from its last checkpoint."""
+    """Another process of the run has ended, so this one stops; the run can be resumed from its last checkpoint."""
 
     def __init__(self, size: int) -> None:
         super().__init__(signal.SIGTERM)
@@ -44,8 +44,8 @@ class Processes:
         size: how many there are.
         local_rank: of this process among those on its machine.
         local_size: how many are on its machine.
-        words: the group in which they talk; in the default one they sum.
-        interruption: whether this process was asked to stop.
+        words: the group for messages; the default group is for sums.
+        interruption: whether this process was told to stop.
     """
 
     rank: int = 0
@@ -57,10 +57,10 @@ class Processes:
     _lost: bool = field(default=False, init=False)
 
     def device(self, wanted: str) -> str:
-        """The device of this process, where the run was asked to be on ``wanted``: of several GPUs one each.
+        """Return the device of this process for a run on ``wanted``: one of the GPUs each.
 
         Raises:
-            ValueError: there are not as many.
+            ValueError: there are too few.
         """
         if self.size == 1 or wanted == "cpu":
             return wanted
@@ -75,10 +75,10 @@ class Processes:
         return f"cuda:{self.local_rank}"
 
     def alike(self, do: Callable[[], T], told: Callable[[T], object]) -> T:
-        """What ``do`` gives, if it gives something in every process, and the same as far as is ``told`` of it.
+        """Call ``do`` in every process and check that ``told`` of its result is the same in all.
 
         Raises:
-            ValueError: in all of them, if it does in one; or if they differ.
+            ValueError: in all processes, if ``do`` raises it in one or if results differ.
         """
         if self.size == 1:
             return do()
@@ -99,33 +99,33 @@ class Processes:
         return done
 
     def tell(self, what: object) -> None:
-        """Process 0 to the others, who `hear` it."""
+        """Send from process 0 to the others, who call `hear`."""
         if self.size > 1:
             with self.together():
                 distributed.broadcast_object_list([what], 0, group=self.words)
 
     def hear(self) -> Any:
-        """What process 0 tells."""
+        """Receive what process 0 sends."""
         heard: list[Any] = [None]
         with self.together():
             distributed.broadcast_object_list(heard, 0, group=self.words)
         return heard[0]
 
     def gather(self, mine: object) -> list[Any]:
-        """What each of them gives."""
+        """Return the contribution of every process, in all of them."""
         found: list[Any] = [None] * self.size
         with self.together():
             distributed.all_gather_object(found, mine, group=self.words)
         return found
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Process 0's tensor, contiguous, in all of them, in place."""
+        """Copy process 0's tensor, which must be contiguous, into all processes in place."""
         with self.together():
             distributed.broadcast(tensor.view(-1).view(torch.uint8), 0)  # not every type can be sent as it is
         return tensor
 
     def part(self) -> None:
-        """End together: as soon as one has ended badly ``torchrun`` ends the others, and not all is said yet."""
+        """End together: ``torchrun`` kills the others as soon as one exits with an error."""
         sys.stdout.flush()
         with suppress(Lost):
             with self.together():
@@ -134,10 +134,10 @@ class Processes:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Within, what goes wrong is that a process has gone.
+        """Treat an error within as the loss of a process.
 
         Raises:
-            Lost: it has.
+            Lost: a process has ended.
         """
         try:
             if self._lost:
@@ -154,7 +154,7 @@ P = TypeVar("P", bound=Processes)
 
 @contextmanager
 def joined(kind: type[P]) -> Iterator[P]:
-    """The processes that this one was started with; within, all but process 0 are silent."""
+    """Join the processes that this one was started with; all but process 0 are silent within."""
     if not set(STARTED_WITH) <= os.environ.keys() or os.environ["WORLD_SIZE"] == "1":
         yield kind()
         return

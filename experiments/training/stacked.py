@@ -1,4 +1,4 @@
-"""Several seeds of one run trained as one batched model, where that is faster than one after another: on a GPU.
+"""Several seeds of one run trained as one batched model, which is faster than in turn on a GPU.
 
 The same model under different seeds differs in its numbers alone. They are stacked, `torch.func.vmap` carries the
 forward pass over the stack, and the sum of the losses gives every seed its own gradient, since no seed's loss depends
@@ -22,10 +22,10 @@ from experiments.training.step import Step
 
 
 class StackedStep:
-    """One optimizer step of several seeds at once, each as it would be taken alone but for rounding.
+    """One optimizer step of several seeds at once, each equal to its step alone up to rounding.
 
     Args:
-        steps: of each seed, as it takes its own: they begin where it is, and `distribute` brings it up to date.
+        steps: of each seed. The stack starts from their state, and `distribute` updates them.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -56,10 +56,10 @@ class StackedStep:
                 }
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
-        """Take one step; each seed's mean loss in nats per counted token, ``(seeds,)``, detached.
+        """Take one step; return each seed's mean loss in nats per counted token, ``(seeds,)``, detached.
 
         Args:
-            batches: of each seed, all of one shape and counted at the same places.
+            batches: of each seed, all of one shape and counted at the same positions.
             positions: of each seed.
         """
         counted = batches[0].counted
@@ -84,7 +84,7 @@ class StackedStep:
         return losses.detach()
 
     def distribute(self) -> None:
-        """Give every seed's own model, moments and schedule what the stack has come to."""
+        """Copy the stack's state to every seed's own model, moments and schedule."""
         with torch.no_grad():
             for seed, step in enumerate(self.steps):
                 for name, parameter in zip(self._names, _parameters(step), strict=True):
@@ -100,7 +100,7 @@ class StackedStep:
                     own["lr"] = group["lr"]
 
     def _clip(self, limit: float) -> None:
-        """Each seed's gradient to its own norm: a seed that diverges leaves the others alone."""
+        """Clip each seed's gradient by its own norm, so that a seed that diverges leaves the others alone."""
         gradients = [value.grad for value in self._values.values() if value.grad is not None]
         norms = sum(gradient.flatten(1).pow(2).sum(1) for gradient in gradients)
         assert isinstance(norms, Tensor)
@@ -110,5 +110,5 @@ class StackedStep:
 
 
 def _parameters(step: Step) -> list[Parameter]:
-    """In the order in which the optimizer counts them."""
+    """Return the parameters in the optimizer's order."""
     return [parameter for group in step.optimizer.param_groups for parameter in group["params"]]

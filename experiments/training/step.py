@@ -16,7 +16,7 @@ from experiments.training.config import TrainConfig
 
 
 class Step:
-    """One optimizer step after another: AdamW, warm-up and cosine (twice where the encoder is dropped), clipping."""
+    """Optimizer steps: AdamW, warm-up and cosine (twice where the encoder is dropped), gradient clipping."""
 
     def __init__(self, model: Transformer, config: TrainConfig) -> None:
         self.model = model
@@ -37,7 +37,7 @@ class Step:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.share_of_peak)
 
     def share_of_peak(self, step: int) -> float:
-        """Of the learning rate, after this many steps."""
+        """Return the learning rate after ``step`` steps, as a share of its peak."""
         steps, dropped = self.config.steps, self.config.drop_step or self.config.steps
         if step < dropped or dropped == steps:
             return self._rise_and_fall(step, dropped)
@@ -51,13 +51,13 @@ class Step:
         return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / (steps - warmup))))
 
     def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
-        """Take one step; the batch's mean loss in nats per counted token, detached."""
+        """Take one step; return the batch's mean loss in nats per counted token, detached."""
         loss = self.gradient(batch, positions)
         self.update()
         return loss
 
     def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
-        """That of a batch's mean loss, in place of the one before; the loss, detached."""
+        """Compute the gradient of the batch's mean loss; return the detached loss."""
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.model(batch.tokens, positions)[:, batch.counted]
         loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
@@ -65,14 +65,14 @@ class Step:
         return loss.detach()
 
     def update(self) -> None:
-        """Change the parameters by the gradient, clipped."""
+        """Clip the gradient and update the parameters."""
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.schedule.step()
 
 
 def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
-    """One optimizer step on fixed tokens, exactly as the trainer takes it; for timing.
+    """Return a function that takes one optimizer step on fixed tokens, as the trainer takes it; for timing.
 
     Args:
         model: the model, on its device, in training mode.
