@@ -124,9 +124,7 @@ class TrainLog:
         for step, loss, quality, n in self.points:
             rows.append(subject.row("training", "loss", step=step, value=loss, n=n))
             rows += [
-                subject.row(
-                    "training", metric, step=step, value=quality[metric], chance=guess[metric], n=n
-                )
+                subject.row("training", metric, step=step, value=quality[metric], chance=guess[metric], n=n)
                 for metric in main
                 if metric in quality
             ]
