@@ -57,8 +57,8 @@ class Job:
         """
         handling = dict(self.handling)
         if (team is None or team.size == 1) and seeds.pays(self.configs):
-            again = {key: handling[key] for key in ("force", "retry", "checkpoint_seconds")}
-            if seeds.train_together(self.configs, **again):
+            again = None if handling["force"] else handling["retry"] or ""
+            if seeds.train_together(self.configs, again, handling["checkpoint_seconds"]):
                 handling |= {"force": False, "retry": None}
         for config in self.configs:
             try:

@@ -19,9 +19,9 @@ from experiments.measures.attention_pattern import measure as attention_pattern
 from experiments.measures.attention_pattern import report
 from experiments.measures.attention_pattern.heads import over_heads
 from experiments.measures.attention_pattern.weights import distance_bins, induction, patterns, repeated, spread
+from experiments.model.attention import PLAIN, attend
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising
-from experiments.model.attention import PLAIN, attend
 from experiments.model.transformer import Layer, Transformer
 from experiments.rows.row import COORDINATES, Row, frame, slice_name
 from experiments.tasks import tasks

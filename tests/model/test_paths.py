@@ -13,10 +13,10 @@ from torch.nn import functional
 
 import pe_zoo
 from experiments.model import precision as _paths
+from experiments.model.attention import Past
 from experiments.model.layout import Layout
 from experiments.model.precision import AUTO, BFLOAT16, FLOAT32, fused_pays, training_dtype
 from experiments.model.streams import initialising
-from experiments.model.attention import Past
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.config import TrainConfig

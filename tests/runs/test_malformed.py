@@ -18,8 +18,8 @@ import pytest
 from support import ROOT, Command
 
 import pe_zoo
+from experiments import pipeline
 from experiments.plan.measures import experiment_names
-from experiments.runs import record
 from experiments.runs.options import MENUS, Request, schema
 
 QUICK = ("model=tiny", "train.steps=1", "train.curve_points=1")
@@ -161,7 +161,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     def reached(*_: object, **__: object) -> None:
         pytest.fail("the request was run")
 
-    monkeypatch.setattr(record, "train_and_measure", reached)
+    monkeypatch.setattr(pipeline, "execute", reached)
 
 
 @pytest.mark.usefixtures("untrained")

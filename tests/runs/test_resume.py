@@ -236,7 +236,7 @@ from experiments.runs import record as _pipeline
 torch.set_num_threads(1)
 checkpoint.SHARE = 1e9  # at every step, so that kills come while one is written
 kills, options = int(sys.argv[2]), sys.argv[3:]
-begin = _pipeline._run
+begin = _pipeline.Recording.make
 
 def child():
     reading, writing = os.pipe()
@@ -244,7 +244,7 @@ def child():
     if pid == 0:
         sys.argv = ["run.py", *options]
         sys.stdout = sys.stderr = open(os.devnull, "w")
-        _pipeline._run = lambda *given: (os.write(writing, b"."), begin(*given))[1]
+        _pipeline.Recording.make = lambda *given: (os.write(writing, b"."), begin(*given))[1]
         code = 99
         try:
             code = run.main()

@@ -18,8 +18,8 @@ from experiments.model.layout import Layout
 from experiments.plan.request import ModelConfig, RunConfig
 from experiments.runs import job, lease, seeds
 from experiments.runs.options import HANDLING, PARCEL
-from experiments.training.interruption import Interrupted
 from experiments.training.config import TrainConfig
+from experiments.training.interruption import Interrupted
 from experiments.training.stacked import StackedStep
 
 TINY = [

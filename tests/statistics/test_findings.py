@@ -17,7 +17,8 @@ import yaml
 from support import ROOT, Command, write_run
 
 import report
-from experiments.plan import plan as _plan
+from experiments.plan.prepare import prepare
+from experiments.plan.request import RunConfig
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import job, summary, sweep
@@ -248,8 +249,8 @@ def _lines(name: str) -> list[list[str]]:
 def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     prepared = []
 
-    def only_prepared(config: _plan.RunConfig, **_: Any) -> _pipeline.Outcome:
-        plan = _plan.prepare(config)
+    def only_prepared(config: RunConfig, **_: Any) -> _pipeline.Outcome:
+        plan = prepare(config)
         prepared.append(config.run_id)
         return _pipeline.Outcome("ok", config.run_id, plan.folder)
 

@@ -199,9 +199,9 @@ together(2, "device=cuda:1")
 """
     codes, printed = served(tmp_path, body), said(tmp_path)
     assert codes[:5] == [[0], [143, 143], [143, -9, 143], [-9, 143], [0]]
-    assert "interrupted by SIGTERM; started again, it goes on" in printed[1]
+    assert "interrupted by SIGTERM; started again, it resumes" in printed[1]
     assert "written by 2 processes, resumed by 3" in printed[2]
-    assert "stopped: another of its 3 processes has ended; started again, it goes on" in printed[2]
+    assert "stopped: another of its 3 processes has ended; started again, it resumes" in printed[2]
     run = run_of(tmp_path, "stopped")
     assert_alike(run, run_of(tmp_path, "whole"))
     assert record_of(run)["resumed"] == 3, "from a checkpoint, not anew"
@@ -241,7 +241,7 @@ def test_torchrun_starts_it_and_ctrl_c_stops_it(torchrun: subprocess.Popen[str],
         time.sleep(0.1)
     torchrun.send_signal(signal.SIGINT)
     output, _ = torchrun.communicate()
-    assert output.count("interrupted by SIGINT; started again, it goes on") == 1
+    assert output.count("interrupted by SIGINT; started again, it resumes") == 1
     record = record_of(run_of(tmp_path, "scratch"))
     assert (record["status"], record["processes"]) == ("interrupted", 2)
     assert record["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)

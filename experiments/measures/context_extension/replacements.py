@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import pe_zoo
-from experiments.model.layout import visible
 from experiments.model.attention import PLAIN, attend
+from experiments.model.layout import visible
 from experiments.model.transformer import Layer, Transformer
 from pe_zoo import Encoder, Geometry, Site, Unsupported
 from pe_zoo._knobs import knobs
