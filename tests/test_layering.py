@@ -48,7 +48,7 @@ NAMES_ALLOWED = {
 } | {
     ("experiments/statistics/intervals.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
-    ("experiments/plan/plan.py", "path"),  # a task's option, and the English word
+    ("experiments/plan/request.py", "path"),  # a task's option, and the English word
     ("experiments/figures/style.py", "path"),  # how SVG draws text
 }
 """Where an encoder's name may stand outside its own file: the colours of figures, and a default."""
