@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from experiments.measures.structure import vectors as vectors
+from experiments.measures.structure import vectors
 from experiments.measures.structure.model_numbers import turned
+from experiments.measures.structure.structure import Structure, Values, Where
 from experiments.rows.row import Row
 from pe_zoo import Unsupported
-
-if TYPE_CHECKING:
-    from experiments.measures.structure.numbers import Structure, Values, Where
 
 OFFSETS = (1, 2, 4, 8, 16, 32)
 """Shifts, in positions, that a linear map is looked for."""
