@@ -15,8 +15,8 @@ from torch import Tensor
 
 import pe_zoo
 from experiments.figures import style
+from experiments.measures.attention_pattern import DISTANCE, ENTROPY, report
 from experiments.measures.attention_pattern import measure as attention_pattern
-from experiments.measures.attention_pattern import report
 from experiments.measures.attention_pattern.heads import over_heads
 from experiments.measures.attention_pattern.weights import distance_bins, induction, patterns, repeated, spread
 from experiments.model.attention import PLAIN, attend
@@ -375,7 +375,7 @@ def test_a_head_that_sees_one_key_has_no_entropy_and_says_so() -> None:
 
 def test_training_shows_against_the_untrained_model() -> None:
     untrained, trained = (attention_pattern.measure(subject_of("rope", trained=t), samples=3) for t in (False, True))
-    for metric in ("attention_mass", *attention_pattern.SCORES, *attention_pattern.SPREADS):
+    for metric in ("attention_mass", *report.SCORES, DISTANCE, ENTROPY):
         initial = values(untrained, f"initial_{metric}")
         assert values(untrained, metric) == initial
         assert values(trained, f"initial_{metric}") == initial

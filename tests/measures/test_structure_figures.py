@@ -208,9 +208,7 @@ class Refuses(Encoder):
 
 
 def test_what_an_encoder_refuses_becomes_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiments.measures.structure import numbers
-
-    monkeypatch.setattr(numbers, "numbers", lambda *_, **__: [])
+    monkeypatch.setattr("experiments.measures.structure.measure.numbers", lambda *_, **__: [])
     rows = measured("refuses", encoder=Refuses)
     assert [(row.metric, row.status) for row in rows] == [
         ("train_positions", "ok"),
