@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +13,7 @@ from pandas.api import types
 from support import ROOT, Command, write_run, write_sweep
 
 import experiments
+from experiments.measures import report_of
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.plan.measures import experiment_names
@@ -50,7 +50,7 @@ def test_every_experiment_takes_them(command: Command, tmp_path: Path) -> None:
     rows = experiments.load(tmp_path / "results" / "all").rows
     assert set(rows["experiment"]) >= set(experiment_names())
     for name in experiment_names():
-        module = import_module(f"experiments.measures.{name}.measure")
+        module = report_of(name)
         summary, figures = module.summarise(rows), module.plot(rows)
         assert len(summary)
         assert {"label", "mean", "low", "high", "seeds"} <= set(summary.columns)
@@ -72,6 +72,7 @@ def test_it_imports_no_torch(tmp_path: Path) -> None:
 
 
 def test_public_names_are_what_they_were() -> None:
-    assert {"Transformer", "load", "make_train_step"} == set(experiments.__all__)
+    assert {"RunConfig", "Transformer", "load", "make_train_step", "run"} == set(experiments.__all__)
+    assert experiments.run.__module__ == "experiments.pipeline"
     assert experiments.Transformer.__name__ == "Transformer"
     assert callable(experiments.make_train_step)
