@@ -74,10 +74,10 @@ def test_the_random_state_of_the_trunk_goes_by_the_seed_alone() -> None:
         (
             "none",
             "rope",
-            r"model\.as_many_as=rope has nothing to make up for: rope has 0 parameters here, encoder=none 0; ",
+            r"model\.as_many_as=rope changes nothing: rope has 0 parameters here, encoder=none 0; ",
         ),
-        ("learned", "learned", r"has nothing to make up for"),
-        ("learned", "t5", r"has nothing to make up for: t5 has \d+ parameters here, encoder=learned \d+; name an"),
+        ("learned", "learned", r"changes nothing"),
+        ("learned", "t5", r"changes nothing: t5 has \d+ parameters here, encoder=learned \d+; name an"),
     ],
 )
 def test_what_there_is_nothing_to_make_up_for_is_refused(own: str, other: str, said: str) -> None:

@@ -201,7 +201,7 @@ def test_what_cannot_be_stacked_is_run_one_after_another(
 
     monkeypatch.setattr(StackedStep, "__init__", refuse)
     assert command(*TINY, "encoder=rope").code == 0
-    assert "3 seeds cannot be trained at once, and are one after another: vmap: that does not work" in caplog.text
+    assert "3 seeds cannot be trained together; training in turn: vmap: that does not work" in caplog.text
     assert [record_of(run)["seeds_together"] for run in runs_in(tmp_path)] == [1, 1, 1]
 
 
