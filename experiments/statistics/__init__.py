@@ -1,1 +1,1 @@
-"""What rows can show over seeds: intervals, comparisons, ranks, reach, and verdicts on statements.."""
+"""What rows can show over seeds: intervals, comparisons, ranks, reach, and verdicts on statements."""

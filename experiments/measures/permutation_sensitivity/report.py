@@ -34,7 +34,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and condition. See `_stats.by_measurement`.
+    """Mean, interval and number of seeds for each label, metric and condition. See `by_measurement`.
 
     A sensitivity of one seed has an interval over the parts of its inputs. Column ``interval_over`` says which it is:
     ``seeds``, ``inputs``, or blank where there is none.

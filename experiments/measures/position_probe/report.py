@@ -29,7 +29,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and layer. See `_stats.by_measurement`."""
+    """Mean, interval and number of seeds for each label, metric and layer. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 

@@ -33,7 +33,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and shift. See `_stats.by_measurement`."""
+    """Mean, interval and number of seeds for each label, metric and shift. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 

@@ -38,7 +38,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and condition. See `_stats.by_measurement`.
+    """Mean, interval and number of seeds for each label, metric and condition. See `by_measurement`.
 
     Without the thousands of cells that pictures are made of; rows have them.
     """
