@@ -22,4 +22,4 @@ def report_of(name: str) -> ModuleType:
     folder = f"experiments.measures.{name}"
     if not name.isidentifier() or find_spec(folder) is None:
         raise ModuleNotFoundError(f"no measure named {name!r}")
-    return import_module(f"{folder}.report" if find_spec(f"{folder}.report") else f"{folder}.measure")
+    return import_module(f"{folder}.report")
