@@ -144,7 +144,7 @@ line = style.curve
 
 
 def spread(numbers: Sequence[int], most: int) -> list[int]:
-    """Return at most so many of the numbers: the first, the last, and others evenly between.
+    """Return at most a given count of the numbers: the first, the last, and others evenly between.
 
     >>> spread([0, 1, 2, 3, 4, 5, 6], 4)
     [0, 2, 4, 6]

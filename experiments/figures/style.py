@@ -312,7 +312,7 @@ def handles(
 
 
 def legend(figure: Figure, entries: Sequence[Artist], most: int = 4) -> None:
-    """Put a legend of at most so many columns under the whole figure, which grows by its height."""
+    """Put a legend with a limited number of columns below the figure, which grows by its height."""
     widest = max((len(str(entry.get_label())) for entry in entries), default=1)
     columns = max(1, min(len(entries), most, int(room() / (0.62 + 0.085 * widest))))
     add_height(figure, 0.1 + 0.2 * -(-len(entries) // columns))

@@ -79,7 +79,7 @@ class Replacement:
             self.extends = not self._extends_by_length(length, causal=causal)
 
     def at(self, reach: float) -> tuple[Encoder, dict[str, Any]]:
-        """Return the encoder for a length of so many training lengths, and its factor, if it has one."""
+        """Return the encoder for a length in training lengths, and its factor, if it has one."""
         if not self.extends:
             return self._build(self.origin if FACTOR in knobs(pe_zoo.get(self.name)) else None), {}
         factor = self.origin * max(1.0, reach)

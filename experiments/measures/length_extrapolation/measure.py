@@ -63,7 +63,7 @@ def measure(
         samples: sequences per length, at least 1; of a fixed test set, windows of the training length.
         position_bins: bins that the scored places of a training-length sequence are divided into, at
             least 1; bins of longer sequences are as wide, so that there are more of them.
-        generated: at most so many of the sequences are also answered free-running, at least 0: by a causal model,
+        generated: most sequences that are also answered free-running, at least 0: by a causal model,
             for tasks whose answers have several tokens.
     """
     rows: list[Row] = []

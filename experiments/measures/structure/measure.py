@@ -58,7 +58,7 @@ def measure(
         waves: dimensions drawn as waves, each at least 0; of the default those that the model has.
         shifts: how far all positions are moved to see whether scores change, each at least 1.
         draws: random contents that a score is a mean over, 1 to 100 000.
-        kernel_cells: cells of the kernel's image a side, at most so many, 2 to 1000.
+        kernel_cells: most cells of the kernel's image per side, 2 to 1000.
     """
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
