@@ -30,7 +30,7 @@ from experiments.report import page
 from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame, write_json, write_rows
 from experiments.runs import lease
-from experiments.statistics.intervals import labelled, over_seeds
+from experiments.statistics.intervals import over_seeds, with_series
 from experiments.tasks import Task, tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Geometry
@@ -256,11 +256,11 @@ def rows_of(values: dict[str, dict[int, list[float | None]]], metric: str = "tok
         for length, of_seed in of_length.items()
         for seed, value in enumerate(of_seed)
     ]
-    return labelled(frame(rows))
+    return with_series(frame(rows))
 
 
 def summary_of(values: dict[str, dict[int, list[float | None]]], metric: str = "token_accuracy") -> pd.DataFrame:
-    return over_seeds(rows_of(values, metric), ["task", "metric", "label", "train_length", "eval_length"])
+    return over_seeds(rows_of(values, metric), ["task", "metric", "series", "train_length", "eval_length"])
 
 
 def only(table: pd.DataFrame, **where: Any) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""Quality over length as small multiples: a panel for each label, a line for each condition."""
+"""Quality over length as small multiples: a panel for each series, a line for each condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.figures import style
 from experiments.figures.panels import small_multiples
 from experiments.figures.style import Look
 from experiments.rows.row import among, metric_of
-from experiments.statistics.intervals import labelled, over_seeds
+from experiments.statistics.intervals import over_seeds, with_series
 
 WORST = 8.0
 """Bits per byte of a uniform guess: lines that are worse run along the top of their panels."""
@@ -31,48 +31,48 @@ def columns_at(parts: Sequence[tuple[pd.DataFrame, float, str]]) -> pd.DataFrame
     for rows, wanted, name in parts:
         if rows.empty:
             continue
-        rows = labelled(rows)
+        rows = with_series(rows)
         there = (rows["eval_length"] - wanted * rows["train_length"]).abs() <= 0.5
         longest = rows["eval_length"] == rows.groupby("train_length")["eval_length"].transform("max")
         multiple = wanted if there.any() else float((rows["eval_length"] / rows["train_length"]).max())
         chosen = rows[there if there.any() else longest]
         missing = rows[(rows["status"] != "ok") & ~rows["run_id"].isin(chosen["run_id"])]
         found += [part.assign(head=f"{name}, {multiple:.3g}×") for part in (chosen, missing)]
-    return pd.concat([part for part in found if len(part)]) if found else pd.DataFrame(columns=["label", "head"])
+    return pd.concat([part for part in found if len(part)]) if found else pd.DataFrame(columns=["series", "head"])
 
 
 def panels(rows: pd.DataFrame, lines: Sequence[str], title: str, xlabel: str) -> Figure:
-    """Return a figure with a panel for each label, and a line through means over seeds for each condition.
+    """Return a figure with a panel for each series, and a line through means over seeds for each condition.
 
     Args:
-        rows: of one task and one metric, with ``label`` and ``line``, the condition.
+        rows: of one task and one metric, with ``series`` and ``line``, the condition.
         lines: all conditions that may occur, in the order of the legend.
         title: of the figure.
         xlabel: meaning of ``eval_length``.
     """
-    summary = over_seeds(rows, ["label", "line", "eval_length"])
+    summary = over_seeds(rows, ["series", "line", "eval_length"])
     metric = metric_of(rows["metric"].iloc[0])
-    conditions = style.looks(pd.DataFrame({"label": list(lines), "encoder": ""}))
+    conditions = style.looks(pd.DataFrame({"series": list(lines), "encoder": ""}))
     drawn = among(lines, summary.loc[summary["seeds"] > 0, "line"])
     conditions = {line: replace(conditions[line], fill="full") for line in drawn}
     bottom, top = _limits(summary, higher_is_better=bool(metric.higher_is_better))
     summary[["mean", "low", "high"]] = summary[["mean", "low", "high"]].clip(upper=top)
     lengths, train_lengths = sorted(set(rows["eval_length"])), sorted(set(rows["train_length"]))
-    trained = {label: sorted(set(part["train_length"])) for label, part in rows.groupby("label")}
+    trained = {series: sorted(set(part["train_length"])) for series, part in rows.groupby("series")}
 
-    def draw(axes: Axes, label: str, _: Look) -> None:
+    def draw(axes: Axes, series: str, _: Look) -> None:
         style.length_axis(axes, lengths, train_lengths)
         axes.set_ylim(bottom, top)
-        of_label = summary[summary["label"] == label]
-        style.curves(axes, of_label.assign(label=of_label["line"]), "eval_length", conditions)
+        of_series = summary[summary["series"] == series]
+        style.curves(axes, of_series.assign(series=of_series["line"]), "eval_length", conditions)
         for line in axes.get_lines():
             line.set(markersize=4.5, linewidth=1.4)
-        chance = of_label.groupby("eval_length")["chance"].mean().dropna()
+        chance = of_series.groupby("eval_length")["chance"].mean().dropna()
         axes.plot(chance.index, chance, color="#888888", linestyle=":", linewidth=1.2, zorder=1.5)
-        for train_length in trained[label]:
+        for train_length in trained[series]:
             style.boundary(axes, train_length)
 
-    count = rows["label"].nunique()
+    count = rows["series"].nunique()
     return small_multiples(
         rows,
         style.looks(rows),

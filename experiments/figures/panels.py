@@ -1,4 +1,4 @@
-"""Small multiples: a panel for each label or head, all on the same axes."""
+"""Small multiples: a panel for each series or head, all on the same axes."""
 
 from __future__ import annotations
 
@@ -87,24 +87,24 @@ def small_multiples(
     key: Sequence[Artist] = (),
     **layout: Any,
 ) -> Figure:
-    """Return a figure with a panel for each label that has rows.
+    """Return a figure with a panel for each series that has rows.
 
     Args:
-        rows: with a ``label``, of one task; the panel of a label without a value says why.
-        looks: label -> look, in the order of the panels.
-        draw: draws a label into its panel; panels share limits and ticks.
+        rows: with a ``series``, of one task; the panel of a series without a value says why.
+        looks: series -> look, in the order of the panels.
+        draw: draws a series into its panel; panels share limits and ticks.
         title: of the figure.
         x: label of the horizontal axis, in a word or two.
         y: label of the vertical axis.
         key: entries of the legend.
         layout: further arguments of `Grid`.
     """
-    labels = among(looks, rows["label"])
+    series_names = among(looks, rows["series"])
     with style.theme():
-        grid = Grid(labels, x=x, y=y, **layout)
-        for axes, label in zip(grid, labels, strict=True):
-            draw(axes, label, looks[label])
-            remark(axes, why_empty(rows[rows["label"] == label]))
+        grid = Grid(series_names, x=x, y=y, **layout)
+        for axes, series in zip(grid, series_names, strict=True):
+            draw(axes, series, looks[series])
+            remark(axes, why_empty(rows[rows["series"] == series]))
         return grid.finish(style.title(rows, title), key)
 
 

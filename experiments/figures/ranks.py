@@ -21,7 +21,7 @@ from experiments.statistics.ranks import friedman
 
 INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
 LONGEST = 40
-"""Most characters of a label; the middle of a longer one is left out."""
+"""Most characters of the name of a series; the middle of a longer one is left out."""
 PANELS = 4
 """Most tasks side by side."""
 
@@ -30,23 +30,23 @@ def ranking(table: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figur
     """Plot means beyond the training length with intervals and significance groups, a panel for each task.
 
     Args:
-        table: of `groups.ranking`, of at most `PANELS` tasks, one metric each. Labels are ordered by mean rank.
-        hollow: task -> labels whose dots are hollow.
+        table: of `groups.ranking`, of at most `PANELS` tasks, one metric each. Series are ordered by mean rank.
+        hollow: task -> series whose dots are hollow.
 
     Raises:
         ValueError: there is nothing to draw.
     """
     known = table[table["status"] == "ok"]
     if known.empty:
-        raise ValueError("no ranking to draw: no label has a score")
-    order = known.groupby("label")["rank"].mean().sort_values(kind="stable").index
-    height_of = {label: height for height, label in enumerate(order)}
+        raise ValueError("no ranking to draw: no series has a score")
+    order = known.groupby("series")["rank"].mean().sort_values(kind="stable").index
+    height_of = {series: height for height, series in enumerate(order)}
     with style.theme():
         figure, panels = _lines(list(order), known["task"].nunique())
         for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
-            heights = lines["label"].map(height_of)
+            heights = lines["series"].map(height_of)
             axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
-            open_dots = lines["label"].isin(list(hollow.get(str(task), ())))
+            open_dots = lines["series"].isin(list(hollow.get(str(task), ())))
             for part, fill in ((~open_dots, INK), (open_dots, "white")):
                 axes.plot(lines["mean"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
             _column(axes, heights, [short_group(group) for group in lines["group"]], "group", 1.03)
@@ -76,7 +76,7 @@ def short_group(letters: str) -> str:
 
 
 def critical_difference(table: pd.DataFrame) -> Figure:
-    """Plot mean ranks, with bars over labels that do not differ in Nemenyi's test (Demšar 2006).
+    """Plot mean ranks, with bars over series that do not differ in Nemenyi's test (Demšar 2006).
 
     There are bars only if Friedman's test is significant.
 
@@ -87,10 +87,10 @@ def critical_difference(table: pd.DataFrame) -> Figure:
         ValueError: there are no ranks.
     """
     if not table.size:
-        raise ValueError("no ranks to draw: no task was measured with two labels")
+        raise ValueError("no ranks to draw: no task was measured with two series")
     means, test = table.mean(axis=1), friedman(table)
     with style.theme():
-        figure, (axes,) = _lines([str(label) for label in table.index])
+        figure, (axes,) = _lines([str(series) for series in table.index])
         heights = np.arange(len(means))
         axes.hlines(heights, 1, means, color="#dddddd", linewidth=0.9, zorder=1)
         axes.plot(means, heights, "o", color=INK, markersize=5, zorder=3)
@@ -111,7 +111,7 @@ def critical_difference(table: pd.DataFrame) -> Figure:
 def _result(test: dict[str, float]) -> str:
     """Return the results of both tests as a title."""
     if math.isnan(test["p"]):
-        return "Too few labels or tasks for a test"
+        return "Too few series or tasks for a test"
     p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
     if test["p"] >= SIGNIFICANCE:
         return f"Friedman: {p}. No significant differences over these tasks"
@@ -140,13 +140,13 @@ def _levels(bars: list[tuple[int, int]]) -> list[int]:
 
 
 def places(table: pd.DataFrame) -> Figure:
-    """Plot places by mean rank, their intervals over resampled tasks, and how often a label is first or in the top 3.
+    """Plot places by mean rank, their intervals over resampled tasks, and how often a series is first or in the top 3.
 
     Args:
         table: of `statistics.ranks.over_tasks`.
     """
     with style.theme():
-        figure, (axes,) = _lines(list(table["label"]))
+        figure, (axes,) = _lines(list(table["series"]))
         heights = np.arange(len(table))
         axes.hlines(heights, table["place_low"], table["place_high"], color=PALE, linewidth=5)
         axes.plot(table["place"], heights, "o", color=INK, markersize=5, zorder=3)
@@ -178,14 +178,16 @@ def _column(axes: Axes, heights: Iterable[int], texts: Sequence[str], head: str,
         axes.text(x, float(height), text, **how)
 
 
-def _lines(labels: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a line for each label, the first on top, and panels side by side."""
-    # The end of a label tells variants apart.
-    shown = [label if len(label) <= LONGEST else f"{label[: LONGEST - 16]}…{label[-15:]}" for label in labels]
-    figure = style.figure(1.1 + 0.2 * len(labels))
+def _lines(series_names: list[str], panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a line for each series, the first on top, and panels side by side."""
+    # The end of a name tells variants apart.
+    shown = [
+        series if len(series) <= LONGEST else f"{series[: LONGEST - 16]}…{series[-15:]}" for series in series_names
+    ]
+    figure = style.figure(1.1 + 0.2 * len(series_names))
     found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
-    found[0].set_ylim(len(labels) - 0.4, -1.4 if labels else -0.6)
-    found[0].set_yticks(range(len(labels)), shown)
+    found[0].set_ylim(len(series_names) - 0.4, -1.4 if series_names else -0.6)
+    found[0].set_yticks(range(len(series_names)), shown)
     for axes in found:
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
@@ -200,5 +202,5 @@ def _whole_numbers(axes: Axes, last: int) -> None:
 
 
 def _headline(figure: Figure, text: str) -> None:
-    """Write a headline over the whole figure: its panel may be narrow beside long labels."""
+    """Write a headline over the whole figure: its panel may be narrow beside long names."""
     figure.suptitle(text, x=0.01, ha="left", fontsize="medium")

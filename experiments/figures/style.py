@@ -24,7 +24,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from experiments.rows.row import among, metric_of, write_whole
-from experiments.statistics.intervals import labelled, over_seeds
+from experiments.statistics.intervals import over_seeds, with_series
 
 Dash = Literal["-", "--", "-."] | tuple[float, tuple[float, ...]]
 Fill = Literal["full", "none", "left", "top", "right", "bottom"]
@@ -34,7 +34,7 @@ PAGE_WIDTH = 6.9
 DOTS = {"page": 150, "print": 300}
 """Dots per inch of PNG files."""
 NOT_CONVERGED = " †"
-"""Put behind a label of which a run did not learn its task within the training length."""
+"""Put behind a series of which a run did not learn its task within the training length."""
 
 CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 """Encoders listed first, each with a colour that no other encoder has."""
@@ -52,7 +52,7 @@ FILLS: tuple[Fill, ...] = ("full", "none", "left", "top", "right", "bottom")
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker, its filling and dash of one label; ``rank`` is its place in legends and tables."""
+    """Colour, marker, its filling and dash of one series; ``rank`` is its place in legends and tables."""
 
     colour: str
     marker: str
@@ -75,29 +75,29 @@ class Look:
 
 
 def looks(rows: pd.DataFrame) -> dict[str, Look]:
-    """Return a look for every label: classic encoders first, the others in alphabetical order.
+    """Return a look for every series: classic encoders first, the others in alphabetical order.
 
     The colour of an encoder follows from its name, so that it is the same in every figure and report; so does its
-    marker, unless another encoder of the table has both. Labels of one encoder differ in dash and filling, or in
+    marker, unless another encoder of the table has both. Series of one encoder differ in dash and filling, or in
     colour and marker if the table has no other encoder. Rows with a column ``look`` keep the looks in it.
     """
-    rows = labelled(rows).drop_duplicates("label", keep="last")
+    rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
-        given = dict(zip(rows["label"], rows["look"], strict=True))
+        given = dict(zip(rows["series"], rows["look"], strict=True))
         return dict(sorted(given.items(), key=lambda item: item[1].rank))
-    encoder_of = dict(zip(rows["label"], rows["encoder"], strict=True))
+    encoder_of = dict(zip(rows["series"], rows["encoder"], strict=True))
     encoders = sorted(set(encoder_of.values()), key=_encoder_order)
     places = _places(encoders)
-    variant_of = {label: label.removeprefix(encoder_of[label]) for label in encoder_of}
+    variant_of = {series: series.removeprefix(encoder_of[series]) for series in encoder_of}
     variants = sorted(set(variant_of.values()), key=_variant_order)
-    labels = sorted(
-        encoder_of, key=lambda label: (_encoder_order(encoder_of[label]), _variant_order(variant_of[label]))
+    series_names = sorted(
+        encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), _variant_order(variant_of[series]))
     )
     found = {}
-    for rank, label in enumerate(labels):
-        place = (rank, rank, rank) if len(encoders) == 1 and len(labels) > 1 else places[encoder_of[label]]
-        variant = variants.index(variant_of[label])
-        found[label] = Look(
+    for rank, series in enumerate(series_names):
+        place = (rank, rank, rank) if len(encoders) == 1 and len(series_names) > 1 else places[encoder_of[series]]
+        variant = variants.index(variant_of[series])
+        found[series] = Look(
             colour=COLOURS[place[0] % len(COLOURS)],
             marker=MARKERS[place[1] % len(MARKERS)],
             fill=FILLS[variant % len(FILLS)],
@@ -260,18 +260,18 @@ def note(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float,
 
 
 def curves(axes: Axes, summary: pd.DataFrame, x: str, looks: dict[str, Look], *, markers: bool = True) -> None:
-    """Draw a line for each label through its means, with a band for the interval over seeds.
+    """Draw a line for each series through its means, with a band for the interval over seeds.
 
     Args:
         axes: where to draw.
-        summary: of `over_seeds`, with ``label`` and the column named ``x``; lines without a value are left out.
+        summary: of `over_seeds`, with ``series`` and the column named ``x``; lines without a value are left out.
         x: the column on the horizontal axis.
-        looks: label -> look.
+        looks: series -> look.
         markers: whether to mark the points.
     """
-    for label, look in looks.items():
+    for series, look in looks.items():
         marking = look.marking() if markers else {}
-        curve(axes, summary[summary["label"] == label], x, look.colour, linestyle=look.dash, linewidth=1.8, **marking)
+        curve(axes, summary[summary["series"] == series], x, look.colour, linestyle=look.dash, linewidth=1.8, **marking)
 
 
 def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) -> None:
@@ -279,7 +279,7 @@ def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) ->
 
     Args:
         axes: where to draw.
-        summary: of `over_seeds`, of one label and metric, with the column named ``x``.
+        summary: of `over_seeds`, of one series and metric, with the column named ``x``.
         x: the column on the horizontal axis.
         colour: of line and band.
         how: further style of the line, as matplotlib names it.
@@ -295,17 +295,17 @@ def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) ->
 def handles(
     looks: dict[str, Look], notes: dict[str, str] | None = None, *, lines: bool = True, markers: bool = True
 ) -> list[Line2D]:
-    """Return an entry of a legend for each label.
+    """Return an entry of a legend for each series.
 
     Args:
-        looks: label -> look, in the order of the legend.
-        notes: label -> remark in brackets behind it, such as why its line ends.
-        lines: whether the labels are drawn with lines.
+        looks: series -> look, in the order of the legend.
+        notes: series -> remark in brackets behind it, such as why its line ends.
+        lines: whether the series are drawn with lines.
         markers: whether they are drawn with markers.
     """
     found = []
-    for label, look in looks.items():
-        text = label + (f" ({notes[label]})" if notes and label in notes else "")
+    for series, look in looks.items():
+        text = series + (f" ({notes[series]})" if notes and series in notes else "")
         how: dict[str, Any] = {"color": look.colour, "linestyle": look.dash if lines else "none", "linewidth": 1.8}
         found.append(Line2D([], [], label=text, **how, **(look.marking() if markers else {})))
     return found
@@ -325,7 +325,7 @@ def training_curves(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: those of experiment ``training``.
     """
-    rows = labelled(rows)
+    rows = with_series(rows)
     figures = {}
     for task, of_task in rows.groupby("task"):
         metrics = among(("loss", "token_accuracy"), of_task["metric"])
@@ -340,7 +340,7 @@ def _training(rows: pd.DataFrame, metrics: Sequence[str]) -> Figure:
         drawn = figure(3.2)
         panels = drawn.subplots(1, len(metrics), squeeze=False)[0]
         for axes, metric in zip(panels, metrics, strict=True):
-            summary = over_seeds(rows[rows["metric"] == metric], ["label", "step"])
+            summary = over_seeds(rows[rows["metric"] == metric], ["series", "step"])
             curves(axes, summary, "step", found, markers=False)
             axes.set_xlabel("training step")
             axes.set_ylabel(f"{metric_of(metric).label} ({metric_of(metric).unit})")

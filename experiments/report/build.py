@@ -29,7 +29,7 @@ from experiments.report.sections import (
     tasks,
 )
 from experiments.report.sections import statements as statements_page
-from experiments.report.sections.task import PICTURED, TaskResults, labels_drawn
+from experiments.report.sections.task import PICTURED, TaskResults, series_drawn
 from experiments.rows import results as stored
 from experiments.rows import untrusted
 from experiments.rows.quality import beyond_training
@@ -101,26 +101,26 @@ def _measured(
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
-    labels = list(looks)
-    rows = results.rows.assign(look=results.rows["label"].map(looks))
+    series_names = list(looks)
+    rows = results.rows.assign(look=results.rows["series"].map(looks))
     of_tasks = _tasks(rows, results, baselines)
     standings = ranking.standings(of_tasks)
     decided = verdicts.decide(statements, results)
     opening = ranking.summary(of_tasks, standings)
     sections = [
-        *ranking.sections(of_tasks, standings, labels),
+        *ranking.sections(of_tasks, standings, series_names),
         *curves.sections(of_tasks, standings, looks),
         *cost.sections(of_tasks, cost.weigh(of_tasks, standings)),
         *statements_page.sections(decided),
     ]
-    if side_by_side := tasks.section(rows, labels):
+    if side_by_side := tasks.section(rows, series_names):
         sections.append(side_by_side)
     for task in of_tasks:
         of_task = task_sections(task)
         sentences = summary.summary_sentences(task, standings.get(task.key))
         (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).extend(sentences)
         sections += of_task
-    sections.append(cards.section(of_tasks, standings, labels))
+    sections.append(cards.section(of_tasks, standings, series_names))
     return opening + statements_page.summary_sentences(decided), sections
 
 
@@ -137,7 +137,7 @@ def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> l
             results,
             compared[compared["task"] == task],
             areas.get(task),
-            labels_drawn(of_task, qualities.get(task), baselines.get(task), len(of_tasks)),
+            series_drawn(of_task, qualities.get(task), baselines.get(task), len(of_tasks)),
             first_figure_only=len(of_tasks) > PICTURED,
         )
         for task, of_task in of_tasks.items()
@@ -174,7 +174,7 @@ def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFra
         found.append(intervals.compare(of_task, baseline).assign(task=task, metric=str(of_task["metric"].iloc[0])))
     found = [table for table in found if len(table)]
     if not found:
-        return pd.DataFrame(columns=["task", "metric", "label", "baseline", "verdict"])
+        return pd.DataFrame(columns=["task", "metric", "series", "baseline", "verdict"])
     return intervals.corrected(pd.concat(found, ignore_index=True))
 
 

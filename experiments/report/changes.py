@@ -18,13 +18,13 @@ from experiments.statistics import intervals
 IN_RANGE, BEYOND = "in range", "beyond training"
 SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: not testable", "no spread: not testable"
 COLUMNS = [
-    *("task", "label", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
+    *("task", "series", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
     *("seeds", "pairs", "by", "verdict"),
 ]
 
 
 def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
-    """Compare each number that both folders have of a task and label.
+    """Compare each number that both folders have of a task and series.
 
     Seeds that both have are paired: the same seed is the same data in the same order. With fewer than two in common,
     but two or more in each, the interval is Welch's for independent samples.
@@ -34,8 +34,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
         theirs: likewise.
 
     Returns:
-        ``task``, ``label``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the seeds that are
-        compared), ``difference`` (ours minus theirs), ``low``, ``high`` (95 % t interval; NaN where not tested),
+        ``task``, ``series``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the compared
+        seeds), ``difference`` (ours minus theirs), ``low``, ``high`` (95 % t interval; NaN where not tested),
         ``p``, ``p_holm`` (corrected for all lines), ``seeds`` (``3 and 5``), ``pairs``, ``by`` (``seed`` or ``Welch``,
         blank where untested), ``verdict``: ``identical``, ``within noise``, ``better``, ``worse``, or why it was not
         tested (one seed; or seeds that have the same value in each folder, and none in common).
@@ -52,23 +52,23 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, str], pd.Series[float]]]:
-    """Yield (task, label, what, metric) and the number of each seed, at lengths that both folders measured."""
+    """Yield (task, series, what, metric) and the number of each seed, at lengths that both folders measured."""
     theirs = main_quality(others)
-    for (task, label), part in main_quality(rows).groupby(["task", "label"]):
-        other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
+    for (task, series), part in main_quality(rows).groupby(["task", "series"]):
+        other = theirs[(theirs["task"] == task) & (theirs["series"] == series)]
         part = part[part["eval_length"].isin(_valued(part) & _valued(other)) & (part["status"] == "ok")]
         metric = str(part["metric"].iloc[0]) if len(part) else ""
         trained, named = part["eval_length"] <= part["train_length"], metric_of(metric).label
         inside = part[trained & (part["eval_length"] == part.loc[trained, "eval_length"].max())]
         for what, some in ((IN_RANGE, inside), (BEYOND, part[~trained])):
             if len(some):
-                yield (str(task), str(label), f"{named}, {what}", metric), some.groupby("seed")["value"].mean()
+                yield (str(task), str(series), f"{named}, {what}", metric), some.groupby("seed")["value"].mean()
     for experiment in sorted(rows["experiment"].unique()):
         shown = _shown(rows[rows["experiment"] == experiment], experiment)
         shown = shown[shown["status"] == "ok"]
-        for key, some in shown.groupby(["task", "label", "head", "metric"]):
-            task, label, head, metric = map(str, key)
-            yield (task, label, f"{experiment}: {head}", metric), some.groupby("seed")["value"].mean()
+        for key, some in shown.groupby(["task", "series", "head", "metric"]):
+            task, series, head, metric = map(str, key)
+            yield (task, series, f"{experiment}: {head}", metric), some.groupby("seed")["value"].mean()
 
 
 def _valued(rows: pd.DataFrame) -> set[int]:
@@ -90,7 +90,7 @@ def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 
 def _line(key: tuple[str, str, str, str], ours: pd.Series[float], theirs: pd.Series[float]) -> dict[str, Any]:
-    line: dict[str, Any] = dict(zip(("task", "label", "what", "metric"), key, strict=True))
+    line: dict[str, Any] = dict(zip(("task", "series", "what", "metric"), key, strict=True))
     line |= {"seeds": f"{len(ours)} and {len(theirs)}", "pairs": 0, "by": "", "verdict": UNTOLD}
     line |= dict.fromkeys(("low", "high", "p"), math.nan)
     common = ours.index.intersection(theirs.index)

@@ -66,18 +66,18 @@ def _names(ours: Results, theirs: Results) -> tuple[str, str]:
 
 def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
     if table.empty:
-        return [f"{names[0]} and {names[1]} have no number of the same task and label: there is nothing to compare."]
+        return [f"{names[0]} and {names[1]} have no number of the same task and series: there is nothing to compare."]
     counts = table["verdict"].value_counts()
     same, noise, single = (int(counts.get(name, 0)) for name in (SAME, NOISE, UNTOLD))
     summary = [
-        f"{words.count(len(table), 'number')} of the same task and label are in both: {len(changed)} changed, {noise} "
+        f"{words.count(len(table), 'number')} of the same task and series are in both: {len(changed)} changed, {noise} "
         f"within noise, {same} identical to the last digit"
         + (f", {single} of one seed each, which cannot be tested." if single else ".")
     ]
     for verdict, group in changed.groupby("verdict"):
         largest_first = group.reindex(group["difference"].abs().sort_values(ascending=False).index)
         changes = [
-            f"{line['label']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
+            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
             for line in largest_first.to_dict("records")
         ]
         summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
@@ -86,7 +86,7 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
 
 def _method(names: tuple[str, str]) -> list[str]:
     return [
-        f"A difference is {names[0]} minus {names[1]}, of the same task and label.",
+        f"A difference is {names[0]} minus {names[1]}, of the same task and series.",
         "Seeds that both have are paired; with fewer than two in common the interval is Welch's, for independent runs.",
         "Intervals are 95 % Student's t intervals; a number counts as changed if p is below 0.05 after Holm's "
         "correction for all numbers on this page.",
@@ -106,7 +106,7 @@ def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
     lines = [
         [
-            *(line["task"], line["label"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
+            *(line["task"], line["series"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
             f"{line['difference']:+.3f}",
             f"{line['low']:+.3f} to {line['high']:+.3f}" if line["low"] == line["low"] else "",
             *(line["seeds"], line["by"], words.p_value(line["p_holm"]), line["verdict"]),
@@ -115,7 +115,7 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
     ]
     head = [
         "task",
-        "label",
+        "series",
         "number",
         *names,
         "difference",
@@ -130,20 +130,20 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
 
 
 def _forest(table: pd.DataFrame, title: str) -> Figure:
-    """Draw the difference of each label with its interval, and a line at 0."""
-    encoders = table.assign(encoder=table["label"].str.partition(" · ")[0])
+    """Draw the difference of each series with its interval, and a line at 0."""
+    encoders = table.assign(encoder=table["series"].str.partition(" · ")[0])
     looks = style.looks(encoders)
-    labels = among(looks, table["label"])[::-1]
+    series_names = among(looks, table["series"])[::-1]
     with style.theme():
-        figure = style.figure(1.2 + 0.28 * len(labels))
+        figure = style.figure(1.2 + 0.28 * len(series_names))
         axes = figure.subplots()
         axes.axvline(0, color="#666666", linewidth=1.0, zorder=1)
-        for height, label in enumerate(labels):
-            (line,) = table[table["label"] == label].to_dict("records")
-            axes.plot([line["low"], line["high"]], [height, height], color=looks[label].colour, linewidth=1.8)
-            axes.plot([line["difference"]], [height], **{**looks[label].marking(), "linestyle": ""})
-        axes.set_yticks(range(len(labels)), labels)
-        axes.set_ylim(-0.6, len(labels) - 0.4)
+        for height, series in enumerate(series_names):
+            (line,) = table[table["series"] == series].to_dict("records")
+            axes.plot([line["low"], line["high"]], [height, height], color=looks[series].colour, linewidth=1.8)
+            axes.plot([line["difference"]], [height], **{**looks[series].marking(), "linestyle": ""})
+        axes.set_yticks(range(len(series_names)), series_names)
+        axes.set_ylim(-0.6, len(series_names) - 0.4)
         axes.set_xlabel(
             f"difference in {metric_of(str(table['metric'].iloc[0])).label}, mean beyond the training length"
         )
@@ -153,46 +153,47 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
 
 
 def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """List the labels that only one folder has rows of."""
-    there = [set(results.rows[["task", "label"]].itertuples(index=False, name=None)) for results in (ours, theirs)]
+    """List the series that only one folder has rows of."""
+    there = [set(results.rows[["task", "series"]].itertuples(index=False, name=None)) for results in (ours, theirs)]
     lines = [
-        [task, label, name]
+        [task, series, name]
         for name, mine, other in ((names[0], there[0], there[1]), (names[1], there[1], there[0]))
-        for task, label in sorted(mine - other)
+        for task, series in sorted(mine - other)
     ]
     if not lines:
         return None
-    cells = pd.DataFrame(lines, columns=["task", "label", "only in"])
-    return Section("In one folder only", parts=[Table("alone", "Labels in one folder only", cells, cells)])
+    cells = pd.DataFrame(lines, columns=["task", "series", "only in"])
+    return Section("In one folder only", parts=[Table("alone", "Series in one folder only", cells, cells)])
 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """List settings and versions that differ between runs of the same label."""
-    sides = [_by_label(results) for results in (ours, theirs)]
+    """List settings and versions that differ between runs of the same series."""
+    sides = [_by_series(results) for results in (ours, theirs)]
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for key in sides[0]:
-        task, label = key
+        task, series = key
         if key not in sides[1]:
             continue
         mine, other = sides[0][key], sides[1][key]
         for name in dict.fromkeys([*mine, *other]):
             values = [words.few(sorted(side.get(name, {"unset"}))) for side in (mine, other)]
             if values[0] != values[1]:
-                found.setdefault((task, name, *values), []).append(label)  # type: ignore[arg-type]
+                found.setdefault((task, name, *values), []).append(series)  # type: ignore[arg-type]
     if not found:
         return None
     cells = pd.DataFrame(
-        [[*key, words.few(labels)] for key, labels in found.items()], columns=["task", "setting", *names, "labels"]
+        [[*key, words.few(series_names)] for key, series_names in found.items()],
+        columns=["task", "setting", *names, "series"],
     )
-    caution = "Runs of the same label differ in these settings, which may explain the changes."
+    caution = "Runs of the same series differ in these settings, which may explain the changes."
     return Section("Settings that differ", [caution], [Table("settings", "Settings that differ", cells, cells)])
 
 
-def _by_label(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
-    """Return (task, label) -> setting -> its values over the finished runs, seeds among them."""
+def _by_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
+    """Return (task, series) -> setting -> its values over the finished runs, seeds among them."""
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
     for run in results.runs[results.runs["status"].isin(FINISHED)].to_dict("records"):
-        values = found.setdefault((str(run["task"]), str(run["label"])), {})
+        values = found.setdefault((str(run["task"]), str(run["series"])), {})
         config = {key: value for key, value in results.configs[run["run_id"]].items() if key not in ("name", "seeds")}
         made = {name: str(run[name]) for name in MADE_WITH if run[name] is not None}
         packages = run["packages"] if isinstance(run["packages"], dict) else {}

@@ -27,8 +27,8 @@ class Published:
     """Curves from one file.
 
     Args:
-        source: the file's name without its ending, shown behind every label.
-        rows: ``label``, ``encoder``, ``task``, ``metric``, ``eval_length``, ``value``; quality over lengths alone.
+        source: the file's name without its ending, shown behind every series.
+        rows: ``series``, ``encoder``, ``task``, ``metric``, ``eval_length``, ``value``; quality over lengths alone.
     """
 
     source: str
@@ -68,7 +68,7 @@ def read(path: Path) -> Published:
             raise ValueError(f"{refused}: column {column!r}: {cell!r} in line {line + 2} is not a number{limit}")
         table = table.assign(**{column: numbers})
     source = name_of(path.stem)
-    return Published(source, table.assign(label=[f"{encoder} ({source})" for encoder in table["encoder"]]))
+    return Published(source, table.assign(series=[f"{encoder} ({source})" for encoder in table["encoder"]]))
 
 
 def draw(page: Page, published: list[Published]) -> None:
@@ -101,15 +101,15 @@ def _with_curves(picture: Picture, rows: pd.DataFrame, source: str) -> Picture:
     """Add curves to a figure in place; return it with a caption that says so."""
     assert isinstance(picture.figure, Figure)
     (axes, *_) = picture.figure.axes
-    looks = style.looks(rows[["encoder"]].assign(label=rows["encoder"]))
+    looks = style.looks(rows[["encoder"]].assign(series=rows["encoder"]))
     lines: list[Line2D] = []
     with style.theme():
-        for label, of_label in rows.groupby("label"):
-            look = looks[str(of_label["encoder"].iloc[0])]
-            mean = of_label.groupby("eval_length")["value"].mean().sort_index()
+        for series, of_series in rows.groupby("series"):
+            look = looks[str(of_series["encoder"].iloc[0])]
+            mean = of_series.groupby("eval_length")["value"].mean().sort_index()
             marking: dict[str, Any] = {"marker": look.marker, "markersize": 5, "markerfacecolor": "white"}
             marking |= {"markeredgecolor": look.colour, "color": look.colour, "zorder": 2.5}
-            lines += axes.plot(mean.index, mean, label=str(label), linestyle=DASH, linewidth=1.4, **marking)
+            lines += axes.plot(mean.index, mean, label=str(series), linestyle=DASH, linewidth=1.4, **marking)
         _make_room(picture.figure, sorted(set(rows["eval_length"])))
         _extend_legend(picture.figure, lines)
     caption = f"{picture.caption} Hollow, dashed: published ({source}), in no number of this report."

@@ -24,7 +24,7 @@ def load(folder: str | Path) -> Results:
 
     Returns:
         `Results`, with numbers as numbers and times as times: ``rows`` has one line for each measurement (the columns
-        of ``rows.csv``, then ``label``, the name of the series, and ``converged``), ``runs`` one for each run.
+        of ``rows.csv``, then ``series``, the name of the series, and ``converged``), ``runs`` one for each run.
         `summarise` and `plot` of an experiment take ``rows``, or any part of it.
 
     Raises:
@@ -38,6 +38,6 @@ def _tidy(runs: pd.DataFrame) -> pd.DataFrame:
     numbers = [name for name, kind in RECORD.items() if kind in (int, (int, float))]
     texts = [name for name, kind in RECORD.items() if kind is str]
     typed = {name: pd.to_numeric(runs[name]) for name in numbers}
-    typed |= {name: runs[name].astype("string") for name in ("run_id", "label", *texts)}
+    typed |= {name: runs[name].astype("string") for name in ("run_id", "series", *texts)}
     typed |= {name: pd.to_datetime(runs[name], errors="coerce", format="ISO8601") for name in ("started", "finished")}
     return runs.assign(**typed, converged=runs["converged"].astype("boolean"))

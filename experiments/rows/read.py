@@ -39,7 +39,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
-RUN_COLUMNS = ["run_id", "label", *RECORD]
+RUN_COLUMNS = ["run_id", "series", *RECORD]
 ARCHIVE = "runs.tar.xz"
 """Packed runs that come with the code."""
 NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]

@@ -16,7 +16,7 @@ from experiments.rows.read import RECORD, WHOLE, Table, read_run, run_folders
 from experiments.rows.row import COLUMNS, COORDINATE_DTYPES, COORDINATES, frame
 from experiments.rows.series import name_series
 
-RUN_COLUMNS = ["run_id", "label", *RECORD]
+RUN_COLUMNS = ["run_id", "series", *RECORD]
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Results:
 
     Args:
         folder: where it was read from.
-        rows: every row of every finished run: the columns of `Row`, then ``label`` (the name of its series, see
+        rows: every row of every finished run: the columns of `Row`, then ``series`` (the name of its series, see
             `series`) and ``converged`` (None where that was not judged).
         runs: one line for each run folder, broken and unfinished ones included; columns `RUN_COLUMNS`, None where
             unknown. ``status`` is ``unreadable`` or one of `read.RUN_STATUSES`; ``message`` says why.
-        settings: task -> the configuration keys, dotted, that its labels do not mention.
+        settings: task -> the configuration keys, dotted, that its series do not mention.
         configs: run_id -> its configuration, dotted keys to text; ``trained`` among them.
         missing: run ids that a sweep asked for and that have no folder yet.
     """
@@ -63,14 +63,14 @@ def load(folder: Path) -> Results:
     runs = pd.DataFrame([[record.get(column) for column in RUN_COLUMNS] for record, _, _ in found], dtype=object)
     runs.columns = pd.Index(RUN_COLUMNS)
     tables = [(table, record) for record, _, table in found if table is not None]
-    rows = _one_table(tables) if tables else frame([]).assign(label="", converged=None)
+    rows = _one_table(tables) if tables else frame([]).assign(series="", converged=None)
     configs = {record["run_id"]: config for record, config, _ in found}
     missing = tuple(sorted(set(sweeps.asked(sweeps.read(folder)[0])) - set(configs)))
     return Results(folder, rows, runs, settings, configs, missing)
 
 
 def _one_table(tables: list[tuple[Table, dict[str, Any]]]) -> pd.DataFrame:
-    """Return the rows of all runs, each with its run's label and whether it converged."""
+    """Return the rows of all runs, each with its run's series and whether it converged."""
     dtypes: dict[str, Any] = dict.fromkeys(COLUMNS, "str") | dict.fromkeys(WHOLE, "int64") | COORDINATE_DTYPES
     dtypes |= {"value": "float64", "chance": "float64"}
     lengths = [len(table["value"]) for table, _ in tables]
@@ -84,8 +84,8 @@ def _one_table(tables: list[tuple[Table, dict[str, Any]]]) -> pd.DataFrame:
             columns[column] = pd.array(texts, dtype="str").take(codes)
         else:
             columns[column] = pd.Series(cells, dtype=dtypes[column])
-    label = pd.array([record["label"] for _, record in tables], dtype="str").take(
+    series = pd.array([record["series"] for _, record in tables], dtype="str").take(
         np.repeat(range(len(tables)), lengths)
     )
     converged = np.repeat(np.array([record.get("converged") for _, record in tables], dtype=object), lengths)
-    return pd.DataFrame(columns).assign(label=label, converged=converged)
+    return pd.DataFrame(columns).assign(series=series, converged=converged)

@@ -32,7 +32,7 @@ Runs = list[tuple[dict[str, Any], dict[str, str]]]
 
 
 def name_series(runs: Runs) -> dict[str, dict[str, str]]:
-    """Set the ``label`` of each record to the name of its series.
+    """Set the ``series`` of each record to the name of its series.
 
     Returns:
         task -> the settings, dotted keys to text, that its names do not mention.
@@ -42,7 +42,7 @@ def name_series(runs: Runs) -> dict[str, dict[str, str]]:
         of_task = [(record, config) for record, config in runs if record.get("task") == task]
         settings[str(task)] = _name_task([run for run in of_task if run[1]])
         for record, _ in of_task:
-            record.setdefault("label", str(record.get("encoder") or "unknown"))
+            record.setdefault("series", str(record.get("encoder") or "unknown"))
     return settings
 
 
@@ -66,23 +66,23 @@ def _name_task(runs: Runs) -> dict[str, str]:
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
     plain = {key: _plain_value(key, values[key]) for key in keys}
-    _write_labels(runs, varying, values, plain)
+    _write_names(runs, varying, values, plain)
     if choice := [key for key in CHOICE if key in different and _measured_twice(runs)]:
-        _write_labels(runs, [*varying, *choice], values, plain)
+        _write_names(runs, [*varying, *choice], values, plain)
     return {
-        key: f"{value}, unless a label says otherwise" if key in different else value
+        key: f"{value}, unless a series says otherwise" if key in different else value
         for key, value in plain.items()
         if value in values[key] and value is not None and (key not in different or key in varying)
     }
 
 
-def _write_labels(
+def _write_names(
     runs: Runs, keys: list[str], values: dict[str, list[str | None]], plain: dict[str, str | None]
 ) -> None:
     for place, (record, _) in enumerate(runs):
         parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
         parts += [f"{key}={values[key][place]}" for key in keys if values[key][place] not in (None, plain[key])]
-        record["label"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
+        record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
 
 
 def _plain_value(key: str, values: list[str | None]) -> str | None:
@@ -127,5 +127,5 @@ def _experiments(config: dict[str, str]) -> list[str]:
 
 def _measured_twice(runs: Runs) -> bool:
     """Return whether two runs of one name and seed measured the same experiment."""
-    measured = [(record["label"], record["seed"], name) for record, config in runs for name in _experiments(config)]
+    measured = [(record["series"], record["seed"], name) for record, config in runs for name in _experiments(config)]
     return len(set(measured)) < len(measured)

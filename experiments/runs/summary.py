@@ -16,7 +16,7 @@ from experiments.report.sections import reach
 from experiments.rows.row import Row, frame, main_metric, metric_of
 from experiments.runs.folder import record_of
 from experiments.runs.record import Outcome
-from experiments.statistics.intervals import labelled
+from experiments.statistics.intervals import with_series
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with a table or a line of their own here, and the training curve."""
@@ -81,7 +81,7 @@ def _show_results(outcome: Outcome) -> None:
     whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
     _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
     main = main_metric(row.metric for row in whole)
-    if main and (line := reach.of_one_run(labelled(frame(row for row in whole if row.metric == main)))):
+    if main and (line := reach.of_one_run(with_series(frame(row for row in whole if row.metric == main)))):
         print(line)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
     _table(permuted, _change, f"order of the input (length {train_length})", upright=True)
@@ -102,7 +102,7 @@ def _headlines(name: str, rows: list[Row]) -> None:
     """Print the main numbers of an experiment, a line each."""
     lines = [
         (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
-        for line in report_of(name).shown(labelled(frame(rows))).to_dict("records")
+        for line in report_of(name).shown(with_series(frame(rows))).to_dict("records")
     ]
     _print([(name.replace("_", " "), ""), *lines])
 
@@ -120,7 +120,7 @@ def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, 
     if not cells:
         return
     columns = list(dict.fromkeys(key for line in cells.values() for key in line))
-    lines = [[label, *(line.get(column, "") for column in columns)] for label, line in cells.items()]
+    lines = [[name, *(line.get(column, "") for column in columns)] for name, line in cells.items()]
     grid = [[title, *map(str, columns)], *lines]
     _print(list(zip(*grid, strict=True)) if upright else grid)
 

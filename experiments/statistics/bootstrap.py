@@ -5,7 +5,7 @@ Seeds are resampled within each task (Agarwal et al. 2021, arXiv 2108.13264). Pe
 their task's mean by √(n / (n - 1)) (Rao and Wu 1988, doi 10.1080/01621459.1988.10478591). The interval is t times the
 deviation of the draws, with Satterthwaite's degrees of freedom. `tests/statistics/test_coverage.py` has simulations.
 
-Draws depend on the names of tasks and on the seeds alone, not on the order of rows or on other labels.
+Draws depend on the names of tasks and on the seeds alone, not on the order of rows or on other series.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""All labels of a task against one another, and the letters of those that are not separable.
+"""All series of a task against one another, and the letters of those that are not separable.
 
-Differences between two labels are the paired t tests of all pairs, each with its own deviation, since one encoder's
+Differences between two series are the paired t tests of all pairs, each with its own deviation, since one encoder's
 seeds may differ by .001 where another's differ by .2. Of the differences that letters show, at most 5 % are expected to
 be false (Benjamini and Hochberg 1995), as in Williams, Jones and Tukey 1999 (doi 10.3102/10769986024001042); with 39
-labels and three seeds, Holm's correction finds 3 of 100 true differences of the usual size. ``p_holm`` has it.
+series and three seeds, Holm's correction finds 3 of 100 true differences of the usual size. ``p_holm`` has it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def ranking(rows: pd.DataFrame, significance: float = SIGNIFICANCE) -> pd.DataFrame:
-    """Rank the labels of every task, best first, with the letters of their groups.
+    """Rank the series of every task, best first, with the letters of their groups.
 
-    Labels that share a letter are not separable with these seeds.
+    Series that share a letter are not separable with these seeds.
 
     Args:
         rows: of any number of tasks and metrics, at the lengths that count.
@@ -35,20 +35,20 @@ def ranking(rows: pd.DataFrame, significance: float = SIGNIFICANCE) -> pd.DataFr
 
     Returns:
         ``task``, ``metric``, ``rank`` (1 is best, ties share the mean), ``rank_low``, ``rank_high`` (places that the
-        differences leave open), ``label``, ``mean``, ``low``, ``high``, ``half_width`` (95 % t interval), ``score``
+        differences leave open), ``series``, ``mean``, ``low``, ``high``, ``half_width`` (95 % t interval), ``score``
         (mean, normalised by chance), ``seeds``, ``lengths``, ``group`` (letters; blank where nothing was tested),
         ``status`` (``ok``, or why there is no score). By task and metric, then rank.
     """
     parts = [_ranked(part, significance) for _, part in scores(rows).groupby(["task", "metric"])]
-    columns = ["task", "metric", "rank", "rank_low", "rank_high", "label", "mean", "low", "high", "half_width"]
+    columns = ["task", "metric", "rank", "rank_low", "rank_high", "series", "mean", "low", "high", "half_width"]
     columns += ["score", "seeds", "lengths", "group", "status"]
     return (pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns))[columns]
 
 
 def _places(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the labels of one task and metric that have a score, best first, with mean and interval."""
+    """Return the series of one task and metric that have a score, best first, with mean and interval."""
     ascending = metric_of(str(table["metric"].iloc[0])).higher_is_better is False
-    valued = table.dropna(subset="value").groupby("label")
+    valued = table.dropna(subset="value").groupby("series")
     found = pd.DataFrame({"mean": valued["value"].mean(), "seeds": valued["value"].count()})
     found["deviation"] = valued["value"].std()
     found["score"], found["lengths"] = valued["score"].mean(), valued["lengths"].max()
@@ -60,20 +60,20 @@ def _places(table: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values("rank", kind="stable")
 
 
-def _pairs(table: pd.DataFrame, labels: list[str]) -> pd.DataFrame:
-    """Compare all pairs of labels of one task and metric, paired by seed.
+def _pairs(table: pd.DataFrame, series_names: list[str]) -> pd.DataFrame:
+    """Compare all pairs of series of one task and metric, paired by seed.
 
     Args:
         table: of `scores`.
-        labels: by rank, so that ``first`` is no worse than ``second``.
+        series_names: by rank, so that ``first`` is no worse than ``second``.
 
     Returns:
         The columns `PAIRED`; ``p_groups`` is Benjamini and Hochberg's. NaN below two common seeds.
     """
-    values = matrix(table, labels)
-    one, other = np.triu_indices(len(labels), 1)
+    values = matrix(table, series_names)
+    one, other = np.triu_indices(len(series_names), 1)
     found = pd.DataFrame(paired_columns(values[:, one] - values[:, other]))
-    names = np.array(labels, dtype=object)
+    names = np.array(series_names, dtype=object)
     found["first"], found["second"] = names[one], names[other]
     found["pairs"] = found["pairs"].astype(int)
     found["p_holm"], found["p_groups"] = holm(list(found["p"])), _false_discoveries(found["p"])
@@ -81,13 +81,13 @@ def _pairs(table: pd.DataFrame, labels: list[str]) -> pd.DataFrame:
 
 
 def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
-    """Rank the labels of one task and metric."""
+    """Rank the series of one task and metric."""
     places = _places(table)
     compared = _pairs(table, list(places.index))
     tested = compared.dropna(subset="p")
     apart = tested[tested["p_groups"] < significance]
     with_a_test = {*tested["first"], *tested["second"]}
-    known = [str(label) for label in places.index if label in with_a_test]
+    known = [str(series) for series in places.index if series in with_a_test]
     places["group"] = pd.Series(letters(known, zip(apart["first"], apart["second"], strict=True)), dtype=object)
     # With unequal seeds, the means may differ one way and the common seeds the other.
     higher = (apart["difference"] > 0) != (metric_of(str(table["metric"].iloc[0])).higher_is_better is False)
@@ -96,11 +96,11 @@ def _ranked(table: pd.DataFrame, significance: float) -> pd.DataFrame:
     places["rank_low"] = 1.0 + beaten.reindex(places.index, fill_value=0)
     places["rank_high"] = float(len(places)) - beats.reindex(places.index, fill_value=0)
     places["status"] = "ok"
-    without = table[~table["label"].isin(places.index)].groupby("label")["status"].min().to_frame()
+    without = table[~table["series"].isin(places.index)].groupby("series")["status"].min().to_frame()
     without = without.assign(seeds=0, lengths=0)
     found = pd.concat([places, without]) if len(without) else places
     found["group"] = found["group"].fillna("")
-    return found.rename_axis("label").reset_index().assign(task=table["task"].iloc[0], metric=table["metric"].iloc[0])
+    return found.rename_axis("series").reset_index().assign(task=table["task"].iloc[0], metric=table["metric"].iloc[0])
 
 
 def _false_discoveries(p: pd.Series[float]) -> pd.Series[float]:
@@ -110,33 +110,33 @@ def _false_discoveries(p: pd.Series[float]) -> pd.Series[float]:
     return pd.Series(adjusted, index=tested.index, dtype=float).reindex(p.index)
 
 
-def letters(labels: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return a compact letter display (Piepho 2004): two labels share a letter exactly if they are not apart.
+def letters(series_names: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return a compact letter display (Piepho 2004): two series share a letter exactly if they are not apart.
 
     A letter grows greedily from the best pair that shares none yet, in polynomial time.
 
     Args:
-        labels: in the order of the ranking.
+        series_names: in the order of the ranking.
         apart: pairs that differ.
 
     Returns:
-        label -> its letters: ``a`` to ``z``, ``A`` to ``Z``, then numbers in brackets.
+        series -> its letters: ``a`` to ``z``, ``A`` to ``Z``, then numbers in brackets.
     """
-    place = {label: number for number, label in enumerate(labels)}
-    pairs = list(combinations(range(len(labels)), 2))
-    together = np.ones((len(labels), len(labels)), dtype=bool)
+    place = {series: number for number, series in enumerate(series_names)}
+    pairs = list(combinations(range(len(series_names)), 2))
+    together = np.ones((len(series_names), len(series_names)), dtype=bool)
     for better, worse in apart:
         one, other = place[better], place[worse]
         together[one, other] = together[other, one] = False
-    shared = np.zeros((len(labels), len(labels)), dtype=bool)
+    shared = np.zeros((len(series_names), len(series_names)), dtype=bool)
     cliques: list[list[int]] = []
-    for one, other in [(n, n) for n in range(len(labels))] + pairs:
+    for one, other in [(n, n) for n in range(len(series_names))] + pairs:
         if shared[one, other] or not together[one, other]:
             continue
         clique = sorted({one, other})
         allowed = np.logical_and.reduce(together[clique])
         allowed[clique] = False
-        # Prefer the label with the most pairs left to cover, then the better placed.
+        # Prefer the series with the most pairs left to cover, then the better placed.
         gain = (~shared[:, clique]).sum(axis=1)
         while allowed.any():
             chosen = int(np.where(allowed, gain, -1).argmax())
@@ -146,17 +146,17 @@ def letters(labels: Sequence[str], apart: Iterable[tuple[str, str]]) -> dict[str
             gain += ~shared[:, chosen]
         shared[np.ix_(clique, clique)] = True
         cliques.append(sorted(clique))
-    found = {str(label): "" for label in labels}
-    for number, clique in enumerate(_needed(cliques, len(labels))):
+    found = {str(series): "" for series in series_names}
+    for number, clique in enumerate(_needed(cliques, len(series_names))):
         letter = ALPHABET[number] if number < len(ALPHABET) else f"({number + 1})"
         for member in clique:
-            found[labels[member]] += letter
+            found[series_names[member]] += letter
     return found
 
 
-def _needed(cliques: list[list[int]], labels: int) -> list[list[int]]:
+def _needed(cliques: list[list[int]], count: int) -> list[list[int]]:
     """Drop letters whose pairs all share another letter."""
-    shared = np.zeros((labels, labels), dtype=int)
+    shared = np.zeros((count, count), dtype=int)
     for clique in cliques:
         shared[np.ix_(clique, clique)] += 1
     kept = sorted(cliques)

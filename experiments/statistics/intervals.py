@@ -29,15 +29,15 @@ NOT_SEPARABLE = "not separable with these seeds"
 ROUNDING = 1e-12
 """Largest difference that is put down to rounding."""
 COMPARED = [
-    *("label", "baseline", "lengths", "pairs", "difference", "low", "high", "deviation", "effect", "improvement"),
+    *("series", "baseline", "lengths", "pairs", "difference", "low", "high", "deviation", "effect", "improvement"),
     *("p", "status"),
 ]
 """Columns of `compare`."""
 
 
-def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a ``label``, the encoder unless they have one."""
-    return rows if "label" in rows.columns else rows.assign(label=rows["encoder"])
+def with_series(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a ``series``, the encoder unless they have one."""
+    return rows if "series" in rows.columns else rows.assign(series=rows["encoder"])
 
 
 def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -83,17 +83,17 @@ def _iqm(valued: pd.Series[float]) -> pd.Series[float]:
 
 
 def by_measurement(rows: pd.DataFrame, coordinates: Sequence[str] | None = None) -> pd.DataFrame:
-    """Summarise each label's measurements over seeds, one line for each metric, length, condition and coordinates.
+    """Summarise each series' measurements over seeds, one line for each metric, length, condition and coordinates.
 
     Args:
-        rows: of one experiment; a ``label`` is taken to be the line of comparison, else the encoder is.
+        rows: of one experiment; a ``series`` is taken to be the line of comparison, else the encoder is.
         coordinates: columns of coordinates to keep; None: those that any of the rows has.
 
     Returns:
-        ``task, metric, label, train_length, eval_length, condition`` and the coordinates, then what `over_seeds` gives.
+        ``task, metric, series, train_length, eval_length, condition`` and coordinates, then what `over_seeds` gives.
     """
-    columns = ["task", "metric", "label", "train_length", "eval_length", "condition"]
-    return over_seeds(labelled(rows), [*columns, *(coordinates_in(rows) if coordinates is None else coordinates)])
+    columns = ["task", "metric", "series", "train_length", "eval_length", "condition"]
+    return over_seeds(with_series(rows), [*columns, *(coordinates_in(rows) if coordinates is None else coordinates)])
 
 
 def half_width(deviation: float, count: int) -> float:
@@ -108,56 +108,56 @@ def half_widths(deviations: Vector, counts: np.ndarray[tuple[int], np.dtype[np.i
 
 
 def default_baseline(rows: pd.DataFrame) -> str:
-    """Return the label to compare with: encoder ``none``, with sequential numbering if possible, else the first."""
+    """Return the series to compare with: encoder ``none``, with sequential numbering if possible, else the first."""
     without = rows[rows["encoder"] == "none"]
     plain = without[without["positions"] == "sequential"]
-    return str(min(next(set(part["label"].unique()) for part in (plain, without, rows) if len(part))))
+    return str(min(next(set(part["series"].unique()) for part in (plain, without, rows) if len(part))))
 
 
 def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
-    """Return the label ``wanted``, or the only label of the encoder ``wanted``.
+    """Return the series ``wanted``, or the only series of the encoder ``wanted``.
 
     Raises:
-        ValueError: none or several match; the message names the labels.
+        ValueError: none or several match; the message names the series.
     """
-    labels: list[str] = sorted(rows["label"].unique())
-    of_encoder: list[str] = sorted(set(rows.loc[rows["encoder"] == wanted, "label"]))
-    if wanted in labels:
+    series_names: list[str] = sorted(rows["series"].unique())
+    of_encoder: list[str] = sorted(set(rows.loc[rows["encoder"] == wanted, "series"]))
+    if wanted in series_names:
         return wanted
     if len(of_encoder) == 1:
         return of_encoder[0]
-    near = of_encoder or difflib.get_close_matches(wanted, labels, n=1)
+    near = of_encoder or difflib.get_close_matches(wanted, series_names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no baseline named {wanted!r}.{hint} Allowed: {'; '.join(labels)}")
+    raise ValueError(f"no baseline named {wanted!r}.{hint} Allowed: {'; '.join(series_names)}")
 
 
 def compare(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Compare each label with the baseline: the mean over lengths, paired by seed. One task, one metric.
+    """Compare each series with the baseline: the mean over lengths, paired by seed. One task, one metric.
 
-    A pair is a seed that both have. The mean is over the lengths that both have in every pair, so a label that does
+    A pair is a seed that both have. The mean is over the lengths that both have in every pair, so a series that does
     not support some length is compared up to there.
 
     Returns:
-        ``label``, ``baseline``, ``lengths`` (tuple), ``pairs``, ``difference`` (label - baseline), ``low``, ``high``
+        ``series``, ``baseline``, ``lengths`` (tuple), ``pairs``, ``difference`` (series - baseline), ``low``, ``high``
         (95 % t interval), ``deviation`` (of the paired differences), ``effect`` (`power.effect`), ``improvement``
         (`power.improvement`, towards the metric's good side), ``p`` (`paired`; NaN where untested), ``status``
         (``ok``, or why there is no comparison).
     """
-    table = rows.pivot_table(index="seed", columns=["label", "eval_length"], values="value", aggfunc="mean")
-    known = {name: pd.DataFrame(table[name]).dropna(how="all") for name in table.columns.unique("label")}
+    table = rows.pivot_table(index="seed", columns=["series", "eval_length"], values="value", aggfunc="mean")
+    known = {name: pd.DataFrame(table[name]).dropna(how="all") for name in table.columns.unique("series")}
     less_is_better = len(rows) > 0 and metric_of(str(rows["metric"].iloc[0])).higher_is_better is False
     lines = []
-    for label in sorted(set(rows["label"].unique()) - {baseline}):
-        line = {"label": label, "baseline": baseline, "lengths": (), "pairs": 0, "status": "ok"}
+    for series in sorted(set(rows["series"].unique()) - {baseline}):
+        line = {"series": series, "baseline": baseline, "lengths": (), "pairs": 0, "status": "ok"}
         lines.append(line)
-        absent = next((name for name in (label, baseline) if name not in known), None)
+        absent = next((name for name in (series, baseline) if name not in known), None)
         if absent is not None:
-            statuses = set(rows.loc[rows["label"] == absent, "status"])
+            statuses = set(rows.loc[rows["series"] == absent, "status"])
             why = next(status for status in ("diverged", "unsupported", "ok") if status in statuses)
-            line["status"] = why if absent == label else f"baseline {why}"
+            line["status"] = why if absent == series else f"baseline {why}"
             continue
-        seeds = known[label].index.intersection(known[baseline].index)
-        ours, theirs = (known[name].loc[seeds].dropna(axis="columns") for name in (label, baseline))
+        seeds = known[series].index.intersection(known[baseline].index)
+        ours, theirs = (known[name].loc[seeds].dropna(axis="columns") for name in (series, baseline))
         lengths = ours.columns.intersection(theirs.columns).sort_values()
         if not len(seeds) or not len(lengths):
             line["status"] = "no seed in common" if not len(seeds) else "no length in common"

@@ -14,23 +14,23 @@ from experiments.statistics.intervals import half_width, paired
 
 KEEPS = 0.9
 """Share of the in-range quality that must be kept."""
-COMPARED = ["label", "baseline", "pairs", "difference", "low", "high", "p", "compared_up_to"]
+COMPARED = ["series", "baseline", "pairs", "difference", "low", "high", "p", "compared_up_to"]
 
 
 def reach(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the longest length up to which each label keeps at least `KEEPS` of its in-range quality.
+    """Return the longest length up to which each series keeps at least `KEEPS` of its in-range quality.
 
     Args:
-        summary: as `intervals.over_seeds` returns it, of one task and its main metric, by label and ``eval_length``.
+        summary: as `intervals.over_seeds` returns it, of one task and its main metric, by series and ``eval_length``.
 
     Returns:
-        ``label``, ``in_range`` (mean at the longest length measured in range), ``in_range_half_width`` (of its 95 % t
+        ``series``, ``in_range`` (mean at the longest length measured in range), ``in_range_half_width`` (of its 95 % t
         interval), ``reach`` (NaN where nothing was measured in range), ``multiple`` (reach in training lengths),
         ``longest`` (length measured), ``train_length``.
     """
     lines = []
-    ordered = summary.sort_values(["label", "eval_length"]).to_dict("records")
-    for label, group in groupby(ordered, key=itemgetter("label")):
+    ordered = summary.sort_values(["series", "eval_length"]).to_dict("records")
+    for series, group in groupby(ordered, key=itemgetter("series")):
         measured = list(group)
         train_length = int(measured[0]["train_length"])
         inside = [at for at in measured if at["eval_length"] <= train_length and at["seeds"] > 0]
@@ -42,10 +42,10 @@ def reach(summary: pd.DataFrame) -> pd.DataFrame:
             if not (at["mean"] >= least * in_range if higher_is_better else in_range >= least * at["mean"]):
                 break
             reached = float(at["eval_length"])
-        line = {"label": label, "in_range": in_range, "in_range_half_width": half, "reach": reached}
+        line = {"series": series, "in_range": in_range, "in_range_half_width": half, "reach": reached}
         line |= {"multiple": reached / train_length, "longest": int(measured[-1]["eval_length"])}
         lines.append(line | {"train_length": train_length})
-    columns = ["label", "in_range", "in_range_half_width", "reach", "multiple", "longest", "train_length"]
+    columns = ["series", "in_range", "in_range_half_width", "reach", "multiple", "longest", "train_length"]
     return pd.DataFrame(lines, columns=columns)
 
 
@@ -61,74 +61,83 @@ def area(curves: pd.DataFrame) -> pd.Series[float]:
 
 
 def beyond(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return each label's curves from the training length on: a line for each seed, a column for each length.
+    """Return each series' curves from the training length on: a line for each seed, a column for each length.
 
     Seeds without any value are left out. The curves end before the first length at which one of the other seeds has
-    no value, so all seeds of a label cover the same lengths. Without a value at the training length there is no column.
+    no value, so all seeds of a series cover the same lengths. There is no column without a value at the
+    training length.
 
     Args:
         rows: of one task and metric.
     """
     known = rows.assign(value=rows["value"].where(rows["status"] == "ok"))
-    table = known.groupby(["label", "seed", "eval_length"])["value"].mean().unstack("eval_length").sort_index(axis=1)
-    trained = {str(label): int(length) for label, length in known.groupby("label")["train_length"].first().items()}
+    table = known.groupby(["series", "seed", "eval_length"])["value"].mean().unstack("eval_length").sort_index(axis=1)
+    trained = {str(series): int(length) for series, length in known.groupby("series")["train_length"].first().items()}
     measured: dict[str, set[int]] = {}
-    for label, length in known[["label", "eval_length"]].drop_duplicates().itertuples(index=False):
-        measured.setdefault(str(label), set()).add(int(length))
+    for series, length in known[["series", "eval_length"]].drop_duplicates().itertuples(index=False):
+        measured.setdefault(str(series), set()).add(int(length))
     values, lengths, seeds = table.to_numpy(), table.columns.astype(int), table.index.get_level_values("seed")
     found = {}
-    for label, places in table.groupby(level="label").indices.items():  # a table of all is read faster than many small
+    for series, places in table.groupby(
+        level="series"
+    ).indices.items():  # a table of all is read faster than many small
         kept = places[~np.isnan(values[places]).all(axis=1)]
         whole = ~np.isnan(values[kept]).any(axis=0)
-        candidates = [n for n, at in enumerate(lengths) if at >= trained[str(label)] and at in measured[str(label)]]
+        candidates = [n for n, at in enumerate(lengths) if at >= trained[str(series)] and at in measured[str(series)]]
         upto = list(takewhile(whole.__getitem__, candidates))
-        columns = upto if upto and lengths[upto[0]] == trained[str(label)] else []
+        columns = upto if upto and lengths[upto[0]] == trained[str(series)] else []
         # The last digit of a sum depends on the memory layout of its terms.
         part = np.ascontiguousarray(values[np.ix_(kept, columns)])
-        found[str(label)] = pd.DataFrame(part, index=seeds[kept], columns=lengths[columns], copy=False)
+        found[str(series)] = pd.DataFrame(part, index=seeds[kept], columns=lengths[columns], copy=False)
     return found
 
 
 def areas(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return each label's `area` beyond its training length: of each seed, then over seeds.
+    """Return each series' `area` beyond its training length: of each seed, then over seeds.
 
     Args:
         rows: one task and metric, labelled, including the training length.
 
     Returns:
-        ``label``, ``area`` (NaN where nothing longer was measured, or not the training length), ``area_half_width``
+        ``series``, ``area`` (NaN where nothing longer was measured, or not the training length), ``area_half_width``
         (of the 95 % t interval), ``area_seeds``, ``area_up_to`` (last length, in training lengths).
     """
     lines = []
-    for label, curves in beyond(rows).items():
-        line = {"label": label, "area": math.nan, "area_half_width": math.nan, "area_seeds": 0, "area_up_to": math.nan}
+    for series, curves in beyond(rows).items():
+        line = {
+            "series": series,
+            "area": math.nan,
+            "area_half_width": math.nan,
+            "area_seeds": 0,
+            "area_up_to": math.nan,
+        }
         if len(curves.columns) > 1:
             of_seed = area(curves)
             line |= {"area": float(of_seed.mean()), "area_seeds": len(of_seed)}
             line |= {"area_half_width": half_width(float(of_seed.std()), len(of_seed))}
             line |= {"area_up_to": int(curves.columns[-1]) / int(curves.columns[0])}
         lines.append(line)
-    return pd.DataFrame(lines, columns=["label", "area", "area_half_width", "area_seeds", "area_up_to"])
+    return pd.DataFrame(lines, columns=["series", "area", "area_half_width", "area_seeds", "area_up_to"])
 
 
 def compare_areas(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Compare each label's area with the baseline's, paired by seed, over the lengths that both have.
+    """Compare each series' area with the baseline's, paired by seed, over the lengths that both have.
 
     Args:
         rows: as for `areas`.
-        baseline: one of the labels.
+        baseline: one of the series.
 
     Returns:
-        ``label``, ``baseline``, ``pairs``, ``difference``, ``low``, ``high``, ``p`` (paired t test), ``compared_up_to``
-        (last common length, in training lengths); NaN without common seeds or longer lengths.
+        ``series``, ``baseline``, ``pairs``, ``difference``, ``low``, ``high``, ``p`` (paired t test),
+        ``compared_up_to`` (last common length, in training lengths); NaN without common seeds or longer lengths.
     """
     curves = beyond(rows)
     theirs = curves[baseline]
     lines = []
-    for label in sorted(set(curves) - {baseline}):
-        ours = curves[label]
+    for series in sorted(set(curves) - {baseline}):
+        ours = curves[series]
         seeds, lengths = ours.index.intersection(theirs.index), ours.columns.intersection(theirs.columns)
-        line = {"label": label, "baseline": baseline, "pairs": 0} | dict.fromkeys(COMPARED[3:], math.nan)
+        line = {"series": series, "baseline": baseline, "pairs": 0} | dict.fromkeys(COMPARED[3:], math.nan)
         if len(seeds) and len(lengths) > 1 and ours.columns[0] == theirs.columns[0]:
             differences = area(ours.loc[seeds, lengths]) - area(theirs.loc[seeds, lengths])
             line |= paired(np.array(differences, dtype=np.float64)) | {"pairs": len(seeds)}

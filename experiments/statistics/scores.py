@@ -8,28 +8,28 @@ import numpy as np
 import pandas as pd
 
 from experiments.rows.row import metric_of
-from experiments.statistics.intervals import Matrix, labelled
+from experiments.statistics.intervals import Matrix, with_series
 
 WHY = ("not measured", "unsupported", "diverged")
 """Why a run has no score. Of several reasons, the last one counts."""
-COLUMNS = ["task", "metric", "label", "seed", "value", "score", "lengths", "status"]
+COLUMNS = ["task", "metric", "series", "seed", "value", "score", "lengths", "status"]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one line for each task, metric, label and seed: the mean over the lengths that the labels share.
+    """Return one line for each task, metric, series and seed: the mean over the lengths that the series share.
 
-    These are the lengths at which at least half of a task's labels have a value. A run that lacks one of them has no
-    score, so no label is ranked on easier lengths than the others.
+    These are the lengths at which at least half of a task's series have a value. A run that lacks one of them has no
+    score, so no series is ranked on easier lengths than the others.
 
     Args:
         rows: of any number of tasks and metrics, at the lengths that count.
 
     Returns:
-        ``task``, ``metric``, ``label``, ``seed``, ``value`` (NaN where there is no score), ``score`` (normalised by
+        ``task``, ``metric``, ``series``, ``seed``, ``value`` (NaN where there is no score), ``score`` (normalised by
         chance, see `normalised`), ``lengths`` (how many), ``status`` (``ok`` or one of `WHY`). Sorted.
     """
-    rows = labelled(rows)
-    of_run = rows.groupby(["task", "metric", "label", "seed"])
+    rows = with_series(rows)
+    of_run = rows.groupby(["task", "metric", "series", "seed"])
     table = of_run.size().index.to_frame(index=False)
     if table.empty:
         return pd.DataFrame(columns=COLUMNS)
@@ -38,10 +38,10 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
     numbered["length"] = rows.groupby(["task", "metric", "eval_length"]).ngroup()
     valued = numbered[(rows["status"] == "ok") & (numbered["run"] >= 0)]
     part = table.groupby(["task", "metric"]).ngroup()
-    label = table.groupby(["task", "metric", "label"]).ngroup()
-    having = label[valued["run"]].groupby(valued["length"].to_numpy()).nunique()
+    series = table.groupby(["task", "metric", "series"]).ngroup()
+    having = series[valued["run"]].groupby(valued["length"].to_numpy()).nunique()
     of_length = part[valued["run"]].groupby(valued["length"].to_numpy()).first()
-    shared = having.index[having * 2 >= label.groupby(part).nunique()[of_length].to_numpy()]
+    shared = having.index[having * 2 >= series.groupby(part).nunique()[of_length].to_numpy()]
     by_length = valued[valued["length"].isin(shared)].groupby(["run", "length"])[["value", "score"]].mean()
     by_run = by_length.groupby(level="run")
     lengths = of_length[shared].value_counts().reindex(part).fillna(0).astype(int).to_numpy()
@@ -65,7 +65,7 @@ def _best(metric: str) -> float:
     return {True: 1.0, False: 0.0, None: np.nan}[metric_of(metric).higher_is_better]
 
 
-def matrix(table: pd.DataFrame, labels: Sequence[str], column: str = "value") -> Matrix:
-    """Return a column of `scores`, of one task and metric, as a matrix: seeds down, labels across; NaN for gaps."""
-    wide = table.pivot(index="seed", columns="label", values=column).reindex(columns=list(labels))
+def matrix(table: pd.DataFrame, series_names: Sequence[str], column: str = "value") -> Matrix:
+    """Return a column of `scores`, of one task and metric, as a matrix: seeds down, series across; NaN for gaps."""
+    wide = table.pivot(index="seed", columns="series", values=column).reindex(columns=list(series_names))
     return wide.to_numpy(dtype=np.float64)

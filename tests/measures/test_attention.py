@@ -402,7 +402,7 @@ def test_what_an_encoder_cannot_do_is_a_row() -> None:
     both = frame([*rows, *attention_pattern.measure(subject_of("rope"), samples=2)])
     assert_drawn(both, 3)
     table = report.shown(both)
-    assert set(table.loc[table["label"] == "Normed", "status"]) == {"unsupported"}
+    assert set(table.loc[table["series"] == "Normed", "status"]) == {"unsupported"}
 
 
 def test_a_sequence_too_short_to_come_twice_is_a_row() -> None:
@@ -498,11 +498,11 @@ def test_figures_of_one_run_and_of_many() -> None:
     lift = report.plot(table)["copy_attention_lift"]
     assert "diverged" in {text.get_text() for axes in lift.axes for text in axes.texts}
     summary = report.summarise(table)
-    assert set(summary.loc[summary["label"] == "alibi", "seeds"]) == {2}
+    assert set(summary.loc[summary["series"] == "alibi", "seeds"]) == {2}
     assert report.plot(frame([])) == {}
 
 
-def test_figures_of_forty_labels() -> None:
+def test_figures_of_forty_series() -> None:
     one = frame(attention_pattern.measure(subject_of("rope", causal=False), samples=2))
     names = [*pe_zoo.names(), "another", "one_more"]
     assert_drawn(pd.concat([one.assign(encoder=name, run_id=name) for name in names]), 3)

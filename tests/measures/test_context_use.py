@@ -252,7 +252,7 @@ def test_knobs_out_of_range_are_refused(given: dict[str, object], word: str) -> 
 
 
 def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
-    """The rows as of many labels and seeds, each a little different."""
+    """The rows as of many series and seeds, each a little different."""
     table = frame(rows)
     parts = []
     for place in range(labels):

@@ -446,7 +446,7 @@ def many(table: pd.DataFrame, labels: int) -> pd.DataFrame:
 
 
 def test_one_seed_has_an_interval_over_inputs_several_over_seeds(table: pd.DataFrame) -> None:
-    metric, keys = "neighbour_sensitivity", ["label", "condition"]
+    metric, keys = "neighbour_sensitivity", ["series", "condition"]
     lines = permutation_report.summarise(table[table["seed"] == 0])
     line = lines[(lines["metric"] == metric) & lines["part"].isna()].set_index(keys).loc[("rope", "tokens")]
     of_rope = table[(table["seed"] == 0) & (table["encoder"] == "rope") & (table["metric"] == metric)]

@@ -289,10 +289,10 @@ def test_what_cannot_be_told_stays_in_the_table() -> None:
 
 def test_the_table_of_real_rows_has_a_line_for_each_series() -> None:
     rows = frame([row for name in ("alibi", "sinusoidal") for seed in (0, 1) for row in measured(name, seed=seed)])
-    table = structure_report.shown(rows.assign(label=rows["encoder"]))
+    table = structure_report.shown(rows.assign(series=rows["encoder"]))
     assert table["head"].nunique() == 8
-    assert (over_seeds(table, ["label", "head"])[["seeds", "unsupported"]].sum(axis=1) == 2).all()
-    shifted = over_seeds(table, ["label", "head"]).set_index(["label", "head"])["mean"]
+    assert (over_seeds(table, ["series", "head"])[["seeds", "unsupported"]].sum(axis=1) == 2).all()
+    shifted = over_seeds(table, ["series", "head"]).set_index(["series", "head"])["mean"]
     head = "change of scores when shifted"
     assert shifted[("alibi", head)] == 0.0
     assert shifted[("sinusoidal", head)] > 0.01

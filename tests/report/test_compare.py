@@ -33,7 +33,7 @@ def shifted(by: float, encoder: str) -> Any:
 
 def compared(first: Path, second: Path) -> pd.DataFrame:
     table = changes.compare(results.load(first).rows, results.load(second).rows)
-    return table.set_index(["label", "what"])
+    return table.set_index(["series", "what"])
 
 
 BEYOND = "token accuracy, beyond training"
@@ -51,7 +51,7 @@ def test_what_changed_is_told_from_what_did_not(tmp_path: Path) -> None:
     assert table.loc[("none", BEYOND), "verdict"] == "identical"
     assert table.loc[("rope", "token accuracy, in range"), "verdict"] == "identical"
     assert "permutation_sensitivity: quality lost, tokens shuffled" in table.loc["none"].index
-    assert set(table.index.get_level_values("label")) == {"none", "rope"}
+    assert set(table.index.get_level_values("series")) == {"none", "rope"}
     back = compared(tmp_path / "b", tmp_path / "a")
     assert back.loc[("rope", BEYOND), "difference"] == pytest.approx(-line["difference"])
     assert back.loc[("rope", BEYOND), "verdict"] == "better"
@@ -201,7 +201,7 @@ def test_it_is_dashed_and_named_and_in_the_colour_of_its_encoder(tmp_path: Path)
     page = Page("", [], [], [], [Section("", parts=[Picture("copy_token_accuracy", "Ours.", figure)])])
     overlay.draw(page, [overlay.read(published(tmp_path / "su2021.csv"))])
     (line,) = figure.axes[0].lines[before:]
-    looks = style.looks(pd.DataFrame({"encoder": ["rope"], "label": "rope"}))
+    looks = style.looks(pd.DataFrame({"encoder": ["rope"], "series": "rope"}))
     assert line.get_color() == looks["rope"].colour
     assert line.get_linestyle() == "--"
     assert list(line.get_xdata()) == [16, 256]

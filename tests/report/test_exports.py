@@ -26,7 +26,7 @@ from experiments.rows.row import Row
 
 
 def looks_of(*encoders: str) -> dict[str, style.Look]:
-    return style.looks(pd.DataFrame({"encoder": encoders, "label": encoders}))
+    return style.looks(pd.DataFrame({"encoder": encoders, "series": encoders}))
 
 
 def test_no_two_encoders_of_a_table_look_alike() -> None:
@@ -60,13 +60,13 @@ NAMES = {
 
 
 def a_table(*names: str) -> pd.DataFrame:
-    return pd.DataFrame({"label": names, "value": ["-0.250 ± 0.010"] * len(names), names[0]: range(len(names))})
+    return pd.DataFrame({"series": names, "value": ["-0.250 ± 0.010"] * len(names), names[0]: range(len(names))})
 
 
 def test_a_table_is_booktabs_with_numbers_to_the_right() -> None:
     lines = _latex.tabular(a_table("rope", "alibi_2")).splitlines()
     assert lines[:2] == [r"\begin{tabular}{lrr}", r"\toprule"]
-    assert lines[2] == r"label & value & rope \\"
+    assert lines[2] == r"series & value & rope \\"
     assert lines[4:6] == [r"rope & $-$0.250 $\pm$ 0.010 & 0 \\", r"alibi\_2 & $-$0.250 $\pm$ 0.010 & 1 \\"]
     assert lines[6:] == [r"\bottomrule", r"\end{tabular}"]
     assert "p{" in _latex.tabular(a_table("a statement that is far longer than what a cell should hold"))
@@ -96,7 +96,7 @@ def test_a_sign_that_cannot_be_set_is_not_lost_in_silence() -> None:
 
 
 def a_figure() -> Figure:
-    rows = pd.DataFrame({"encoder": ["rope"] * 4, "label": "rope", "x": [1, 2, 3, 4], "mean": [0.1, 0.5, 0.2, 0.9]})
+    rows = pd.DataFrame({"encoder": ["rope"] * 4, "series": "rope", "x": [1, 2, 3, 4], "mean": [0.1, 0.5, 0.2, 0.9]})
     summary = rows.assign(seeds=2, low=rows["mean"] - 0.05, high=rows["mean"] + 0.05)
     with style.theme():
         figure = style.figure(3.0)

@@ -84,7 +84,7 @@ def test_tuned_runs_say_which_rates_were_tried_and_chosen(tmp_path: Path) -> Non
         "alibi": ["none (1 seed, all diverged)", grid, "40", "12", ""],
     }
     with (tmp_path / "report/tables/copy_tuning.csv").open(newline="") as file:
-        found = [line for line in csv.DictReader(file) if line["label"] == "rope" and line["seed"] == "1"]
+        found = [line for line in csv.DictReader(file) if line["series"] == "rope" and line["seed"] == "1"]
     assert [(line["learning_rate"], line["chosen"]) for line in found] == [
         ("0.0003", "False"),
         ("0.001", "False"),
@@ -92,7 +92,7 @@ def test_tuned_runs_say_which_rates_were_tried_and_chosen(tmp_path: Path) -> Non
     ]
 
 
-def test_tuned_and_other_runs_side_by_side_are_two_labels(tmp_path: Path) -> None:
+def test_tuned_and_other_runs_side_by_side_are_two_series(tmp_path: Path) -> None:
     for seed in range(2):
         told = record(tuning=search(0.001))
         write_run(tmp_path, "rope", seed, run_id=f"tuned{seed}", config={"train": TUNED}, record=told)

@@ -237,11 +237,11 @@ def test_summary_names_the_best_and_its_equals(sweep: Path) -> None:
 
 def test_tables_as_csv_are_exact(sweep: Path) -> None:
     table = pd.read_csv(sweep / "report/tables/copy_token_accuracy.csv", keep_default_na=False)
-    line = table[(table["label"] == "rope") & (table["eval_length"] == 32)].iloc[0]
+    line = table[(table["series"] == "rope") & (table["eval_length"] == 32)].iloc[0]
     where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "eval_length": ["32"]}
     values = [v for (name, _), v in values_of(sweep, **where).items() if name == "rope"]
     assert float(line["mean"]) == pytest.approx(statistics.fmean(values), rel=1e-15)
-    assert "none" in set(table["label"])
+    assert "none" in set(table["series"])
 
 
 def test_page_stands_alone_and_its_links_lead_somewhere(sweep: Path) -> None:
@@ -360,7 +360,7 @@ def test_an_encoder_whose_runs_all_diverged_is_named(tmp_path: Path) -> None:
         verdicts = {line[0]: line[-1] for line in page.tables["Against none beyond the training length, copy"][1:]}
         assert verdicts["rope"].startswith("diverged" if diverged == "rope" else "baseline diverged")
         ranked = pd.read_csv(tmp_path / name / "report/tables/ranking.csv")
-        assert ranked.set_index("label").loc[diverged, "status"] == "diverged"
+        assert ranked.set_index("series").loc[diverged, "status"] == "diverged"
 
 
 def test_a_task_that_no_run_learned_is_named(tmp_path: Path) -> None:
@@ -429,7 +429,7 @@ def test_runs_that_did_not_converge_are_marked_and_kept(tmp_path: Path) -> None:
     assert "1 run did not learn the task within the training length, marked †: rope-copy-seed2" in page.text
     assert [line[7] for line in page.tables["Every run of the folder"][1:]] == ["yes"] * 4 + ["no †"]
     table = pd.read_csv(tmp_path / "report/tables/copy_token_accuracy.csv")
-    assert set(table.loc[table["label"] == "rope", "not_converged"]) == {1}
+    assert set(table.loc[table["series"] == "rope", "not_converged"]) == {1}
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -534,7 +534,7 @@ def test_experiments_draw_one_run_from_rows_in_memory() -> None:
 
 def test_an_encoder_looks_the_same_in_every_figure() -> None:
     def rows(*encoders: str) -> pd.DataFrame:
-        return pd.DataFrame({"encoder": encoders, "label": encoders})
+        return pd.DataFrame({"encoder": encoders, "series": encoders})
 
     many = style.looks(rows("zebra", "rope", "none", "ant"))
     assert list(many) == ["none", "rope", "ant", "zebra"]
@@ -542,13 +542,13 @@ def test_an_encoder_looks_the_same_in_every_figure() -> None:
         assert (look.colour, look.marker) == (many[name].colour, many[name].marker)
     assert len({look.colour for look in many.values()}) == 4
     labels = ["rope · offset", "rope · sequential", "none"]
-    found = style.looks(pd.DataFrame({"encoder": ["rope", "rope", "none"], "label": labels}))
+    found = style.looks(pd.DataFrame({"encoder": ["rope", "rope", "none"], "series": labels}))
     assert found["rope · offset"].colour == found["rope · sequential"].colour
     assert found["rope · offset"].dash != found["rope · sequential"].dash
     assert found["rope · offset"].fill != found["rope · sequential"].fill
 
 
-def test_a_label_says_what_departs_from_the_usual_setting(tmp_path: Path) -> None:
+def test_a_series_says_what_departs_from_the_usual_setting(tmp_path: Path) -> None:
     def config(causal: bool, rate: float) -> dict[str, Any]:
         return {"model": {"causal": causal}, "train": {"learning_rate": rate}}
 
@@ -556,14 +556,14 @@ def test_a_label_says_what_departs_from_the_usual_setting(tmp_path: Path) -> Non
         write_run(tmp_path, "rope", seed, config=config(True, 0.1))
     write_run(tmp_path, "rope", 0, config=config(False, 0.1), run_id="odd")
     found = results.load(tmp_path)
-    assert set(found.rows["label"]) == {"rope", "rope · model.causal=false"}
-    assert found.settings["copy"]["model.causal"] == "true, unless a label says otherwise"
+    assert set(found.rows["series"]) == {"rope", "rope · model.causal=false"}
+    assert found.settings["copy"]["model.causal"] == "true, unless a series says otherwise"
     assert found.settings["copy"]["train.learning_rate"] == "0.1"
     for seed in range(3):
         write_run(tmp_path, "rope", seed, config=config(True, 0.2), run_id=f"half{seed}")
     found = results.load(tmp_path)
     labels = {"rope · train.learning_rate=0.1", "rope · train.learning_rate=0.2"}
-    assert set(found.rows["label"]) == {*labels, "rope · model.causal=false · train.learning_rate=0.1"}
+    assert set(found.rows["series"]) == {*labels, "rope · model.causal=false · train.learning_rate=0.1"}
     assert "train.learning_rate" not in found.settings["copy"]
 
 
@@ -571,11 +571,11 @@ def test_runs_with_other_measures_of_one_encoder_are_one_series(tmp_path: Path) 
     write_run(tmp_path, "rope", 0)
     structure = {"train": None, "experiment": ["structure"], "structure": {"reach": 4}}
     write_run(tmp_path, "rope", 0, config=structure, run_id="untrained")
-    assert set(results.load(tmp_path).rows["label"]) == {"rope"}
+    assert set(results.load(tmp_path).rows["series"]) == {"rope"}
     assert results.load(tmp_path).configs["untrained"]["trained"] == "false"
     again = {"train": None, "experiment": ["length_extrapolation"]}
     write_run(tmp_path, "rope", 0, config=again, run_id="measured-twice")
-    assert len(set(results.load(tmp_path).rows["label"])) == 3
+    assert len(set(results.load(tmp_path).rows["series"])) == 3
 
 
 def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
@@ -583,7 +583,7 @@ def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
         for encoder in ("none", "rope"):
             write_run(tmp_path, encoder, seed)
     write_run(tmp_path, "rope", 0, positions="randomized", run_id="rope-randomized-copy-seed0")
-    assert set(results.load(tmp_path).runs["label"]) == {"none", "rope", "rope · randomized"}
+    assert set(results.load(tmp_path).runs["series"]) == {"none", "rope", "rope · randomized"}
 
 
 def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path) -> None:
@@ -598,20 +598,20 @@ def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path) -> N
     assert (tmp_path / "report/figures/places.svg").exists()
 
 
-def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path) -> None:
-    """Of six tasks two have all four labels: both comparisons are made, neither in the place of the other."""
+def test_series_of_few_tasks_are_ranked_over_those(tmp_path: Path) -> None:
+    """Of six tasks two have all four series: both comparisons are made, neither in the place of the other."""
     for task in ("copy", "reverse"):
         write_sweep(tmp_path, ("none", "alibi", "rope", "t5"), 1, task=task)
     for task in ("add", "dedupe", "mode", "sort"):
         write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
-    of_all = pd.read_csv(tmp_path / "report/tables/ranking_over_tasks.csv").set_index("label")
+    of_all = pd.read_csv(tmp_path / "report/tables/ranking_over_tasks.csv").set_index("series")
     assert set(of_all.index[of_all["mean_rank"].notna()]) == {"none", "alibi"}
     assert of_all.loc["rope", "status"] == "measured in 2 of 6 tasks"
     page = read_page(tmp_path)
     assert [line[0] for line in page.tables["Ranking over all tasks"][1:]] == ["alibi", "none"]
     assert "Left out, measured in 2 of 6 tasks: rope and t5." in page.text
-    of_most = pd.read_csv(tmp_path / "report/tables/ranking_over_common_tasks.csv").set_index("label")
+    of_most = pd.read_csv(tmp_path / "report/tables/ranking_over_common_tasks.csv").set_index("series")
     assert set(of_most.index[of_most["mean_rank"].notna()]) == {"none", "alibi", "rope", "t5"}
     assert set(of_most["tasks"]) == {2}
     said = (tmp_path / "report/report.md").read_text()
@@ -619,7 +619,7 @@ def test_labels_of_few_tasks_are_ranked_over_those(tmp_path: Path) -> None:
     assert "Over the 2 tasks that most series have (copy and reverse), " in said
 
 
-def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path) -> None:
+def test_series_that_have_all_tasks_are_ranked_once(tmp_path: Path) -> None:
     for task in ("copy", "reverse", "sort"):
         write_sweep(tmp_path, ("none", "alibi", "rope"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
@@ -627,7 +627,7 @@ def test_labels_that_have_all_tasks_are_ranked_once(tmp_path: Path) -> None:
     assert "that most series have" not in (tmp_path / "report/report.md").read_text()
 
 
-def test_tasks_without_a_label_in_common_are_not_ranked_together(tmp_path: Path) -> None:
+def test_tasks_without_a_series_in_common_are_not_ranked_together(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "alibi"), 1, task="copy")
     write_sweep(tmp_path, ("rope", "t5"), 1, task="sort")
     assert report.main([str(tmp_path)]) == 0
@@ -656,7 +656,7 @@ def test_loss_by_position_ends_at_the_last_and_is_split() -> None:
         for length in (8, 32)
         for place in range(1, 2 * length + 1)
     ]
-    (figure,) = length_extrapolation.plot(frame(rows).assign(label="none", converged=True)).values()
+    (figure,) = length_extrapolation.plot(frame(rows).assign(series="none", converged=True)).values()
     axes = figure.axes[0]
     assert axes.get_xlim()[1] > 64
     upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in axes.lines]

@@ -22,7 +22,7 @@ def rows_of(task: str, label: str, values: dict[int, float], *, seed: int = 0, *
     rows += [
         Row(**shared, metric="free_running_gap", eval_length=length, value=value) for length, value in free.items()
     ]
-    return frame(rows).assign(label=label, converged=more.pop("converged", True))
+    return frame(rows).assign(series=label, converged=more.pop("converged", True))
 
 
 def cells(table: Any) -> dict[tuple[str, str], str]:

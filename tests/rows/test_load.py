@@ -28,7 +28,7 @@ def test_numbers_are_numbers_and_times_are_times(tmp_path: Path) -> None:
     assert types.is_datetime64_any_dtype(results.runs["started"])
     assert types.is_bool_dtype(results.runs["converged"])
     assert results.runs["converged"].sum() == 4
-    assert set(results.runs.loc[results.runs["status"] == "ok", "label"]) == {"none", "rope"}
+    assert set(results.runs.loc[results.runs["status"] == "ok", "series"]) == {"none", "rope"}
     assert types.is_float_dtype(results.rows["value"])
     assert types.is_integer_dtype(results.rows["eval_length"])
 
@@ -53,7 +53,7 @@ def test_every_experiment_takes_them(command: Command, tmp_path: Path) -> None:
         module = report_of(name)
         summary, figures = module.summarise(rows), module.plot(rows)
         assert len(summary)
-        assert {"label", "mean", "low", "high", "seeds"} <= set(summary.columns)
+        assert {"series", "mean", "low", "high", "seeds"} <= set(summary.columns)
         assert figures
         assert all(isinstance(figure, Figure) for figure in figures.values())
 

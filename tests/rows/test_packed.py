@@ -70,6 +70,6 @@ def test_a_file_without_coordinates_reads_like_a_new_one(tmp_path: Path, lacking
     found = load(tmp_path)
     assert set(found.runs["status"]) == {"ok"}, list(found.runs["message"])
     old, new = (found.rows[found.rows["run_id"] == name].reset_index(drop=True) for name in ("old", "new"))
-    pd.testing.assert_frame_equal(old.drop(columns=["run_id", "label"]), new.drop(columns=["run_id", "label"]))
+    pd.testing.assert_frame_equal(old.drop(columns=["run_id", "series"]), new.drop(columns=["run_id", "series"]))
     assert new["layer"].tolist()[1] == 2
     assert {str(new[column].dtype) for column in COORDINATES} == {"Int32", "float64"}

@@ -1,4 +1,4 @@
-"""Rows written and read back: whole, exact, and never two incomparable runs under one label."""
+"""Rows written and read back: whole, exact, and never two incomparable runs under one series."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_of(results: Results, run_id: str) -> dict[Any, Any]:
 
 
 def labels_of(results: Results) -> dict[str, str]:
-    return dict(zip(results.runs["run_id"], results.runs["label"], strict=True))
+    return dict(zip(results.runs["run_id"], results.runs["series"], strict=True))
 
 
 def test_numbers_come_back_exactly(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_name_stays_a_name(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, rows=[row(encoder=name)])
     found = load(tmp_path)
     assert found.rows["encoder"].tolist() == [name]
-    assert found.rows["label"].tolist() == [name]
+    assert found.rows["series"].tolist() == [name]
 
 
 def test_a_value_that_is_no_number_counts_as_diverged(tmp_path: Path) -> None:
@@ -142,13 +142,13 @@ def test_missing_folder_and_empty_folder(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_seed_and_name_do_not_make_a_label(tmp_path: Path) -> None:
+def test_seed_and_name_do_not_make_a_series(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "b", rows=[row("b", seed=1)], config={"seed": 1, "name": "other"})
     assert labels_of(load(tmp_path)) == {"a": "none", "b": "none"}
 
 
-def test_what_varies_is_in_the_label(tmp_path: Path) -> None:
+def test_what_varies_is_in_the_series(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "b", config={"train": {"steps": 200}})
     write_run(tmp_path, "c", rows=[row("c", positions="offset")], config={"positions": {"name": "offset"}})
@@ -165,7 +165,7 @@ def test_what_varies_is_in_the_label(tmp_path: Path) -> None:
     ("component", "key", "values"),
     [("task", "train_length", (16, 32)), ("encoder", "knob", (1, 2)), ("layout", "window", (None, 8))],
 )
-def test_what_a_name_does_not_say_is_in_the_label(
+def test_what_a_name_does_not_say_is_in_the_series(
     tmp_path: Path, component: str, key: str, values: tuple[Any, Any]
 ) -> None:
     for run_id, value in zip("ab", values, strict=True):
@@ -189,7 +189,7 @@ def test_a_key_that_some_runs_lack_varies(tmp_path: Path) -> None:
     assert labels_of(load(tmp_path)) == {"a": "none · model.new=unset", "b": "none"}
 
 
-def test_what_varies_between_tasks_only_stays_out_of_the_label(tmp_path: Path) -> None:
+def test_what_varies_between_tasks_only_stays_out_of_the_series(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     changed = {"config": {"train": {"steps": 900}, "task": {"name": "sort"}}, "record": {"task": "sort"}}
     write_run(tmp_path, "b", rows=[row("b", task="sort")], **changed)
@@ -216,7 +216,7 @@ def test_only_runs_off_the_project_default_name_a_setting(tmp_path: Path) -> Non
     found = load(tmp_path)
     assert set(labels_of(found).values()) == {"none", f"none · train.steps={usual + 1}"}
     assert labels_of(found)["r0"] == "none"
-    assert found.settings["copy"]["train.steps"] == f"{usual}, unless a label says otherwise"
+    assert found.settings["copy"]["train.steps"] == f"{usual}, unless a series says otherwise"
 
 
 ADDED: dict[str, dict[str, Any]] = {
@@ -245,7 +245,7 @@ def test_adding_a_run_renames_nothing(added: str) -> None:
             config = {"seed": "0", "train.steps": defaults()["train.steps"], "experiment": '["x"]'}
             runs.append((record, config | {key: value for key, value in change.items() if key in config}))
         name_series(runs)
-        return [str(record["label"]) for record, _ in runs]
+        return [str(record["series"]) for record, _ in runs]
 
     before = names(*kinds)
     assert before == [

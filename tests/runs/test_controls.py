@@ -1,4 +1,4 @@
-"""Controls with as many parameters: how wide the trunk becomes, what is refused, and that the control has its label."""
+"""Controls with as many parameters: how wide the trunk becomes, what is refused, and the series of the control."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ def test_what_there_is_nothing_to_make_up_for_is_refused(own: str, other: str, s
         plan_of(own, other)
 
 
-def test_a_control_has_its_own_label(command: Command, tmp_path: Path) -> None:
+def test_a_control_has_its_own_series(command: Command, tmp_path: Path) -> None:
     for line in (["encoder=none"], ["encoder=learned"], ["encoder=rope"], ["encoder=t5"]):
         assert command(*QUICK, *line).code == 0
     done = command(*QUICK, "encoder=none", "model.as_many_as=learned")
     assert done.code == 0, done.err
     results = _results.load(tmp_path / "results" / "scratch")
-    assert sorted(results.runs["label"]) == ["learned", "none", "none · model.as_many_as=learned", "rope", "t5"]
-    totals = results.runs.set_index("label")[["model_parameters", "encoder_parameters"]].sum(axis=1)
+    assert sorted(results.runs["series"]) == ["learned", "none", "none · model.as_many_as=learned", "rope", "t5"]
+    totals = results.runs.set_index("series")[["model_parameters", "encoder_parameters"]].sum(axis=1)
     assert 0 <= totals["none · model.as_many_as=learned"] - totals["learned"] < 2 * 2 * 32
-    (control,) = results.runs.loc[results.runs["label"].str.contains("as_many_as"), "run_id"]
+    (control,) = results.runs.loc[results.runs["series"].str.contains("as_many_as"), "run_id"]
     record = json.loads((tmp_path / "results" / "scratch" / "runs" / control / "run.json").read_text())
     assert record["encoder_parameters"] == 0

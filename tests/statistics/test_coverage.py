@@ -46,7 +46,7 @@ def covers(low: Array, high: Array, truth: float) -> float:
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
-# ---- one label, and one pair -----------------------------------------------------------------------
+# ---- one series, and one pair -----------------------------------------------------------------------
 
 
 def at_ceiling(source: np.random.Generator, shape: tuple[int, ...], share: float) -> Array:
@@ -114,11 +114,11 @@ def test_effect_and_improvement_are_right_on_average() -> None:
         assert found.mean() == pytest.approx(truth, abs=4 * found.std() / math.sqrt(count))
 
 
-# ---- many labels -----------------------------------------------------------------------------------
+# ---- many series -----------------------------------------------------------------------------------
 
 
 def made(seeds: int, means: Array, deviations: Array, count: int) -> Array:
-    """Results, ``count`` times seeds times labels; a seed is easier or harder for all labels alike."""
+    """Results, ``count`` times seeds times series; a seed is easier or harder for all series alike."""
     draw = source(10, seeds, len(means))
     common = draw.normal(0, 0.05, (count, seeds, 1))
     return means + common + np.resize(deviations, len(means)) * draw.normal(size=(count, seeds, len(means)))
@@ -151,7 +151,7 @@ def told_apart(seeds: int, means: Array, deviations: Array, count: int) -> dict[
 
 
 def pooled(values: Array, one: Array, other: Array) -> Array:
-    """Tukey's range test in blocks of seeds, with one deviation for all labels: what groups do not go by."""
+    """Tukey's range test in blocks of seeds, with one deviation for all series: what groups do not go by."""
     seeds, labels = values.shape[1:]
     rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=2, keepdims=True)
     rest = rest + values.mean(axis=(1, 2), keepdims=True)

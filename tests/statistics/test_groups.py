@@ -1,4 +1,4 @@
-"""All labels against one another: letters, corrections, and what becomes of seeds and lengths that are lacking."""
+"""All series against one another: letters, corrections, and what becomes of seeds and lengths that are lacking."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ VALUES: dict[str, dict[int, list[float | None]]] = {
 
 
 def pairs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Every two labels of one task, in the order of the ranking."""
+    """Every two series of one task, in the order of the ranking."""
     ranked = ranking(rows)
-    return _pairs(scores(rows), list(ranked.loc[ranked["status"] == "ok", "label"]))
+    return _pairs(scores(rows), list(ranked.loc[ranked["status"] == "ok", "series"]))
 
 
 def test_letters_worked_by_hand() -> None:
@@ -65,7 +65,7 @@ def test_letters_go_on_beyond_the_alphabet() -> None:
 
 
 def test_ranking_groups_what_seeds_cannot_tell_apart() -> None:
-    table = ranking(rows_of(VALUES)).set_index("label")
+    table = ranking(rows_of(VALUES)).set_index("series")
     assert list(table.index) == ["alibi", "t5", "none", "rope"]
     assert table["group"].to_dict() == {"alibi": "a", "t5": "a", "none": "b", "rope": "c"}
     assert table.loc["alibi", "mean"] == pytest.approx(0.86)
@@ -77,7 +77,7 @@ def test_ranking_groups_what_seeds_cannot_tell_apart() -> None:
 
 
 def test_fewer_bits_rank_first() -> None:
-    assert list(ranking(rows_of(VALUES, "bits_per_byte"))["label"]) == ["rope", "none", "t5", "alibi"]
+    assert list(ranking(rows_of(VALUES, "bits_per_byte"))["series"]) == ["rope", "none", "t5", "alibi"]
 
 
 def test_pairs_are_scipys_tests_and_corrections() -> None:
@@ -108,35 +108,35 @@ def test_one_seed_ranks_and_groups_nothing() -> None:
     assert list(table["rank_high"]) == [4] * 4
 
 
-def test_labels_that_lack_a_length_are_not_ranked_by_the_others() -> None:
+def test_series_that_lack_a_length_are_not_ranked_by_the_others() -> None:
     rows = rows_of(VALUES | {"learned": {32: [0.99, 0.99, 0.99], 64: [None, None, None]}})
-    table = ranking(rows).set_index("label")
+    table = ranking(rows).set_index("series")
     assert table.index[-1] == "learned"
     assert (table.loc["learned", "status"], table.loc["learned", "group"]) == ("unsupported", "")
     assert math.isnan(table.loc["learned", "rank"])
     assert table.loc["t5", "rank_high"] == 2
 
 
-def test_a_length_that_few_labels_have_does_not_count() -> None:
+def test_a_length_that_few_series_have_does_not_count() -> None:
     rows = rows_of(VALUES | {"alibi": VALUES["alibi"] | {128: [0.1, 0.1, 0.1]}})
     assert set(scores(rows)["lengths"]) == {2}
-    assert ranking(rows).set_index("label").loc["alibi", "mean"] == pytest.approx(0.86)
+    assert ranking(rows).set_index("series").loc["alibi", "mean"] == pytest.approx(0.86)
 
 
 def test_seeds_that_differ_are_paired_where_they_can_be() -> None:
     rows = rows_of(VALUES)
-    rows = rows[~((rows["label"] == "rope") & (rows["seed"] == 0))]
+    rows = rows[~((rows["series"] == "rope") & (rows["seed"] == 0))]
     table = pairs(rows).set_index(["first", "second"])
     assert table.loc[("none", "rope"), "pairs"] == 2
     assert table.loc[("alibi", "t5"), "pairs"] == 3
-    apart = rows.assign(seed=rows["seed"] + 10 * (rows["label"] == "rope"))
-    assert ranking(apart).set_index("label")["group"].to_dict()["rope"] == ""
+    apart = rows.assign(seed=rows["seed"] + 10 * (rows["series"] == "rope"))
+    assert ranking(apart).set_index("series")["group"].to_dict()["rope"] == ""
 
 
 def test_places_go_by_the_seeds_in_common_and_not_by_the_means() -> None:
     """One has two good seeds that the other lacks; of the three that both have, all are worse."""
     one, other = [0.500, 0.501, 0.499, 0.99, 0.99], [0.600, 0.602, 0.598, None, None]
-    table = ranking(rows_of({"one": {32: one}, "other": {32: other}})).set_index("label")
+    table = ranking(rows_of({"one": {32: one}, "other": {32: other}})).set_index("series")
     assert table["mean"].idxmax() == "one"
     assert table.loc["one", ["rank_low", "rank_high"]].tolist() == [2, 2]
     assert table.loc["other", ["rank_low", "rank_high"]].tolist() == [1, 1]
@@ -148,7 +148,7 @@ def test_equal_values_are_one_group_and_one_rank() -> None:
     assert set(table["group"]) == {"a"}
 
 
-def test_a_single_label_has_a_rank_and_no_group() -> None:
+def test_a_single_series_has_a_rank_and_no_group() -> None:
     table = ranking(rows_of({"none": {32: [0.4, 0.5]}}))
     assert list(table["rank"]) == [1]
     assert list(table["group"]) == [""]

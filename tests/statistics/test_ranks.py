@@ -22,7 +22,7 @@ LABELS = ("alibi", "t5", "none", "rope")
 
 
 def made(tasks: int = 6, seeds: int = 3, spread: float = 0.05, metric: str = "token_accuracy") -> pd.DataFrame:
-    """Four labels, a step of 0.15 apart, on tasks that differ in how hard they are."""
+    """Four series, a step of 0.15 apart, on tasks that differ in how hard they are."""
     source = np.random.default_rng(0)
     parts = []
     for task in range(tasks):
@@ -43,15 +43,15 @@ def test_scores_are_zero_at_chance_and_one_at_best() -> None:
 
 def test_aggregate_is_scipys_interquartile_mean_of_all_runs() -> None:
     rows = made()
-    table = aggregate(rows, "none").set_index("label")
+    table = aggregate(rows, "none").set_index("series")
     assert list(table.index) == list(LABELS)
-    for label, of_label in rows.groupby("label"):
+    for label, of_label in rows.groupby("series"):
         values = (of_label["value"] - 0.1) / 0.9
         assert table.loc[label, "iqm"] == pytest.approx(scipy_stats.trim_mean(values, 0.25))
         assert table.loc[label, "median"] == pytest.approx(values.median())
     assert table.loc["none", "improvement"] == 0.5
     u = [
-        scipy_stats.mannwhitneyu(part.loc[part["label"] == "t5", "value"], part.loc[part["label"] == "none", "value"])
+        scipy_stats.mannwhitneyu(part.loc[part["series"] == "t5", "value"], part.loc[part["series"] == "none", "value"])
         for _, part in rows.groupby("task")
     ]
     assert table.loc["t5", "improvement"] == pytest.approx(np.mean([found.statistic / 9 for found in u]))
@@ -74,10 +74,10 @@ def test_interquartile_mean_knows_gaps() -> None:
 
 def test_intervals_ignore_row_order_and_other_series() -> None:
     rows = made()
-    found = aggregate(rows).set_index("label")
-    shuffled = aggregate(rows.sample(frac=1, random_state=2)).set_index("label")
+    found = aggregate(rows).set_index("series")
+    shuffled = aggregate(rows.sample(frac=1, random_state=2)).set_index("series")
     pd.testing.assert_frame_equal(found, shuffled)
-    fewer = aggregate(rows[rows["label"] != "rope"]).set_index("label")
+    fewer = aggregate(rows[rows["series"] != "rope"]).set_index("series")
     pd.testing.assert_frame_equal(found.drop("rope"), fewer)
 
 
@@ -94,10 +94,10 @@ def test_few_tasks_have_no_interval_over_tasks() -> None:
     assert over_tasks(made(tasks=4))[["place_low", "first"]].isna().all(axis=None)
 
 
-def test_a_label_of_few_tasks_is_left_out_and_says_so() -> None:
+def test_a_series_of_few_tasks_is_left_out_and_says_so() -> None:
     rows = made()
-    rows = rows[(rows["label"] != "t5") | (rows["task"] == "task 0")]
-    table = aggregate(rows).set_index("label")
+    rows = rows[(rows["series"] != "t5") | (rows["task"] == "task 0")]
+    table = aggregate(rows).set_index("series")
     assert table.loc["t5", "status"] == "measured in 1 of 6 tasks"
     assert math.isnan(table.loc["t5", "iqm"])
     found = ranks(rows)
@@ -105,9 +105,9 @@ def test_a_label_of_few_tasks_is_left_out_and_says_so() -> None:
     assert found.attrs["left_out"] == {"t5": "measured in 1 of 6 tasks"}
 
 
-def test_a_task_that_one_label_lacks_is_left_out() -> None:
+def test_a_task_that_one_series_lacks_is_left_out() -> None:
     rows = made()
-    rows.loc[(rows["label"] == "t5") & (rows["task"] == "task 0"), ["value", "status"]] = [math.nan, "unsupported"]
+    rows.loc[(rows["series"] == "t5") & (rows["task"] == "task 0"), ["value", "status"]] = [math.nan, "unsupported"]
     found = ranks(rows)
     assert list(found.columns) == [f"task {number}" for number in range(1, 6)]
     assert found.attrs["left_out"] == {"task 0": "not measured of t5"}
@@ -140,7 +140,7 @@ def test_friedman_and_nemenyi_are_scikit_posthocs() -> None:
 
 
 def test_places_are_firm_where_tasks_agree() -> None:
-    found = over_tasks(made(tasks=10, spread=0.001)).set_index("label")
+    found = over_tasks(made(tasks=10, spread=0.001)).set_index("series")
     assert found["place"].to_dict() == {"alibi": 1, "t5": 2, "none": 3, "rope": 4}
     assert (found["place_low"] == found["place"]).all()
     assert (found["place_high"] == found["place"]).all()
@@ -149,10 +149,10 @@ def test_places_are_firm_where_tasks_agree() -> None:
 
 
 def test_places_are_loose_where_tasks_disagree() -> None:
-    # Two labels, each first in half of six tasks: one is first alone unless all draws are even.
+    # Two series, each first in half of six tasks: one is first alone unless all draws are even.
     rows = made(spread=0.0001)
-    swapped = rows["label"].replace({"alibi": "t5", "t5": "alibi"}).where(rows["task"] < "task 3", rows["label"])
-    found = over_tasks(rows.assign(label=swapped)).set_index("label")
+    swapped = rows["series"].replace({"alibi": "t5", "t5": "alibi"}).where(rows["task"] < "task 3", rows["series"])
+    found = over_tasks(rows.assign(series=swapped)).set_index("series")
     assert found.loc["alibi", "place"] == found.loc["t5", "place"] == 1
     even = scipy_stats.binom.pmf(3, 6, 0.5)
     for label in ("alibi", "t5"):
@@ -179,10 +179,10 @@ def test_metrics_that_disagree_say_so() -> None:
         ("exact_match", "beyond"): pytest.approx(-1),
         ("exact_match", "twice"): pytest.approx(-1),
     }
-    assert list(found.loc[found["metric"] == "exact_match", "label"].head(4)) == list(reversed(LABELS))
+    assert list(found.loc[found["metric"] == "exact_match", "series"].head(4)) == list(reversed(LABELS))
 
 
-@pytest.mark.parametrize("rows", [made().iloc[:0], made(tasks=1), made()[lambda table: table["label"] == "none"]])
+@pytest.mark.parametrize("rows", [made().iloc[:0], made(tasks=1), made()[lambda table: table["series"] == "none"]])
 def test_too_little_makes_no_claim(rows: pd.DataFrame) -> None:
     table = ranks(rows)
     assert math.isnan(friedman(table)["p"])
@@ -196,10 +196,10 @@ def texts(figure: object) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in [*axes.get_yticklabels(), *axes.texts]]  # type: ignore[attr-defined]
 
 
-def test_figures_name_every_label() -> None:
+def test_figures_name_every_series() -> None:
     rows = made(tasks=8)
     long = "rope(base=500000.0, original_length=4096) · randomized"
-    rows["label"] = rows["label"].replace("rope", long)
+    rows["series"] = rows["series"].replace("rope", long)
     shown = [_rank_figures.critical_difference(ranks(rows)), _rank_figures.places(over_tasks(rows))]
     for figure in shown:
         said = texts(figure)
@@ -215,7 +215,7 @@ def test_the_ranking_figure_says_what_the_table_does() -> None:
     figure = _rank_figures.ranking(table, {"task 1": ["t5"]})
     said = texts(figure)
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert set(labels) == set(table["label"])
+    assert set(labels) == set(table["series"])
     for axes, (task, lines) in zip(figure.axes, table.groupby("task"), strict=True):
         assert axes.get_title() == task
         drawn = {}
@@ -223,11 +223,11 @@ def test_the_ranking_figure_says_what_the_table_does() -> None:
             hollow = line.get_markerfacecolor() == "white"
             drawn |= {labels[int(y)]: (x, hollow) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}  # type: ignore[call-overload, arg-type]
         assert drawn == {
-            line["label"]: (line["mean"], (task, line["label"]) == ("task 1", "t5"))
+            line["series"]: (line["mean"], (task, line["series"]) == ("task 1", "t5"))
             for line in lines.to_dict("records")
         }
         assert all(_rank_figures.short_group(group) in said for group in lines["group"])
-    assert labels == list(table.groupby("label")["rank"].mean().sort_values(kind="stable").index), "the best on top"
+    assert labels == list(table.groupby("series")["rank"].mean().sort_values(kind="stable").index), "the best on top"
     with pytest.raises(ValueError, match="no ranking to draw"):
         _rank_figures.ranking(table.iloc[:0], {})
 

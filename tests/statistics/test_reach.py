@@ -25,11 +25,11 @@ def test_reach_where_lower_is_better() -> None:
     assert line["reach"] == 32  # 1.8 / 0.9 = 2
 
 
-def test_reach_of_a_label_that_cannot_be_asked_further() -> None:
+def test_reach_of_a_series_that_cannot_be_asked_further() -> None:
     values: dict[str, dict[int, list[float | None]]] = {"learned": {16: [0.9], 32: [None]}, "rope": {32: [0.9]}}
     table = reach(summary_of(values))
-    assert only(table, label="learned")["reach"] == 16
-    assert math.isnan(only(table, label="rope")["reach"])
+    assert only(table, series="learned")["reach"] == 16
+    assert math.isnan(only(table, series="rope")["reach"])
 
 
 def test_area_worked_by_hand() -> None:
@@ -62,7 +62,7 @@ def test_area_of_bits_is_their_mean() -> None:
     assert line["area"] == pytest.approx((1.5 + 3.0) / 2)
 
 
-def test_area_ends_where_the_label_does() -> None:
+def test_area_ends_where_the_series_does() -> None:
     values: dict[str, dict[int, list[float | None]]] = {
         "learned": {16: [1.0, 1.0], 32: [0.6, 0.4], 64: [None, None], 128: [None, None]},
         "one seed ends": {16: [1.0, 1.0], 32: [0.6, 0.4], 64: [0.4, None], 128: [0.2, 0.2]},
@@ -71,10 +71,10 @@ def test_area_ends_where_the_label_does() -> None:
     }
     table = areas(rows_of(values))
     for label in ("learned", "one seed ends"):
-        line = only(table, label=label)
+        line = only(table, series=label)
         assert (line["area"], line["area_up_to"], line["area_seeds"]) == (pytest.approx(0.75), 2.0, 2)
     for label in ("at once", "untrained length"):
-        line = only(table, label=label)
+        line = only(table, series=label)
         assert math.isnan(line["area"])
         assert (math.isnan(line["area_up_to"]), line["area_seeds"]) == (True, 0)
 
@@ -88,19 +88,19 @@ def test_areas_are_compared_over_the_lengths_that_both_have() -> None:
     none: dict[int, list[float | None]] = {16: [1.0, 1.0], 32: [0.5, 0.7], 64: [0.0, 0.0]}
     rows = rows_of({"none": none, "learned": {16: [1.0, 1.0], 32: [0.6, 1.0], 64: [None, None]}, "rope": none})
     table = compare_areas(rows, "none")
-    line = only(table, label="learned")
+    line = only(table, series="learned")
     # Up to twice the length: .80 and 1.00 against .75 and .85, so .05 and .15; deviation .1/√2.
     assert (line["difference"], line["pairs"], line["compared_up_to"]) == (pytest.approx(0.1), 2, 2.0)
     assert line["p"] == pytest.approx(scipy_stats.ttest_1samp([0.05, 0.15], 0).pvalue)
     assert line["high"] - line["difference"] == pytest.approx(12.7062 * 0.05, abs=1e-5)
-    line = only(table, label="rope")
+    line = only(table, series="rope")
     assert (line["difference"], line["compared_up_to"]) == (0, 4.0)
 
 
 def test_areas_without_anything_in_common_are_not_compared() -> None:
     none: dict[int, list[float | None]] = {16: [1.0], 32: [0.5]}
     rows = rows_of({"none": none, "at once": {16: [1.0], 32: [None]}, "longer": {16: [1.0], 32: [0.5]}})
-    rows.loc[rows["label"] == "longer", "train_length"] = 32
+    rows.loc[rows["series"] == "longer", "train_length"] = 32
     for line in compare_areas(rows, "none").to_dict("records"):
         assert (line["pairs"], math.isnan(line["difference"]), math.isnan(line["p"])) == (0, True, True)
 

@@ -105,7 +105,7 @@ def test_comparison_says_why_there_is_none(ours: float | None, theirs: float | N
 
 def test_comparison_without_a_common_seed() -> None:
     rows = rows_of({"none": {32: [0.5]}, "rope": {32: [0.6]}})
-    rows.loc[rows["label"] == "rope", "seed"] = 7
+    rows.loc[rows["series"] == "rope", "seed"] = 7
     assert only(compare(rows, "none"))["status"] == "no seed in common"
 
 
@@ -146,7 +146,7 @@ def test_columns_are_judged_one_by_one_and_without_their_gaps() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9, 12])
 def test_interquartile_mean_is_scipys(count: int) -> None:
     values = np.random.default_rng(count).normal(size=count)
-    line = only(summary_of({"rope": {32: [*values]}, "none": {32: [0.0, 1.0]}}), label="rope")
+    line = only(summary_of({"rope": {32: [*values]}, "none": {32: [0.0, 1.0]}}), series="rope")
     assert line["iqm"] == pytest.approx(scipy_stats.trim_mean(values, 0.25))
 
 
@@ -177,7 +177,7 @@ def test_what_is_not_separable_says_how_many_seeds_would_be() -> None:
     values = {"none": [0.1, 0.5, 0.9, 0.3], "rope": [0.5, 0.6, 1.0, 0.4], "same": [0.2, 0.6, 0.8, 0.2]}
     values["better"] = [0.4, 0.81, 1.2, 0.61]
     rows = rows_of({label: {32: [*of_label]} for label, of_label in values.items()})
-    found = corrected(compare(rows, "none").assign(metric="token_accuracy")).set_index("label")
+    found = corrected(compare(rows, "none").assign(metric="token_accuracy")).set_index("series")
     assert list(found.loc[["better", "rope"], "verdict"]) == ["better", NOT_SEPARABLE]
     assert list(found["p_holm"]) == pytest.approx(holm(list(found["p"])))
     assert math.isnan(found.loc["better", "more_seeds"])
@@ -263,12 +263,12 @@ def test_verdict(metric: str, difference: float, p: float, said: str) -> None:
 def test_baseline_by_default_and_by_name() -> None:
     rows = rows_of({"rope": {32: [1.0]}, "none": {32: [1.0]}, "alibi": {32: [1.0]}})
     assert default_baseline(rows) == "none"
-    assert default_baseline(rows[rows["label"] != "none"]) == "alibi"
-    offset = rows.assign(positions="offset", label=rows["encoder"] + " · offset")
-    both = pd.concat([offset, rows.assign(label=rows["encoder"] + " · sequential")])
+    assert default_baseline(rows[rows["series"] != "none"]) == "alibi"
+    offset = rows.assign(positions="offset", series=rows["encoder"] + " · offset")
+    both = pd.concat([offset, rows.assign(series=rows["encoder"] + " · sequential")])
     assert default_baseline(both) == "none · sequential"
     assert find_baseline(rows, "rope") == "rope"
     with pytest.raises(ValueError, match=r"no baseline named 'ropee'. Did you mean 'rope'\? Allowed: alibi; none"):
         find_baseline(rows, "ropee")
-    several = rows.assign(label=rows["encoder"] + " · offset")
+    several = rows.assign(series=rows["encoder"] + " · offset")
     assert find_baseline(several, "rope") == "rope · offset"

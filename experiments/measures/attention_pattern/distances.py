@@ -60,21 +60,21 @@ def histograms(rows: pd.DataFrame, metric: str) -> Figure:
 
 
 def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
-    """Return a figure of many runs: a map for each label of weight relative to uniform weights."""
+    """Return a figure of many runs: a map for each series of weight relative to uniform weights."""
     valued = rows[(rows["metric"] == metric) & (rows["status"] == "ok")]
     valued = valued.assign(head=valued["head"].fillna(MEAN))
     bins = _bins(valued)
     colours = sns.color_palette("PuOr_r", as_cmap=True).with_extremes(bad="#d9d9d9")
     scale = Normalize(-DOUBLINGS, DOUBLINGS)
 
-    def draw(axes: Axes, label: str, _: Look) -> None:
+    def draw(axes: Axes, series: str, _: Look) -> None:
         axes.grid(visible=False)
         _distance_axis(axes, bins)
-        of_label = valued[valued["label"] == label]
-        if of_label.empty:
+        of_series = valued[valued["series"] == series]
+        if of_series.empty:
             axes.set_yticks([])
             return
-        lift, layers = _lift(of_label, bins)
+        lift, layers = _lift(of_series, bins)
         axes.imshow(lift, aspect="auto", cmap=colours, norm=scale, interpolation="nearest")
         _layer_axis(axes, layers)
 

@@ -27,12 +27,12 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
     A run without a value keeps one row with its status.
 
     Args:
-        rows: with a ``label``.
+        rows: with a ``series``.
         by: columns that make groups within a run.
         largest: whether to take the largest; else the mean of value and chance.
     """
     parts = []
-    for _, group in rows.groupby([*by, "label", "run_id"], sort=False):
+    for _, group in rows.groupby([*by, "series", "run_id"], sort=False):
         valued = group[group["status"] == "ok"]
         if valued.empty:
             parts.append(group.head(1))
@@ -45,14 +45,14 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
 
 
 def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, largest: bool) -> Figure:
-    """Return a figure with a panel for each metric and a line for each label, or each layer of a single label."""
-    labels = among(looks, rows["label"])
-    if len(labels) == 1:
+    """Return a figure with a panel for each metric and a line for each series, or each layer of a single series."""
+    series_names = among(looks, rows["series"])
+    if len(series_names) == 1:
         rows = rows[rows["layer"].notna()]
         rows = rows.assign(line="layer " + rows["layer"].astype(str))
-        look_of = {f"layer {layer}": looks[labels[0]] for layer in sorted(set(rows["layer"]))}
+        look_of = {f"layer {layer}": looks[series_names[0]] for layer in sorted(set(rows["layer"]))}
     else:
-        rows, look_of = rows.assign(line=rows["label"]), {label: looks[label] for label in labels}
+        rows, look_of = rows.assign(line=rows["series"]), {series: looks[series] for series in series_names}
     with style.theme():
         figure = style.figure(1.2 + 0.24 * max(2, len(look_of)))
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]

@@ -10,7 +10,7 @@ from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, IND
 from experiments.measures.attention_pattern.distances import histograms, lifts
 from experiments.measures.attention_pattern.heads import dots, over_heads
 from experiments.rows.row import metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled
+from experiments.statistics.intervals import by_measurement, with_series
 
 SCORES = (MAIN, INDUCTION, FIRST)
 CAPTIONS = {
@@ -18,13 +18,13 @@ CAPTIONS = {
     "queries and sequences; circles: before training; line: uniform weights on all visible keys. A preference stands "
     "out from the line. Models of many heads have one panel for each layer.",
     "attention_lift": "Weight at each distance, in tokens (negative: ahead), relative to uniform weights on all "
-    "visible keys. A panel for each label, a line for each head and seed, by layer and by mean distance. White: no "
+    "visible keys. A panel for each series, a line for each head and seed, by layer and by mean distance. White: no "
     "preference; the ends of the scale include all beyond them. Grey: no such distance.",
     "attention_heads": "The most pronounced head. Large: the largest of all heads, mean over seeds; bars: 95 % t "
     "interval, not cut to the axis; hollow: before training; small dots: every head and seed; vertical strokes: that "
-    "head with uniform weights. For one label, a line for each layer.",
+    "head with uniform weights. For one series, a line for each layer.",
     "attention_spread": "How widely heads attend. Large: mean over heads and seeds; bars: 95 % t interval over seeds; "
-    "hollow: before training; small dots: every head and seed; vertical strokes: uniform weights. For one label, a "
+    "hollow: before training; small dots: every head and seed; vertical strokes: uniform weights. For one series, a "
     "line for each layer.",
 }
 
@@ -40,7 +40,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     drawn = {}
     for task, of_task in rows.groupby("task"):
         found, stem = looks(of_task), slug(str(task))
@@ -64,7 +64,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for metric in (*SCORES, DISTANCE):
         for stage in ("", INITIAL):
-            of_metric = labelled(rows[rows["metric"] == f"{stage}{metric}"])
+            of_metric = with_series(rows[rows["metric"] == f"{stage}{metric}"])
             if len(of_metric):
                 head = f"{metric_of(f'{stage}{metric}').label}{', largest' if metric in SCORES else ''}"
                 parts.append(over_heads(of_metric, [], largest=metric in SCORES).assign(head=head))

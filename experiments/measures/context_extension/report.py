@@ -9,7 +9,7 @@ from experiments.figures.length_panels import columns_at, panels
 from experiments.figures.style import slug
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
 from experiments.rows.row import main_metric, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled
+from experiments.statistics.intervals import by_measurement, with_series
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match")
 CAPTIONS = {
@@ -22,7 +22,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each label, condition and length. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series, condition and length. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -36,7 +36,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot quality over length, a panel for each label: stem -> figure, for each task and metric.
+    """Plot quality over length, a panel for each series: stem -> figure, for each task and metric.
 
     Args:
         rows: of this experiment, of one run or of many.
@@ -55,7 +55,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows with their condition as ``line``, and all lines in order, ``dropped`` last."""
-    rows = labelled(rows)
+    rows = with_series(rows)
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
     return rows, [AS_TRAINED, *sorted(others), WINDOW, DROPPED]

@@ -9,7 +9,7 @@ from experiments.figures.length_panels import columns_at, panels
 from experiments.figures.style import slug
 from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
 from experiments.rows.row import rows_of
-from experiments.statistics.intervals import by_measurement, labelled
+from experiments.statistics.intervals import by_measurement, with_series
 
 CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
 CAPTIONS = {
@@ -22,7 +22,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each label, condition and length. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series, condition and length. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -39,12 +39,12 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot bits per byte over the length of windows, a panel for each label: stem -> figure, for each task.
+    """Plot bits per byte over the length of windows, a panel for each series: stem -> figure, for each task.
 
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     rows = rows[(rows["metric"] == QUALITY) & rows["condition"].isin(CONDITIONS)]
     return {
         f"{slug(str(task))}_{NAME}": panels(

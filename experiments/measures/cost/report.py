@@ -16,7 +16,7 @@ from experiments.figures.panels import GREY, line, small_multiples, under_heads
 from experiments.figures.style import Look
 from experiments.measures.cost import NAME
 from experiments.rows.row import among, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+from experiments.statistics.intervals import by_measurement, over_seeds, with_series
 
 MEMORY = "peak_memory_mib"
 PANELS = {
@@ -58,7 +58,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each label, metric and length. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series, metric and length. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -78,7 +78,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     found = {}
     for task, of_task in rows.groupby("task"):
         for name, draw in (("peak_memory", _peak_memory), ("relative_cost", _relative_cost)):
@@ -98,15 +98,15 @@ def _peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
     valued = rows[(rows["metric"] == MEMORY) & (rows["status"] == "ok")]
     if valued.empty:
         return None
-    summary = over_seeds(valued, ["label", "condition", "sequence_length"])
+    summary = over_seeds(valued, ["series", "condition", "sequence_length"])
     lengths = sorted({int(length) for length in summary["sequence_length"]})
     low, high = summary["mean"].min() / 1.6, summary["mean"].max() * 1.6
     bare_style: dict[str, Any] = {"linewidth": 2.6, "alpha": 0.55}
     guide_style: dict[str, Any] = {"color": "#222222", "linewidth": 0.9, "linestyle": ":"}
 
-    def draw(axes: Axes, label: str, look: Look) -> None:
-        of_label = summary[summary["label"] == label]
-        ours, bare = of_label[of_label["condition"] == ""], of_label[of_label["condition"] != ""]
+    def draw(axes: Axes, series: str, look: Look) -> None:
+        of_series = summary[summary["series"] == series]
+        ours, bare = of_series[of_series["condition"] == ""], of_series[of_series["condition"] != ""]
         if len(bare):
             longest = bare.sort_values("sequence_length").iloc[-1]
             slope = float(longest["mean"] / longest["sequence_length"])
@@ -130,20 +130,20 @@ def _peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
 
 
 def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
-    """A line for each label, and panels for operations, time and memory."""
+    """A line for each series, and panels for operations, time and memory."""
     metrics = [metric for drawn in PANELS.values() for metric in drawn]
     if not (rows["metric"].isin(metrics) & (rows["status"] == "ok")).any():
         return None
     at = pd.concat([_at_longest(rows[rows["metric"] == metric]) for metric in metrics])
-    means = over_seeds(at, ["label", "metric"]).set_index(["metric", "label"])["mean"]
-    labels = among(looks, rows["label"])
+    means = over_seeds(at, ["series", "metric"]).set_index(["metric", "series"])["mean"]
+    series_names = among(looks, rows["series"])
     with style.theme():
-        figure = style.figure(1.5 + 0.18 * len(labels))
+        figure = style.figure(1.5 + 0.18 * len(series_names))
         panels = figure.subplots(1, len(PANELS), sharey=True)
         for axes, (title, drawn) in zip(panels, PANELS.items(), strict=True):
             for metric, name in drawn.items():
-                values = [means.get((metric, label), float("nan")) for label in labels]
-                axes.plot(values, range(len(labels)), linestyle="none", markeredgewidth=0, **STYLES[name])
+                values = [means.get((metric, series), float("nan")) for series in series_names]
+                axes.plot(values, range(len(series_names)), linestyle="none", markeredgewidth=0, **STYLES[name])
             axes.axvline(1, color="#666666", linewidth=1.0, zorder=1)
             axes.set_title(title, fontsize="medium")
             of_panel = means[means.index.isin(drawn, level="metric")]
@@ -152,8 +152,8 @@ def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
             axes.set_xlim(low, high)
             _number(axes.xaxis, low, high)
             sns.despine(ax=axes, left=True)
-        panels[0].set_yticks(range(len(labels)), labels, fontsize="small")
-        panels[0].set_ylim(len(labels) - 0.4, -0.6)
+        panels[0].set_yticks(range(len(series_names)), series_names, fontsize="small")
+        panels[0].set_ylim(len(series_names) - 0.4, -0.6)
         panels[1].set_xlabel("multiple of the cost without the encoder")
         figure.suptitle(style.title(rows, "cost of the encoder"), fontsize="large")
         style.legend(figure, [Line2D([], [], linestyle="none", **how, label=name) for name, how in STYLES.items()])

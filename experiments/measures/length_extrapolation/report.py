@@ -13,13 +13,13 @@ from experiments.figures.panels import small_multiples
 from experiments.figures.style import Look, looks, slug
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
 from experiments.rows.row import among, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+from experiments.statistics.intervals import by_measurement, over_seeds, with_series
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each label at each length. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series at each length. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -29,7 +29,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     figures = {}
     for task, of_task in rows.groupby("task"):
         found = looks(of_task)
@@ -64,15 +64,15 @@ def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
         axes.set_ylabel(f"{metric.label} ({metric.unit})")
         axes.set_title(style.title(rows, metric.label), pad=20)
         sns.despine(ax=axes)
-        shown = {label: looks[label] for label in among(looks, rows["label"])}
+        shown = {series: looks[series] for series in among(looks, rows["series"])}
         style.legend(figure, style.handles(shown, _ends(summary)))
     return figure
 
 
 def _ends(summary: pd.DataFrame) -> dict[str, str]:
-    """Label -> why its line ends early or lacks seeds."""
+    """Series -> why its line ends early or lacks seeds."""
     notes = {}
-    for label, group in summary.groupby("label"):
+    for series, group in summary.groupby("series"):
         parts = []
         for status in ("unsupported", "diverged"):
             lacking = group[group[status] > 0]
@@ -83,33 +83,33 @@ def _ends(summary: pd.DataFrame) -> dict[str, str]:
                 start = "" if len(lacking) == len(group) else f" from {lacking['eval_length'].min()}"
                 parts.append(f"{count}{status}{start}")
         if parts:
-            notes[str(label)] = "; ".join(parts)
+            notes[str(series)] = "; ".join(parts)
     return notes
 
 
 def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    """A panel for each label, a line for each length, with bins of positions on the horizontal axis."""
+    """A panel for each series, a line for each length, with bins of positions on the horizontal axis."""
     rows = rows[rows["position"].notna()]
     last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
-    summary = over_seeds(rows, ["label", "eval_length", "middle"])
+    summary = over_seeds(rows, ["series", "eval_length", "middle"])
     lengths, furthest = sorted(set(rows["eval_length"])), int(last.max())
     colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
     within = rows[rows["eval_length"] == rows["train_length"]]
-    ends = within["last"].groupby(within["label"]).max()
+    ends = within["last"].groupby(within["series"]).max()
     ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]
     top = 1.05 * float(summary["mean"].max())
 
-    def draw(axes: Axes, label: str, _: Look) -> None:
-        of_label = summary[(summary["label"] == label) & (summary["seeds"] > 0)]
+    def draw(axes: Axes, series: str, _: Look) -> None:
+        of_series = summary[(summary["series"] == series) & (summary["seeds"] > 0)]
         for length in lengths:
-            line = of_label[of_label["eval_length"] == length].sort_values("middle")
+            line = of_series[of_series["eval_length"] == length].sort_values("middle")
             axes.plot(line["middle"], line["mean"], color=colours[length], linewidth=1.5)
         style.length_axis(axes, ticks, [])
         axes.set_xlim(0.9, furthest * 1.1)
         axes.set_ylim(0, top)
-        if label in ends:
-            style.boundary(axes, ends[label])
+        if series in ends:
+            style.boundary(axes, ends[series])
 
     metric = metric_of(POSITION_LOSS)
     key = [Line2D([], [], color=colours[length], linewidth=2, label=f"length {length}") for length in lengths]

@@ -1,4 +1,4 @@
-"""The figures of permutation sensitivity, from rows alone: a few labels side by side, many as a map or one by one."""
+"""The figures of permutation sensitivity, from rows alone: a few series side by side, many as a map or one by one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from experiments.measures.permutation_sensitivity.changes import change_names, o
 from experiments.rows.row import metric_of
 
 MANY = 10
-"""Labels that can still be told apart by their look in one panel."""
+"""Series that can still be told apart by their look in one panel."""
 STAGES = {"initial_": "at initialisation", "": "trained"}
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What every figure of one task is made from: its rows, their summary, and how each label looks."""
+    """What every figure of one task is made from: its rows, their summary, and how each series looks."""
 
     rows: pd.DataFrame
     summary: pd.DataFrame
@@ -80,7 +80,7 @@ def figures(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Figure]:
     """Every figure of one task's rows by the end of its stem.
 
     Args:
-        rows: of one task, with a ``label``.
+        rows: of one task, with a ``series``.
         summary: of `permutation_sensitivity.summarise`.
     """
     drawn = Drawn(rows, summary, style.looks(rows))
@@ -127,20 +127,20 @@ def _panels(drawn: Drawn, panels: list[Panel], unit: str, text: str) -> Figure:
 
 
 def _dots(drawn: Drawn, panels: list[Panel], unit: str, text: str) -> Figure:
-    """A line of dots for each change of order, a dot a label with its interval over seeds; panels side by side."""
+    """A line of dots for each change of order, a dot a series with its interval over seeds; panels side by side."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.names))
     width = 0.8 / len(drawn.looks)
     figure = style.figure(1.4 + len(names) * max(0.26, 0.085 * len(drawn.looks)))
     columns = figure.subplots(1, len(panels), sharey=True, sharex=True, squeeze=False)[0]
     for axes, panel in zip(columns, panels, strict=True):
-        for rank, (label, look) in enumerate(drawn.looks.items()):
-            of_label = panel.rows[panel.rows["label"] == label].set_index(panel.by)
-            of_label = of_label.reindex(panel.keys).dropna(subset=["mean"])
-            places = [names.index(panel.names[panel.keys.index(key)]) for key in of_label.index]
+        for rank, (series, look) in enumerate(drawn.looks.items()):
+            of_series = panel.rows[panel.rows["series"] == series].set_index(panel.by)
+            of_series = of_series.reindex(panel.keys).dropna(subset=["mean"])
+            places = [names.index(panel.names[panel.keys.index(key)]) for key in of_series.index]
             axes.errorbar(
-                of_label["mean"],
+                of_series["mean"],
                 [place + width * (rank + 0.5) - 0.4 for place in places],
-                xerr=of_label["half_width"].fillna(0.0),
+                xerr=of_series["half_width"].fillna(0.0),
                 color=look.colour,
                 linestyle="none",
                 elinewidth=1.1,
@@ -159,14 +159,16 @@ def _dots(drawn: Drawn, panels: list[Panel], unit: str, text: str) -> Figure:
 
 
 def _maps(drawn: Drawn, panels: list[Panel], unit: str, text: str, columns: int = 2) -> Figure:
-    """Labels down, conditions across, the mean as a colour; what has none is grey."""
-    labels = list(drawn.looks)
+    """Series down, conditions across, the mean as a colour; what has none is grey."""
+    series_names = list(drawn.looks)
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = style.figure(1.2 + rows * (0.9 + 0.145 * len(labels)))
+    figure = style.figure(1.2 + rows * (0.9 + 0.145 * len(series_names)))
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
     values = [
-        panel.rows.pivot_table(index="label", columns=panel.by, values="mean").reindex(labels, columns=panel.keys)
+        panel.rows.pivot_table(index="series", columns=panel.by, values="mean").reindex(
+            series_names, columns=panel.keys
+        )
         for panel in panels
     ]
     low = min(0.0, *(float(np.nanmin(table.to_numpy())) for table in values))
@@ -175,7 +177,7 @@ def _maps(drawn: Drawn, panels: list[Panel], unit: str, text: str, columns: int 
     drawing: Any = None
     for axes, panel, table in zip(grid, panels, values, strict=False):
         drawing = axes.imshow(table.to_numpy(), aspect="auto", cmap=colours, vmin=low, vmax=high)
-        axes.set_yticks(range(len(labels)), labels, fontsize=7)
+        axes.set_yticks(range(len(series_names)), series_names, fontsize=7)
         axes.set_xticks(
             range(len(panel.names)), panel.names, fontsize=7, rotation=90 if max(map(len, panel.names)) > 2 else 0
         )
@@ -198,20 +200,20 @@ def _has_slopes(drawn: Drawn, kind: str) -> bool:
 
 
 def _points(drawn: Drawn, kind: str, distance: str) -> pd.DataFrame:
-    """``label, x, y`` of every change of order of a kind: means over seeds."""
-    far, lost = (drawn.of(metric).set_index(["label", "change"])["mean"] for metric in (distance, "quality_loss"))
+    """``series, x, y`` of every change of order of a kind: means over seeds."""
+    far, lost = (drawn.of(metric).set_index(["series", "change"])["mean"] for metric in (distance, "quality_loss"))
     table = pd.DataFrame({"x": far, "y": lost}).dropna().reset_index()
     return table[table["change"].map(_kind) == kind]
 
 
-def _slope(drawn: Drawn, kind: str, distance: str, label: str) -> float:
+def _slope(drawn: Drawn, kind: str, distance: str, series: str) -> float:
     table = drawn.of(SLOPES[distance])
-    found = table[(table["condition"] == kind) & (table["label"] == label)]["mean"]
+    found = table[(table["condition"] == kind) & (table["series"] == series)]["mean"]
     return float(found.iloc[0]) if len(found) else math.nan
 
 
 def _damage(drawn: Drawn, kind: str) -> Figure:
-    """Quality lost over both distances, with the slopes: a panel a distance, or, of many labels, a panel a label."""
+    """Quality lost over both distances, with the slopes: a panel a distance, or, of many series, a panel a series."""
     text = f"damage by permuted {kind}"
     return _damage_of_each(drawn, kind, text) if drawn.many else _damage_together(drawn, kind, text)
 
@@ -221,11 +223,11 @@ def _damage_together(drawn: Drawn, kind: str, text: str) -> Figure:
     panels = figure.subplots(1, 2, sharey=True)
     for axes, distance in zip(panels, DISTANCES, strict=True):
         points = _points(drawn, kind, distance)
-        for label, look in drawn.looks.items():
-            of_label = points[points["label"] == label]
-            axes.plot(of_label["x"], of_label["y"], color=look.colour, linestyle="none", **_small(look))
+        for series, look in drawn.looks.items():
+            of_series = points[points["series"] == series]
+            axes.plot(of_series["x"], of_series["y"], color=look.colour, linestyle="none", **_small(look))
             end = float(points["x"].max()) * 1.04 if len(points) else 1.0
-            slope = _slope(drawn, kind, distance, label)
+            slope = _slope(drawn, kind, distance, series)
             axes.plot([0, end], [0, end * slope], color=look.colour, linestyle=look.dash, linewidth=1.4, zorder=1.5)
         axes.axhline(0, color="#888888", linewidth=1, zorder=1)
         axes.set_xlim(left=0)
@@ -240,15 +242,15 @@ def _small(look: Look) -> dict[str, Any]:
 
 
 def _damage_of_each(drawn: Drawn, kind: str, text: str) -> Figure:
-    """Small multiples: a panel a label, both distances on one axis, since both are shares."""
+    """Small multiples: a panel a series, both distances on one axis, since both are shares."""
     colours = {"index_displacement": ("#0173b2", "o", "-"), "neighbours_lost": ("#de8f05", "s", "--")}
     points = {distance: _points(drawn, kind, distance) for distance in DISTANCES}
     figure, panels = _multiples(drawn)
-    for axes, label in zip(panels, drawn.looks, strict=False):
+    for axes, series in zip(panels, drawn.looks, strict=False):
         for distance, (colour, marker, dash) in colours.items():
-            of_label = points[distance][points[distance]["label"] == label]
-            axes.plot(of_label["x"], of_label["y"], marker, color=colour, markersize=3.5)
-            slope, end = _slope(drawn, kind, distance, label), of_label["x"].max()
+            of_series = points[distance][points[distance]["series"] == series]
+            axes.plot(of_series["x"], of_series["y"], marker, color=colour, markersize=3.5)
+            slope, end = _slope(drawn, kind, distance, series), of_series["x"].max()
             axes.plot([0, end], [0, end * slope], dash, color=colour, linewidth=1.1)
     handles = [
         panels[0].plot([], [], marker=m, linestyle=d, color=c, label=f"over {metric_of(name).label}")[0]
@@ -267,8 +269,8 @@ def _multiples(drawn: Drawn) -> tuple[Figure, list[Axes]]:
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for axes in panels[len(drawn.looks) :]:
         axes.set_axis_off()
-    for axes, label in zip(panels, drawn.looks, strict=False):
-        axes.set_title(textwrap.fill(label, 20), fontsize=7.5, pad=2)
+    for axes, series in zip(panels, drawn.looks, strict=False):
+        axes.set_title(textwrap.fill(series, 20), fontsize=7.5, pad=2)
         axes.tick_params(labelsize=7)
         axes.axhline(0, color="#888888", linewidth=0.8, zorder=1)
         sns.despine(ax=axes)
@@ -278,17 +280,17 @@ def _multiples(drawn: Drawn) -> tuple[Figure, list[Axes]]:
 
 
 def _sensitivity(drawn: Drawn) -> Figure:
-    """A panel a distance, a line a label: filled where tokens were permuted, hollow where positions were."""
-    labels = list(drawn.looks)
-    figure = style.figure(1.5 + 0.24 * len(labels))
+    """A panel a distance, a line a series: filled where tokens were permuted, hollow where positions were."""
+    series_names = list(drawn.looks)
+    figure = style.figure(1.5 + 0.24 * len(series_names))
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (distance, metric) in zip(panels, SLOPES.items(), strict=True):
         table = drawn.of(metric)
         for kind, shift, hollow in ((TOKENS, -0.17, False), (POSITIONS, 0.17, True)):
-            of_kind = {line["label"]: line for line in table[table["condition"] == kind].to_dict("records")}
-            for place, (label, look) in enumerate(drawn.looks.items()):
-                if label in of_kind:
-                    line = of_kind[label]
+            of_kind = {line["series"]: line for line in table[table["condition"] == kind].to_dict("records")}
+            for place, (series, look) in enumerate(drawn.looks.items()):
+                if series in of_kind:
+                    line = of_kind[series]
                     axes.errorbar(
                         line["mean"],
                         place + shift,
@@ -299,11 +301,11 @@ def _sensitivity(drawn: Drawn) -> Figure:
                         markerfacecolor="white" if hollow else look.colour,
                         markeredgecolor=look.colour,
                     )
-        for place in range(0, len(labels), 2):
+        for place in range(0, len(series_names), 2):
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f0", zorder=0)
         axes.axvline(0, color="#888888", linewidth=1, zorder=1)
-        axes.set_yticks(range(len(labels)), labels, fontsize="small")
-        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.set_yticks(range(len(series_names)), series_names, fontsize="small")
+        axes.set_ylim(len(series_names) - 0.5, -0.5)
         axes.grid(visible=False, axis="y")
         axes.set_title(f"over {metric_of(distance).label}", fontsize="medium")
         axes.set_xlabel("quality lost per unit of distance")
@@ -320,7 +322,7 @@ def _sensitivity(drawn: Drawn) -> Figure:
 
 
 def _layers(drawn: Drawn) -> Figure:
-    """A line a label over the layers, a panel for each change of order and stage; a map where there are many labels."""
+    """A line a series over layers, a panel for each change of order and stage; a map where there are many series."""
     panels = []
     for stage, said in STAGES.items():
         table = drawn.of(f"{stage}representation_change")

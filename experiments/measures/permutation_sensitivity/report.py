@@ -14,7 +14,7 @@ from experiments.measures.permutation_sensitivity import (
 )
 from experiments.measures.permutation_sensitivity.figures import figures
 from experiments.rows.row import rows_of
-from experiments.statistics.intervals import by_measurement, half_width, labelled
+from experiments.statistics.intervals import by_measurement, half_width, with_series
 
 CAPTIONS = {
     "quality_loss": "Quality lost by each change of order, the changes that part the fewest neighbours first. Left: "
@@ -34,7 +34,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and condition. See `by_measurement`.
+    """Mean, interval and number of seeds for each series, metric and condition. See `by_measurement`.
 
     A sensitivity of one seed has an interval over the parts of its inputs. Column ``interval_over`` says which it is:
     ``seeds``, ``inputs``, or blank where there is none.
@@ -42,9 +42,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows_of(rows, NAME)
     table = by_measurement(rows, ("layer", "part", "size", "share"))
     table["interval_over"] = ["seeds" if seeds > 1 else "" for seeds in table["seeds"]]
-    slopes = labelled(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok")])
+    slopes = with_series(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok")])
     folds = slopes[slopes["part"].notna()]
-    keys = ["task", "metric", "label", "train_length", "eval_length", "condition"]
+    keys = ["task", "metric", "series", "train_length", "eval_length", "condition"]
     spread = folds.groupby(keys)["value"].agg(["std", "count"])
     for place, line in table[
         (table["seeds"] == 1) & table["metric"].isin(SLOPES.values()) & table["part"].isna()
@@ -65,7 +65,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     """
     return {
         f"{slug(str(task))}_{stem}": figure
-        for task, of_task in labelled(rows_of(rows, NAME)).groupby("task")
+        for task, of_task in with_series(rows_of(rows, NAME)).groupby("task")
         for stem, figure in figures(of_task, summarise(of_task)).items()
     }
 

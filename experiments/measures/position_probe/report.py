@@ -14,7 +14,7 @@ from experiments.figures.panels import GREY, highest, line, small_multiples, spr
 from experiments.figures.style import Look, looks, slug
 from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
 from experiments.rows.row import metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+from experiments.statistics.intervals import by_measurement, over_seeds, with_series
 
 MOST_LAYERS = 5
 """Layers that the report's table has room for."""
@@ -29,7 +29,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and layer. See `by_measurement`."""
+    """Mean, interval and number of seeds for each series, metric and layer. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -50,12 +50,12 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Error over layers, a panel a label: stem -> figure, for each task.
+    """Error over layers, a panel a series: stem -> figure, for each task.
 
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     return {
         f"{slug(str(task))}_{MAIN}": _over_layers(of_task, looks(of_task))
         for task, of_task in rows.groupby("task")
@@ -64,26 +64,26 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    layered = over_seeds(rows[rows["layer"].notna()], ["label", "metric", "condition", "layer"])
-    alone = over_seeds(rows[rows["condition"] == TOKENS], ["label"]).set_index("label")["mean"]
-    constant = rows.groupby("label")["chance"].mean()
+    layered = over_seeds(rows[rows["layer"].notna()], ["series", "metric", "condition", "layer"])
+    alone = over_seeds(rows[rows["condition"] == TOKENS], ["series"]).set_index("series")["mean"]
+    constant = rows.groupby("series")["chance"].mean()
     top = max(highest(layered), alone.max(), constant.max())
     tokens_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": "-."}
     constant_style: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (1, 1.5))}
 
-    def draw(axes: Axes, label: str, look: Look) -> None:
-        of_label = layered[layered["label"] == label]
+    def draw(axes: Axes, series: str, look: Look) -> None:
+        of_series = layered[layered["series"] == series]
         for condition, metric, colour, style in (
             (SHUFFLED, MAIN, GREY, {"linewidth": 1.0, "marker": "x", "markersize": 4}),
             ("", INITIAL, look.colour, {"linewidth": 1.4, "linestyle": (0, (3, 2))}),
             ("", MAIN, look.colour, {"linewidth": 1.8, **look.marking(), "markersize": 5}),
         ):
-            part = of_label[(of_label["condition"] == condition) & (of_label["metric"] == metric)]
+            part = of_series[(of_series["condition"] == condition) & (of_series["metric"] == metric)]
             line(axes, part, "layer", colour, **style)
-        if label in alone.index and alone.notna()[label]:
-            axes.axhline(alone[label], **tokens_style)
-        if constant.notna()[label]:
-            axes.axhline(constant[label], **constant_style)
+        if series in alone.index and alone.notna()[series]:
+            axes.axhline(alone[series], **tokens_style)
+        if constant.notna()[series]:
+            axes.axhline(constant[series], **constant_style)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
         axes.set_ylim(-0.03 * top, 1.04 * top)
 

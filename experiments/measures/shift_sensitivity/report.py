@@ -14,7 +14,7 @@ from experiments.figures.panels import GREY, failed, highest, line, small_multip
 from experiments.figures.style import Look, looks, slug
 from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
 from experiments.rows.row import main_metric, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, labelled, over_seeds
+from experiments.statistics.intervals import by_measurement, over_seeds, with_series
 
 MOST_SHIFTS = 5
 """Shifts that the report's table has room for."""
@@ -33,7 +33,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and shift. See `by_measurement`."""
+    """Mean, interval and number of seeds for each series, metric and shift. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
@@ -59,7 +59,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = _shifted(labelled(rows_of(rows, NAME)))
+    rows = _shifted(with_series(rows_of(rows, NAME)))
     figures = {}
     for task, of_task in rows.groupby("task"):
         valued = set(of_task.loc[of_task["status"] == "ok", "metric"])
@@ -79,15 +79,15 @@ def _shifted(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     metric = metric_of(str(rows["metric"].iloc[0]))
-    summary = over_seeds(rows, ["label", "shifted"])
-    chance = rows.groupby("label")["chance"].mean()
+    summary = over_seeds(rows, ["series", "shifted"])
+    chance = rows.groupby("series")["chance"].mean()
     top = 1.0 if metric.higher_is_better else max(highest(summary), chance.max())
     chance_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": ":"}
 
-    def draw(axes: Axes, label: str, look: Look) -> None:
-        line(axes, summary[summary["label"] == label], "shifted", look.colour, linewidth=1.6, **_marked(look))
-        if chance.notna()[label]:
-            axes.axhline(chance[label], **chance_style)
+    def draw(axes: Axes, series: str, look: Look) -> None:
+        line(axes, summary[summary["series"] == series], "shifted", look.colour, linewidth=1.6, **_marked(look))
+        if chance.notna()[series]:
+            axes.axhline(chance[series], **chance_style)
         _shift_axis(axes, sorted(set(rows["shifted"])))
         axes.set_ylim(-0.03 * top, 1.05 * top)
 
@@ -97,14 +97,14 @@ def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
 
 def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    summary = over_seeds(rows, ["label", "metric", "shifted"])
+    summary = over_seeds(rows, ["series", "metric", "shifted"])
     # At least a tenth high: rounding, where nothing changes, is not to fill the panel.
     top = max(0.1, highest(summary))
     dashed: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (3, 2))}
 
-    def draw(axes: Axes, label: str, look: Look) -> None:
+    def draw(axes: Axes, series: str, look: Look) -> None:
         for metric, style in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **_marked(look)})):
-            part = summary[(summary["label"] == label) & (summary["metric"] == metric)]
+            part = summary[(summary["series"] == series) & (summary["metric"] == metric)]
             line(axes, part, "shifted", look.colour, **style)
         _shift_axis(axes, sorted(set(rows["shifted"]) - {0}))
         axes.set_ylim(-0.03 * top, 1.05 * top)

@@ -1,4 +1,4 @@
-"""The figures of the experiment `structure`: from rows alone, a panel a label where lines would cover each other."""
+"""The figures of the experiment `structure`: from rows alone, a panel a series where lines would cover each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Draw = Callable[[Axes, list[str]], None]
 COLUMNS = 5
 """Panels in a row, at most: the longest name of an encoder fits above one."""
 TOGETHER = 8
-"""Labels that share one panel, at most."""
+"""Series that share one panel, at most."""
 SMALL, TINY = 8.0, 7.0
 """Points: titles of panels, numbers at their axes."""
 UNSEEN = "#e4e4e0"
@@ -36,20 +36,20 @@ UNSEEN = "#e4e4e0"
 
 def heatmap(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """What is added to embeddings, position by dimension; None if nothing is. Of the first seed."""
-    pictures = {label: _matrix(part, "position", "dimension") for label, part in _first_seed(rows, "code", looks)}
+    pictures = {series: _matrix(part, "position", "dimension") for series, part in _first_seed(rows, "code", looks)}
     if not pictures:
         return None
     same_heights = len({len(picture) for picture in pictures.values()}) == 1
-    limits = {label: float(np.nanmax(np.abs(picture.to_numpy()))) or 1.0 for label, picture in pictures.items()}
+    limits = {series: float(np.nanmax(np.abs(picture.to_numpy()))) or 1.0 for series, picture in pictures.items()}
     unit = metric_of("code").unit
     bar = ("−largest", "0", "+largest of the panel")
     with style.theme():
         figure, panels = _grid(list(pictures), 0.95, same_heights=same_heights)
-        for label, axes in panels.items():
-            norm = Normalize(-limits[label], limits[label])
-            image = _image(axes, pictures[label], "RdBu_r", norm)
+        for series, axes in panels.items():
+            norm = Normalize(-limits[series], limits[series])
+            image = _image(axes, pictures[series], "RdBu_r", norm)
             if len(panels) > 1:
-                axes.set_title(f"{_wrapped(label)}\n± {limits[label]:.3g}", fontsize=SMALL)
+                axes.set_title(f"{_wrapped(series)}\n± {limits[series]:.3g}", fontsize=SMALL)
         if len(panels) == 1:
             figure.colorbar(image, ax=axes, label=f"{metric_of('code').label} ({unit})")
         else:
@@ -60,7 +60,7 @@ def heatmap(rows: pd.DataFrame, looks: Looks) -> Figure | None:
 
 def waves(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     """Some dimensions of what is added, over position; None if nothing is. Of the first seed."""
-    pictures = {label: _matrix(part, "position", "dimension") for label, part in _first_seed(rows, "wave", looks)}
+    pictures = {series: _matrix(part, "position", "dimension") for series, part in _first_seed(rows, "wave", looks)}
     if not pictures:
         return None
     drawn = sorted({int(d) for picture in pictures.values() for d in picture.columns})
@@ -69,21 +69,21 @@ def waves(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     furthest = max(float(picture.index.max()) for picture in pictures.values())
     with style.theme():
         figure, panels = _grid(list(pictures), 0.8, same_heights=False)
-        for label, axes in panels.items():
-            for dimension in pictures[label].columns:
-                line = pictures[label][dimension]
+        for series, axes in panels.items():
+            for dimension in pictures[series].columns:
+                line = pictures[series][dimension]
                 axes.plot(line.index, line, color=colours[int(dimension)], linewidth=1.3)
             axes.set_xlim(0, furthest)
-            _room(axes, pictures[label].to_numpy())
-            _shade(axes, trained.get(label, []))
+            _room(axes, pictures[series].to_numpy())
+            _shade(axes, trained.get(series, []))
         _keys(figure, "dimension", colours)
         _named(figure, rows, "waves of single dimensions", "position", metric_of("wave").label)
     return figure
 
 
 def kernel(rows: pd.DataFrame, looks: Looks) -> Figure | None:
-    """The expected score of equal content, query by key, an image a label; None without a value. Of the first seed."""
-    pictures = {label: _matrix(part, "position", "key") for label, part in _first_seed(rows, "kernel", looks)}
+    """The expected score of equal content, query by key, an image a series; None without a value. Of the first seed."""
+    pictures = {series: _matrix(part, "position", "key") for series, part in _first_seed(rows, "kernel", looks)}
     if not pictures:
         return None
     trained = _train_positions(rows)
@@ -91,22 +91,22 @@ def kernel(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     first, last = min(low for low, _ in edges), max(high for _, high in edges)
     with style.theme():
         figure, panels = _grid(list(pictures), 1.0, same_heights=True)
-        for label, axes in panels.items():
-            cells = pictures[label].to_numpy()
+        for series, axes in panels.items():
+            cells = pictures[series].to_numpy()
             low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
             constant = high - low <= 1e-9 * max(1.0, abs(low), abs(high))
             norm = Normalize(low - 0.5, low + 0.5) if constant else Normalize(low, high)
-            image = _image(axes, pictures[label], "viridis", norm)
+            image = _image(axes, pictures[series], "viridis", norm)
             axes.set_xlim(first, last)
             axes.set_ylim(last, first)
             axes.set_box_aspect(1)
-            for place in trained.get(label, []):
+            for place in trained.get(series, []):
                 for line in (axes.axvline, axes.axhline):
                     line(place - 0.5, color="white", linewidth=1.6)
                     line(place - 0.5, color="#222222", linewidth=0.9, linestyle=(0, (4, 2)))
             ends = f"{_short(low)} everywhere" if constant else f"{_short(low)} to {_short(high)}"
             if len(panels) > 1 or constant:
-                axes.set_title(f"{_wrapped(label)}\n{ends}", fontsize=SMALL)
+                axes.set_title(f"{_wrapped(series)}\n{ends}", fontsize=SMALL)
         if len(panels) > 1:
             _bar(figure, list(panels.values()), "viridis", ("lowest", "", "highest of the panel"))
         elif not constant:
@@ -121,16 +121,16 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     if found.empty:
         return None
     found = found.assign(head=found["head"].astype(int), distance=found["distance"].astype(int))
-    summary = over_seeds(found, ["label", "head", "distance"])
-    labels = among(looks, summary["label"])
+    summary = over_seeds(found, ["series", "head", "distance"])
+    series_names = among(looks, summary["series"])
     colours = _shades(sorted(set(found["head"])))
     trained = _train_positions(rows)
     far = int(found["distance"].abs().max())
     with style.theme():
-        figure, panels = _grid(labels, 0.8, same_heights=False)
-        for label, axes in panels.items():
-            of_label = summary[summary["label"] == label]
-            lines = of_label.pivot_table(index="distance", columns="head", values="mean").sort_index()
+        figure, panels = _grid(series_names, 0.8, same_heights=False)
+        for series, axes in panels.items():
+            of_series = summary[summary["series"] == series]
+            lines = of_series.pivot_table(index="distance", columns="head", values="mean").sort_index()
             nearest = min(lines.index, key=lambda distance: (abs(distance), -distance))
             lines = lines - lines.loc[nearest]
             for place, head in enumerate(lines.columns):
@@ -138,7 +138,7 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks) -> Figure | None:
                 axes.plot(lines.index, lines[head], color=colours[int(head)], linewidth=width)
             _room(axes, lines.to_numpy())
             _distance_axis(axes, far, both_ways=bool((found["distance"] < 0).any()))
-            _shade(axes, [length - 1 for length in trained.get(label, [])])
+            _shade(axes, [length - 1 for length in trained.get(series, [])])
         _keys(figure, "head", colours)
         _named(
             figure, rows, "expected score over distance", "distance (query minus key position)", "score less that at 0"
@@ -151,30 +151,30 @@ def wavelengths(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     found = _valued(rows, "wavelength")
     if found.empty:
         return None
-    summary = over_seeds(found.astype({"dimension": int}), ["label", "condition", "head", "dimension"])
+    summary = over_seeds(found.astype({"dimension": int}), ["series", "condition", "head", "dimension"])
     trained = _train_positions(rows)
     largest = float(summary["dimension"].max())
-    few = summary["label"].nunique() <= TOGETHER
+    few = summary["series"].nunique() <= TOGETHER
     values = [*summary["mean"], *(place for places in trained.values() for place in places)]
 
-    def draw(axes: Axes, labels: list[str]) -> None:
-        alone = len(labels) == 1
-        for label in labels:
-            part = summary[summary["label"] == label]
-            marking = looks[label].marking() | {"markersize": 3.5 if alone else 5}
-            axes.plot(part["dimension"], part["mean"], color=looks[label].colour, linestyle="none", **marking)
+    def draw(axes: Axes, series_names: list[str]) -> None:
+        alone = len(series_names) == 1
+        for series in series_names:
+            part = summary[summary["series"] == series]
+            marking = looks[series].marking() | {"markersize": 3.5 if alone else 5}
+            axes.plot(part["dimension"], part["mean"], color=looks[series].colour, linestyle="none", **marking)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylim(min(values) / 1.5, max(values) * 1.5)
         axes.set_xlim(-0.03 * largest - 0.5, 1.03 * largest + 0.5)
-        for place in sorted({place for label in labels for place in trained.get(label, [])}):
+        for place in sorted({place for series in series_names for place in trained.get(series, [])}):
             axes.axhline(place, color="#222222", linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
             if few:
                 _note(axes, place, f"training sequence: {place:.0f}")
 
     return _together_or_apart(
         rows,
-        {label: looks[label] for label in among(looks, summary["label"])},
+        {series: looks[series] for series in among(looks, summary["series"])},
         draw,
         ("wavelengths", "dimension", "wavelength (positions)"),
         lines=False,
@@ -187,25 +187,25 @@ def entropy(rows: pd.DataFrame, looks: Looks) -> Figure | None:
     found = found[found["head"].isna()]
     if found.empty:
         return None
-    summary = over_seeds(found.assign(keys=found["sequence_length"].astype(int)), ["label", "keys"])
+    summary = over_seeds(found.assign(keys=found["sequence_length"].astype(int)), ["series", "keys"])
     trained = _train_positions(rows)
     keys = sorted(set(summary["keys"]))
     highest = max(math.log(max(keys)), float(summary["mean"].max()))
-    few = summary["label"].nunique() <= TOGETHER
+    few = summary["series"].nunique() <= TOGETHER
 
-    def draw(axes: Axes, labels: list[str]) -> None:
+    def draw(axes: Axes, series_names: list[str]) -> None:
         axes.set_xscale("log", base=2)
         axes.set_xlim(min(keys) / 1.15, max(keys) * 1.15)
         axes.plot(keys, np.log(keys), color="#222222", linestyle=":", linewidth=1.3, zorder=3)
-        style.curves(axes, summary, "keys", {label: looks[label] for label in labels})
+        style.curves(axes, summary, "keys", {series: looks[series] for series in series_names})
         numbered = keys if few else [keys[0], keys[-1]]
         style.ticks(axes.xaxis, keys, numbered)
         axes.set_ylim(-0.04 * highest, 1.06 * highest)
-        _shade(axes, sorted({place for label in labels for place in trained.get(label, [])}))
+        _shade(axes, sorted({place for series in series_names for place in trained.get(series, [])}))
 
     return _together_or_apart(
         rows,
-        {label: looks[label] for label in among(looks, summary["label"])},
+        {series: looks[series] for series in among(looks, summary["series"])},
         draw,
         ("entropy of attention, content alike", "keys", "entropy (nats)"),
         lines=True,
@@ -220,13 +220,13 @@ def _valued(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _first_seed(rows: pd.DataFrame, metric: str, looks: Looks) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each label's rows of its first seed, in the order of labels: a mean over seeds is a picture of no encoder."""
+    """Each series' rows of its first seed, in the order of series: a mean over seeds is a picture of no encoder."""
     found = _valued(rows, metric)
-    for label in looks:
-        part = found[found["label"] == label]
+    for series in looks:
+        part = found[found["series"] == series]
         if len(part):
             first = part.sort_values("seed", kind="stable")["run_id"].iloc[0]
-            yield label, part[part["run_id"] == first]
+            yield series, part[part["run_id"] == first]
 
 
 def _matrix(part: pd.DataFrame, down: str, across: str) -> pd.DataFrame:
@@ -235,45 +235,45 @@ def _matrix(part: pd.DataFrame, down: str, across: str) -> pd.DataFrame:
 
 
 def _train_positions(rows: pd.DataFrame) -> dict[str, list[float]]:
-    """Label -> how many positions its training sequences have; several where runs of a label differ."""
+    """Series -> how many positions its training sequences have; several where runs of a series differ."""
     found = _valued(rows, "train_positions")
-    return {str(label): sorted(set(part)) for label, part in found.groupby("label")["value"]}
+    return {str(series): sorted(set(part)) for series, part in found.groupby("series")["value"]}
 
 
 # ---- panels ---------------------------------------------------------------------------------------
 
 
-def _grid(labels: list[str], ratio: float, *, same_heights: bool) -> tuple[Figure, dict[str, Axes]]:
-    """A panel a label, titled; numbers at the lowest of each column, and of equal scales at the first of each line.
+def _grid(series_names: list[str], ratio: float, *, same_heights: bool) -> tuple[Figure, dict[str, Axes]]:
+    """A panel a series, titled; numbers at the lowest of each column, and of equal scales at the first of each line.
 
     Args:
-        labels: one a panel.
+        series_names: one a panel.
         ratio: height to width.
         same_heights: whether the vertical scales are the same.
     """
-    lines = -(-len(labels) // COLUMNS)
-    columns = -(-len(labels) // lines)
-    titles = max(_wrapped(label).count("\n") for label in labels)
+    lines = -(-len(series_names) // COLUMNS)
+    columns = -(-len(series_names) // lines)
+    titles = max(_wrapped(series).count("\n") for series in series_names)
     height = min(3.4, ratio * (style.room() - 0.6) / columns) + 0.36 + 0.15 * titles
     figure = style.figure(1.15 + lines * height)
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes in panels[len(labels) :]:
+    for axes in panels[len(series_names) :]:
         axes.set_axis_off()
-    for place, (label, axes) in enumerate(zip(labels, panels, strict=False)):
-        axes.set_title(_wrapped(label), fontsize=SMALL)
-        axes.tick_params(labelsize=TINY, pad=1, labelbottom=place + columns >= len(labels))
+    for place, (series, axes) in enumerate(zip(series_names, panels, strict=False)):
+        axes.set_title(_wrapped(series), fontsize=SMALL)
+        axes.tick_params(labelsize=TINY, pad=1, labelbottom=place + columns >= len(series_names))
         axes.tick_params(labelleft=not same_heights or place % columns == 0)
-        if len(labels) > 1:
+        if len(series_names) > 1:
             axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
             axes.yaxis.set_major_locator(MaxNLocator(4))
         sns.despine(ax=axes)
-    return figure, dict(zip(labels, panels, strict=False))
+    return figure, dict(zip(series_names, panels, strict=False))
 
 
 def _together_or_apart(
     rows: pd.DataFrame, shown: Looks, draw: Draw, names: tuple[str, str, str], *, lines: bool
 ) -> Figure:
-    """Few labels in one panel, many in one each."""
+    """Few series in one panel, many in one each."""
     with style.theme():
         if len(shown) <= TOGETHER:
             figure = style.figure(4.0)
@@ -286,8 +286,8 @@ def _together_or_apart(
             style.legend(figure, style.handles(shown, lines=lines))
         else:
             figure, panels = _grid(list(shown), 0.8, same_heights=True)
-            for label, axes in panels.items():
-                draw(axes, [label])
+            for series, axes in panels.items():
+                draw(axes, [series])
             _named(figure, rows, *names)
     return figure
 
@@ -303,8 +303,8 @@ def _named(figure: Figure, rows: pd.DataFrame, what: str, across: str, up: str) 
         figure.supylabel(up, fontsize="medium")
 
 
-def _wrapped(label: str) -> str:
-    return textwrap.fill(label, 21)
+def _wrapped(series: str) -> str:
+    return textwrap.fill(series, 21)
 
 
 def _short(value: float, place: int | None = None) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.figures.style import looks, slug
 from experiments.measures.structure import NAME, figures
 from experiments.rows.row import rows_of, whole
-from experiments.statistics.intervals import by_measurement, labelled
+from experiments.statistics.intervals import by_measurement, with_series
 
 NOISE = 1e-12
 """A number in the table below this is rounding."""
@@ -38,7 +38,7 @@ CAPTIONS = {
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each label, metric and condition. See `by_measurement`.
+    """Mean, interval and number of seeds for each series, metric and condition. See `by_measurement`.
 
     Without the thousands of cells that pictures are made of; rows have them.
     """
@@ -94,7 +94,7 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
         "wavelengths": figures.wavelengths,
         "entropy": figures.entropy,
     }
-    rows = labelled(rows_of(rows, NAME))
+    rows = with_series(rows_of(rows, NAME))
     found = {}
     for task, of_task in rows.groupby("task"):
         for name, draw in drawn.items():

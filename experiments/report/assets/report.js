@@ -110,7 +110,7 @@
         return button;
       };
       const group = make("fieldset", {}, make("legend", {}, "Encoders"),
-        quick("All", () => this.labels()), quick("None", () => []), quick("Reset", () => this.usual()), this.list);
+        quick("All", () => this.series()), quick("None", () => []), quick("Reset", () => this.usual()), this.list);
       this.plot = make("div", { class: "plot" });
       this.tip = make("div", { class: "tip", "aria-hidden": "true", hidden: "" });
       this.readout = make("output", { class: "readout", "aria-live": "polite" });
@@ -121,7 +121,7 @@
       bands.addEventListener("change", () => this.draw());
     }
 
-    labels() { return Object.keys(this.data.looks).filter((label) => this.ofTask().labels.includes(label)); }
+    series() { return Object.keys(this.data.looks).filter((series) => this.ofTask().series.includes(series)); }
     usual() { return this.ofTask().first; }
     ofTask() { return this.data.tasks[Number(this.task.value)]; }
     ofMetric() { return this.ofTask().metrics[Number(this.metric.value) || 0]; }
@@ -137,17 +137,17 @@
     }
 
     boxes() {
-      this.list.replaceChildren(...this.labels().map((label) => {
+      this.list.replaceChildren(...this.series().map((series) => {
         const box = make("input", { type: "checkbox" });
-        box.checked = this.chosen.has(label);
+        box.checked = this.chosen.has(series);
         box.addEventListener("change", () => {
-          this.chosen[box.checked ? "add" : "delete"](label);
+          this.chosen[box.checked ? "add" : "delete"](series);
           this.draw();
         });
         const key = svg("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
-        const look = this.data.looks[label];
+        const look = this.data.looks[series];
         key.append(svg("path", this.stroke(look, "M1 7H33")), this.mark(look, 17, 7));
-        return make("label", {}, box, " ", key, " " + label + (this.ofTask().marked.includes(label) ? " †" : ""));
+        return make("label", {}, box, " ", key, " " + series + (this.ofTask().marked.includes(series) ? " †" : ""));
       }));
     }
 
@@ -163,10 +163,10 @@
     draw() {
       const task = this.ofTask(), metric = this.ofMetric(), width = Math.max(280, this.plot.clientWidth), height = 380;
       this.drawnAt = this.plot.clientWidth;
-      const lines = this.labels().filter((label) => this.chosen.has(label) && metric.lines[label]);
+      const lines = this.series().filter((series) => this.chosen.has(series) && metric.lines[series]);
       const box = { left: 58, right: width - 14, top: 26, bottom: height - 46 };
       const lengths = metric.lengths, low = Math.log2(lengths[0] / 1.1), high = Math.log2(lengths.at(-1) * 1.1);
-      const values = lines.flatMap((label) => metric.lines[label].flatMap((point) => [point[0], point[1], point[2]]));
+      const values = lines.flatMap((series) => metric.lines[series].flatMap((point) => [point[0], point[1], point[2]]));
       const top = metric.up ? 1.02 : 1.06 * Math.max(...values.filter(Number.isFinite), 0.1);
       const bottom = metric.up ? -0.02 : 0;
       this.x = (length) => box.left + ((Math.log2(length) - low) / (high - low)) * (box.right - box.left);
@@ -181,7 +181,7 @@
       clip.append(svg("rect", area));
       const inside = svg("g", { "clip-path": "url(#plot-area)" });
       picture.append(clip, inside);
-      this.points = lines.map((label) => this.line(inside, picture, label, metric));
+      this.points = lines.map((series) => this.line(inside, picture, series, metric));
       this.halo = svg("circle", { r: 8, fill: "none", stroke: "#111111", "stroke-width": 2, visibility: "hidden" });
       picture.append(this.halo);
       this.listen(picture);
@@ -222,9 +222,9 @@
       if (d) text(box.right, this.y(guess.at(-1)[1]) + (under ? 14 : -5), "guessing without reading", "end");
     }
 
-    line(inside, picture, label, metric) {
-      const look = this.data.looks[label];
-      const points = metric.lines[label].map((point, k) => ({ label, length: metric.lengths[k], point }))
+    line(inside, picture, series, metric) {
+      const look = this.data.looks[series];
+      const points = metric.lines[series].map((point, k) => ({ series, length: metric.lengths[k], point }))
         .filter((each) => each.point.length > 1 && each.point[0] !== null);
       for (const each of points) { each.x = this.x(each.length); each.y = this.y(each.point[0]); }
       const banded = points.filter((each) => each.point[1] !== null);
@@ -271,7 +271,7 @@
       if (!each) { this.readout.textContent = ""; return; }
       const [mean, low, high, seeds] = each.point;
       const interval = low === null ? "no interval" : `95 % interval ${digits(low)} to ${digits(high)}`;
-      const text = `${each.label}, length ${each.length}: ${digits(mean)} (${interval}, ${seeds} seed${seeds === 1 ? "" : "s"})`;
+      const text = `${each.series}, length ${each.length}: ${digits(mean)} (${interval}, ${seeds} seed${seeds === 1 ? "" : "s"})`;
       this.tip.textContent = this.readout.textContent = text;
       this.halo.setAttribute("cx", each.x);
       this.halo.setAttribute("cy", each.y);

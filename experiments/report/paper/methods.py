@@ -89,7 +89,7 @@ def _as_number(text: str) -> tuple[float, str]:
 def _design(results: Results, runs: pd.DataFrame, table: Table | None) -> str:
     encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
-    seeds = runs.groupby(["task", "label"])["seed"].nunique()
+    seeds = runs.groupby(["task", "series"])["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())
     named = words.listed(encoders) if len(encoders) <= NAMED else ", ".join(encoders)
     sentence = f"We compared {words.count(len(encoders), 'positional encoder')} ({named})"

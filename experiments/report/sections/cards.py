@@ -21,25 +21,25 @@ def section(tasks: Sequence[TaskResults], standings: Standings, order: Sequence[
     """Make the section: a card for every encoder that has rows, in the order of the series."""
     places: dict[str, list[str]] = {}
     encoders = [
-        task.rows.drop_duplicates("label").set_index("label")["encoder"].str.partition("(")[0] for task in tasks
+        task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0] for task in tasks
     ]
-    for label in order:
+    for series in order:
         for task, named in zip(tasks, encoders, strict=True):
-            if label in named.index:
-                on = task.key if named.is_unique else f"{task.key}, {task.display(label)}"
-                places.setdefault(named[label], []).extend(_place(on, label, standings.get(task.key)))
+            if series in named.index:
+                on = task.key if named.is_unique else f"{task.key}, {task.display(series)}"
+                places.setdefault(named[series], []).extend(_place(on, series, standings.get(task.key)))
     cards = [_card(encoder, places[encoder], unfolded=len(places) <= UNFOLDED) for encoder in places]
     return Section("Encoders", parts=list(cards))
 
 
-def _place(on: str, label: str, standing: pd.DataFrame | None) -> list[str]:
+def _place(on: str, series: str, standing: pd.DataFrame | None) -> list[str]:
     """``copy: place 2 of 6, group ab``, where there is a ranking of the task that has the series."""
     if standing is None:
         return []
     ranked = standing[standing["status"] == "ok"]
     return [
         f"{on}: place {line['rank']:g} of {len(ranked)}" + (f", group {line['group']}" if line["group"] else "")
-        for line in ranked[ranked["label"] == label].to_dict("records")
+        for line in ranked[ranked["series"] == series].to_dict("records")
     ]
 
 

@@ -39,31 +39,31 @@ def weigh(tasks: Sequence[TaskResults], standings: Standings) -> dict[str, pd.Da
 def weighed(task: TaskResults, standing: pd.DataFrame) -> pd.DataFrame:
     """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first."""
     ranked = standing[standing["status"] == "ok"]
-    spent, counted = _spent(task, list(ranked["label"]))
-    table = ranked[["task", "label", "metric", "mean", "low", "high"]].rename(columns={"mean": "quality"})
-    table = table.merge(spent, on="label").assign(cost_of=counted)
-    parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["label"]).mean()
-    table["encoder_parameters"] = table["label"].map(parameters)
+    spent, counted = _spent(task, list(ranked["series"]))
+    table = ranked[["task", "series", "metric", "mean", "low", "high"]].rename(columns={"mean": "quality"})
+    table = table.merge(spent, on="series").assign(cost_of=counted)
+    parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["series"]).mean()
+    table["encoder_parameters"] = table["series"].map(parameters)
     up = bool(len(table)) and metric_of(str(table["metric"].iloc[0])).higher_is_better is not False
     return table.assign(front=_front(table["cost"].to_numpy(), table["quality"].to_numpy() * (1 if up else -1)))
 
 
-def _spent(task: TaskResults, labels: list[str]) -> tuple[pd.DataFrame, str]:
+def _spent(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, str]:
     """Mean, lowest and highest cost of each series, and what it is: a ratio where it was measured, else seconds."""
     for metric, counted in RELATIVE.items():
         rows = task.rows_of("cost")
         rows = rows[(rows["metric"] == metric) & (rows["status"] == "ok")]
         # Series may have been measured at several lengths: the longest that all share is compared.
-        shared = rows.fillna({"sequence_length": 0}).groupby("sequence_length")["label"].nunique()
-        shared = shared[shared == len(labels)]
+        shared = rows.fillna({"sequence_length": 0}).groupby("sequence_length")["series"].nunique()
+        shared = shared[shared == len(series_names)]
         if len(shared):
             return _range(rows[rows["sequence_length"].fillna(0) == max(shared.index)], "value"), counted
     runs = task.runs.assign(seconds=pd.to_numeric(task.runs["train_seconds"]))
-    return _range(runs[runs["label"].isin(labels) & (runs["seconds"] > 0)], "seconds"), SECONDS
+    return _range(runs[runs["series"].isin(series_names) & (runs["seconds"] > 0)], "seconds"), SECONDS
 
 
 def _range(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    return rows.groupby("label")[column].agg(cost="mean", cost_low="min", cost_high="max").reset_index()
+    return rows.groupby("series")[column].agg(cost="mean", cost_low="min", cost_high="max").reset_index()
 
 
 def _front(costs: np.ndarray, worths: np.ndarray) -> list[bool]:
@@ -98,7 +98,7 @@ def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Tabl
         [
             {
                 "task": line["task"],
-                "series": display[line["task"]](line["label"]),
+                "series": display[line["task"]](line["series"]),
                 "quality beyond training": words.interval(line["quality"], line["low"], line["high"]),
                 "cost": f"{line['cost']:.3g}",
                 "seeds' range": words.between(line["cost_low"], line["cost_high"], ".3g"),
@@ -131,14 +131,14 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
         front = table[table["front"]].sort_values("cost")
         axes.plot(front["cost"], front["quality"], color="#999999", linewidth=1.4, zorder=1, drawstyle="steps-post")
         for line in table.to_dict("records"):
-            x, y, look = line["cost"], line["quality"], looks[line["label"]]
+            x, y, look = line["cost"], line["quality"], looks[line["series"]]
             bars: dict[str, Any] = {"color": look.colour, "linewidth": 1.0, "alpha": 0.6, "zorder": 2}
             axes.plot([line["cost_low"], line["cost_high"]], [y, y], **bars)
             axes.plot([x, x], [line["low"], line["high"]], **bars)
             axes.plot([x], [y], linestyle="none", zorder=3, **look.marking())
         shown = table if len(table) <= NAMED else table[table["front"]]
         axes.margins(x=0.12, y=0.1)
-        _name(axes, shown.assign(name=[task.display(label) for label in shown["label"]]))
+        _name(axes, shown.assign(name=[task.display(series) for series in shown["series"]]))
         axes.set_xlabel(counted)
         axes.set_ylabel(f"{metric.label} beyond training ({metric.unit})")
         axes.set_title(f"{task.key}: cost against quality", fontsize="large")

@@ -27,7 +27,7 @@ def sections(tasks: Sequence[TaskResults], standings: Standings, looks: dict[str
     found = [data for task in tasks if (data := _task(task, standings.get(task.key)))]
     if not found:
         return []
-    drawn = {label: _look(look) for label, look in looks.items()}
+    drawn = {series: _look(look) for series, look in looks.items()}
     return [Section("Curves", parts=[Chart(HELP, {"looks": drawn, "tasks": found})])]
 
 
@@ -45,13 +45,13 @@ def _task(task: TaskResults, standing: pd.DataFrame | None) -> dict[str, Any] | 
         return None
     main = main_metric(summary["metric"].unique())
     names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
-    first = task.order if standing is None else list(standing["label"])
+    first = task.order if standing is None else list(standing["series"])
     return {
         "name": task.key,
         "trained": [int(length) for length in sorted(set(summary["train_length"]))],
-        "labels": among(task.order, summary["label"]),
+        "series": among(task.order, summary["series"]),
         "first": first[:LINES],
-        "marked": [label for label in task.order if label in task.not_converged],
+        "marked": [series for series in task.order if series in task.not_converged],
         "metrics": [_metric(name, summary[summary["metric"] == name]) for name in names],
     }
 
@@ -61,8 +61,8 @@ def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
     chance = summary.groupby("eval_length")["chance"].mean()
     metric = metric_of(name)
     lines: dict[str, list[list[float | None]]] = {}
-    for line in summary.drop_duplicates(["label", "eval_length"]).to_dict("records"):
-        points = lines.setdefault(str(line["label"]), [[None, None, None, 0] for _ in lengths])
+    for line in summary.drop_duplicates(["series", "eval_length"]).to_dict("records"):
+        points = lines.setdefault(str(line["series"]), [[None, None, None, 0] for _ in lengths])
         numbers = [_rounded(line[name]) for name in ("mean", "low", "high")]
         points[lengths.index(line["eval_length"])] = [*numbers, int(line["seeds"])]
     return {

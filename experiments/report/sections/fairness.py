@@ -23,7 +23,7 @@ NOTEWORTHY = 0.01
 """Share of the trunk's parameters above which an encoder needs a control."""
 OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with the run that it controls for."""
-COMPARED = ["label", "baseline", "difference", "low", "high", "p", "pairs", "status", "p_holm"]
+COMPARED = ["series", "baseline", "difference", "low", "high", "p", "pairs", "status", "p_holm"]
 """Columns of a comparison with a control."""
 
 
@@ -63,16 +63,16 @@ def method(runs: pd.DataFrame, configs: Configs) -> list[str]:
 def tuning(task: TaskResults) -> Section:
     """Make the section of the learning rates that were tried and chosen."""
     lines, data = [], []
-    for label in task.order:
-        of_label = task.runs[task.runs["label"] == label].to_dict("records")
-        runs = [run for run in of_label if isinstance(run["tuning"], dict)]
+    for series in task.order:
+        of_series = task.runs[task.runs["series"] == series].to_dict("records")
+        runs = [run for run in of_series if isinstance(run["tuning"], dict)]
         if not runs:
             continue
         searches = [run["tuning"] for run in runs]
         at_edge = sum(search["at_edge"] for search in searches)
         lines.append(
             {
-                "series": task.display(label),
+                "series": task.display(series),
                 "chosen": _chosen(searches),
                 "tried": ", ".join(map(str, searches[0]["grid"])),
                 "seconds of the search": words.number(sum(search["seconds"] for search in searches) / len(runs)),
@@ -81,7 +81,7 @@ def tuning(task: TaskResults) -> Section:
             }
         )
         data += [
-            {"label": label, "seed": run["seed"], "learning_rate": rate, "validation_loss": loss}
+            {"series": series, "seed": run["seed"], "learning_rate": rate, "validation_loss": loss}
             | {"chosen": rate == run["tuning"]["chosen"], "search_seconds": run["tuning"]["seconds"]}
             for run in runs
             for rate, loss in zip(run["tuning"]["grid"], run["tuning"]["losses"], strict=True)
@@ -105,7 +105,7 @@ def _chosen(searches: list[dict[str, Any]]) -> str:
 class _Contestant:
     """A series with what decides which other one is its control, from the first of its runs."""
 
-    label: str
+    series: str
     encoder: str
     as_many_as: str
     added: float
@@ -122,9 +122,9 @@ class _Contestant:
 def controls(task: TaskResults) -> list[Table]:
     """Compare encoders that add more than `NOTEWORTHY` parameters with a trunk widened by as many."""
     known = [
-        _contestant(label, runs.iloc[0], task.configs)
-        for label in task.order
-        if len(runs := task.trained[task.trained["label"] == label])
+        _contestant(series, runs.iloc[0], task.configs)
+        for series in task.order
+        if len(runs := task.trained[task.trained["series"] == series])
     ]
     found: list[tuple[_Contestant, _Contestant | None]] = []
     for one in (one for one in known if one.trunk and one.added / one.trunk > NOTEWORTHY):
@@ -132,23 +132,23 @@ def controls(task: TaskResults) -> list[Table]:
     if not found:
         return []
     both = {
-        (one.label, other.label): task.beyond[task.beyond["label"].isin([one.label, other.label])]
+        (one.series, other.series): task.beyond[task.beyond["series"].isin([one.series, other.series])]
         for one, other in found
         if other is not None
     }
     tables = [
         intervals.compare(rows, control).assign(metric=rows["metric"].iloc[0])
         for (_, control), rows in both.items()
-        if rows["label"].nunique() == 2
+        if rows["series"].nunique() == 2
     ]
     compared = intervals.corrected(pd.concat(tables)) if tables else pd.DataFrame(columns=COMPARED)
     data = pd.DataFrame(
-        [(one.label, one.added, one.trunk, other and other.label) for one, other in found],
-        columns=["label", "encoder_parameters", "model_parameters", "control"],
-    ).merge(compared.rename(columns={"baseline": "control"}), how="left", on=["label", "control"])
+        [(one.series, one.added, one.trunk, other and other.series) for one, other in found],
+        columns=["series", "encoder_parameters", "model_parameters", "control"],
+    ).merge(compared.rename(columns={"baseline": "control"}), how="left", on=["series", "control"])
     lines = [
         {
-            "series": task.display(line["label"]),
+            "series": task.display(line["series"]),
             "parameters added": words.number(line["encoder_parameters"]),
             "of the trunk's": f"{100 * line['encoder_parameters'] / line['model_parameters']:.1f} %",
             "control": task.display(line["control"]) if isinstance(line["control"], str) else "not in this folder",
@@ -167,16 +167,16 @@ def controls(task: TaskResults) -> list[Table]:
             " To add a missing control, repeat the encoder's command with encoder=none model.as_many_as=<encoder>; it "
             "has the parameters of the encoder's default options."
         )
-    columns = ["label", "encoder_parameters", "model_parameters", "control", *COMPARED[2:]]
+    columns = ["series", "encoder_parameters", "model_parameters", "control", *COMPARED[2:]]
     caption = f"Controls with as many parameters, {task.key}"
     return [Table(task.stem("controls"), caption, pd.DataFrame(lines), data[columns], note)]
 
 
-def _contestant(label: str, run: pd.Series[Any], configs: Configs) -> _Contestant:
+def _contestant(series: str, run: pd.Series[Any], configs: Configs) -> _Contestant:
     config = configs[run["run_id"]]
     of_trunk = {key: value for key, value in config.items() if key.partition(".")[0] in OF_THE_TRUNK}
     return _Contestant(
-        label=label,
+        series=series,
         encoder=config.get("encoder.name", ""),
         as_many_as=of_trunk.pop("model.as_many_as", "null"),
         added=float(pd.to_numeric(run["encoder_parameters"])),

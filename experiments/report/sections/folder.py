@@ -70,11 +70,11 @@ def warnings(results: Results) -> list[str]:
     by_task: dict[str, list[Any]] = {"corpus": [corpus(value) or None for value in finished["corpus"]]}
     settings = sorted({key for config in configs for key in config if key.startswith("train.")})
     by_task |= {key: [config.get(key) for config in configs] for key in settings}
-    warnings, labels = _unfinished(results), finished["label"]
+    warnings, series_names = _unfinished(results), finished["series"]
     for name, values in columns.items():
-        warnings += _differing(name, labels, values, [""] * len(labels))
+        warnings += _differing(name, series_names, values, [""] * len(series_names))
     for name, values in by_task.items():
-        warnings += _differing(name, labels, values, finished["task"].map(str))
+        warnings += _differing(name, series_names, values, finished["task"].map(str))
     return warnings
 
 
@@ -89,12 +89,12 @@ def _unfinished(results: Results) -> list[str]:
     ]
 
 
-def _differing(what: str, labels: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:
+def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:
     """Return what differs within a task, and which series have which value; tasks alike in one sentence."""
     found: dict[str, dict[str, dict[str, None]]] = {}
-    for label, value, task in zip(labels, values, tasks, strict=True):
+    for series, value, task in zip(series_names, values, tasks, strict=True):
         if value is not None:
-            found.setdefault(task, {}).setdefault(str(value), {})[str(label)] = None
+            found.setdefault(task, {}).setdefault(str(value), {})[str(series)] = None
     alike: dict[str, list[str]] = {}
     for task, by_value in found.items():
         if len(by_value) > 1:

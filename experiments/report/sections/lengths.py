@@ -56,7 +56,7 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
     lengths = sorted(set(summary["eval_length"]))
     heads = {length: f"{length} (trained)" if length in trained else str(length) for length in lengths}
     cells = task.grid(summary, ["eval_length"], heads, OVER_LENGTHS)
-    seeds = {task.display(label): str(count) for label, count in task.seeds[OVER_LENGTHS].items()}
+    seeds = {task.display(series): str(count) for series, count in task.seeds[OVER_LENGTHS].items()}
     cells.insert(1, "seeds", cells["series"].map(seeds))
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
@@ -69,11 +69,13 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
 
 def _comparison_table(task: TaskResults, named: str) -> Table:
     baseline, seeds = str(task.compared["baseline"].iloc[0]), task.seeds[OVER_LENGTHS]
-    ordered = task.compared.sort_values("label", key=lambda labels: labels.map(task.order.index), kind="stable")
+    ordered = task.compared.sort_values(
+        "series", key=lambda series_names: series_names.map(task.order.index), kind="stable"
+    )
     lines = []
     for line in ordered.to_dict("records"):
-        lengths, cells = line["lengths"], {"series": task.display(line["label"])} | task.comparison(line)
-        cells["seeds paired"] += f" of {max(seeds[line['label']], seeds[baseline])}"
+        lengths, cells = line["lengths"], {"series": task.display(line["series"])} | task.comparison(line)
+        cells["seeds paired"] += f" of {max(seeds[line['series']], seeds[baseline])}"
         cells["lengths"] = f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else ""
         lines.append(cells)
     head = ["series", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]

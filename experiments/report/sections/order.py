@@ -77,8 +77,8 @@ def _sensitivity_table(task: TaskResults, slopes: pd.DataFrame) -> Table:
     heads = {(metric, kind): f"{metric_of(metric).label}, {kind}" for kind in kinds for metric in metrics}
     whole = slopes[slopes["part"].isna()]
     cells = task.grid(whole, ["metric", "condition"], heads, EXPERIMENT)
-    over = whole.groupby("label")["interval_over"].agg(lambda kinds: " and ".join(sorted(set(kinds) - {""})))
-    cells["interval over"] = cells["series"].map({task.display(label): kinds for label, kinds in over.items()})
+    over = whole.groupby("series")["interval_over"].agg(lambda kinds: " and ".join(sorted(set(kinds) - {""})))
+    cells["interval over"] = cells["series"].map({task.display(series): kinds for series, kinds in over.items()})
     note = (
         "Quality lost per unit of distance ± half the 95 % t interval. An interval over inputs, from eight parts of "
         "the inputs of one seed, does not cover other trainings."

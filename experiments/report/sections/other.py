@@ -22,7 +22,7 @@ def training(task: TaskResults) -> Section:
     """Make the section of loss and accuracy during training."""
     figures = style.training_curves(task.rows_of("training", drawn=MOST))
     caption = "Training loss (mean since the previous point) and accuracy on held-out data of training length."
-    data = task.with_marks(intervals.over_seeds(task.rows_of("training"), ["task", "metric", "label", "step"]))
+    data = task.with_marks(intervals.over_seeds(task.rows_of("training"), ["task", "metric", "series", "step"]))
     return Section("Training", parts=[Picture(stem, caption, figure, data) for stem, figure in figures.items()])
 
 
@@ -43,7 +43,7 @@ def other(task: TaskResults, experiment: str) -> Section:
         section.parts.append(Picture(drawn, module.CAPTIONS[drawn.removeprefix(task.stem(""))], figure))
     shown = module.shown(rows)
     heads = {head: head for head in shown["head"].unique()}
-    cells = task.grid(intervals.over_seeds(shown, ["label", "head"]), ["head"], heads, experiment, words.short)
+    cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.short)
     summary = task.with_marks(module.summarise(rows))
     section.parts.append(Table(stem, caption, cells, summary, MEANS))
     return section
@@ -51,11 +51,11 @@ def other(task: TaskResults, experiment: str) -> Section:
 
 def cost(task: TaskResults) -> Section:
     """Make the section of parameters, steps and time of training, and of controls with as many parameters."""
-    numbers = task.runs[["label"]].join(task.runs[COSTS].apply(pd.to_numeric, errors="coerce"))
+    numbers = task.runs[["series"]].join(task.runs[COSTS].apply(pd.to_numeric, errors="coerce"))
     numbers.loc[numbers.index.difference(task.trained.index), OF_TRAINING] = math.nan
-    data = numbers.groupby("label")[COSTS].mean().reindex(task.order).reset_index()
+    data = numbers.groupby("series")[COSTS].mean().reindex(task.order).reset_index()
     cells = data[COSTS].map(words.number).rename(columns=lambda column: column.replace("_", " "))
-    cells.insert(0, "series", data["label"].map(task.display))
+    cells.insert(0, "series", data["series"].map(task.display))
     note = "Means over seeds. Seconds and tokens per second are those of training on the machine of the run."
     table = Table(task.stem("training_cost"), f"Training cost, {task.key}", cells, data, note)
     return Section("Training cost", parts=[table, *fairness.controls(task)], level=3)

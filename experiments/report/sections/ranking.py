@@ -35,7 +35,7 @@ OVERALL = {
 
 def standings(tasks: Sequence[TaskResults]) -> Standings:
     """Rank the series of every task with quality beyond the training length of two or more."""
-    return {task.key: groups.ranking(task.beyond) for task in tasks if task.beyond["label"].nunique() > 1}
+    return {task.key: groups.ranking(task.beyond) for task in tasks if task.beyond["series"].nunique() > 1}
 
 
 def summary(tasks: Sequence[TaskResults], standings: Standings) -> list[str]:
@@ -57,12 +57,12 @@ def _leader(over: str, beyond: pd.DataFrame) -> list[str]:
         return []
     best = table.iloc[0]
     sentence = (
-        f"{over}, {best['label']} has the best mean rank beyond the training length "
+        f"{over}, {best['series']} has the best mean rank beyond the training length "
         f"({best['mean_rank']:.2f} of {len(table)})."
     )
     if not best["group"]:
         return [f"{sentence} With these tasks, no differences between mean ranks are significant."]
-    tied = [line["label"] for line in table[1:].to_dict("records") if set(line["group"]) & set(best["group"])]
+    tied = [line["series"] for line in table[1:].to_dict("records") if set(line["group"]) & set(best["group"])]
     return [f"{sentence} It does not differ significantly from {words.few(tied)}." if tied else sentence]
 
 
@@ -105,9 +105,9 @@ def _pictures(tasks: Sequence[TaskResults], standings: Standings) -> list[Pictur
 def _in_each(tasks: Sequence[TaskResults], standings: Standings) -> Table:
     lines = []
     for task in (task for task in tasks if task.key in standings):
-        compared = {line["label"]: line for line in task.compared.to_dict("records")}
+        compared = {line["series"]: line for line in task.compared.to_dict("records")}
         for line in standings[task.key].to_dict("records"):
-            lines.append({"task": task.key} | _line(task, line, compared.get(line["label"])))
+            lines.append({"task": task.key} | _line(task, line, compared.get(line["series"])))
     cells, data = pd.DataFrame(lines), pd.concat(standings.values())
     caption = "Places in every task"
     if len(standings) == 1:
@@ -124,12 +124,12 @@ def _in_each(tasks: Sequence[TaskResults], standings: Standings) -> Table:
 def _line(task: TaskResults, line: dict[Any, Any], compared: dict[Any, Any] | None) -> dict[str, str]:
     known = line["status"] == "ok"
     cells = {
-        "series": task.display(line["label"]),
+        "series": task.display(line["series"]),
         "place": f"{line['rank']:g}" if known else "",
         "group": str(line["group"]),
         "mean": f"{line['mean']:.3f}" if known else str(line["status"]),
         "95 % interval": words.between(line["low"], line["high"]),
-        "seeds": f"{line['seeds']:.0f} of {task.seeds[OVER_LENGTHS][line['label']]}",
+        "seeds": f"{line['seeds']:.0f} of {task.seeds[OVER_LENGTHS][line['series']]}",
     }
     if compared is None:
         return cells | dict.fromkeys(("against", "difference", "verdict"), "")
@@ -145,8 +145,8 @@ def _line(task: TaskResults, line: dict[Any, Any], compared: dict[Any, Any] | No
 def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") -> list[Table | Picture]:
     """Ranks and scores over tasks, their uncertainty, and the critical differences; empty without common series."""
     places, scores = ranks.over_tasks(beyond), ranks.aggregate(beyond)
-    order = dict.fromkeys([*places["label"], *scores["label"]])
-    data = places.merge(scores, on="label", how="outer").set_index("label").loc[list(order)].reset_index()
+    order = dict.fromkeys([*places["series"], *scores["series"]])
+    data = places.merge(scores, on="series", how="outer").set_index("series").loc[list(order)].reset_index()
     compared = data["mean_rank"].notna() | data["iqm"].notna()
     if not compared.any():
         return []
@@ -155,8 +155,8 @@ def _over_tasks(beyond: pd.DataFrame, kind: str = "", which: str = "all tasks") 
     notes = [note for column, note in OVERALL.items() if column in cells and column not in blank]
     if "group" in blank:
         notes.append("No groups: Friedman's test finds no difference between mean ranks, or cannot be made.")
-    left_out = data[~compared].groupby("status")["label"]
-    notes += [f"Left out, {status}: {words.few(sorted(labels))}." for status, labels in left_out]
+    left_out = data[~compared].groupby("status")["series"]
+    notes += [f"Left out, {status}: {words.few(sorted(series_names))}." for status, series_names in left_out]
     parts: list[Table | Picture] = [
         Table(f"ranking_over_{kind}tasks", f"Ranking over {which}", cells.drop(columns=blank), data, " ".join(notes))
     ]
@@ -177,7 +177,7 @@ def _overall(line: dict[Any, Any]) -> dict[str, str]:
     ranked = line["mean_rank"] == line["mean_rank"]
     resampled = ranked and line["first"] == line["first"]
     return {
-        "series": str(line["label"]),
+        "series": str(line["series"]),
         "place": f"{line['place']:g}" if ranked else "",
         "group": str(line["group"]) if ranked else "",
         "mean rank": f"{line['mean_rank']:.2f}" if ranked else str(line["status"]),
@@ -202,7 +202,7 @@ def _by_metric(tasks: Sequence[TaskResults]) -> list[Table]:
                 "metric": "main metric of each task" if line["metric"] == "main" else metric_of(line["metric"]).label,
                 "lengths": LENGTHS[line["lengths"]],
                 "tasks": f"{line['tasks']}",
-                "first": words.few(part.loc[part["place"] == 1, "label"]),
+                "first": words.few(part.loc[part["place"] == 1, "series"]),
                 "agreement": words.short(round(line["agreement"], 3)),
             }
             for part in choices

@@ -24,17 +24,17 @@ def compare(qualities: dict[str, pd.DataFrame], baselines: dict[str, str]) -> di
 
 def table(task: TaskResults) -> Table:
     """Return in-range quality, seeds that learned the task, reach and area of each series."""
-    data = _numbers(task.quality, task.reach).merge(_seeds_learned(task.quality), on="label")
+    data = _numbers(task.quality, task.reach).merge(_seeds_learned(task.quality), on="series")
     areas = task.areas if task.areas is not None and len(task.areas) else None
     if areas is not None:
-        data = data.merge(areas, on="label", how="left")
+        data = data.merge(areas, on="series", how="left")
     full = float(data["measured_up_to"].max())
-    found = {line["label"]: line for line in data.to_dict("records")}
+    found = {line["series"]: line for line in data.to_dict("records")}
     lines = []
-    for line in (found[label] for label in task.order if label in found):
+    for line in (found[series] for series in task.order if series in found):
         judged = line["seeds_judged"]
         cells = {
-            "series": task.display(line["label"]),
+            "series": task.display(line["series"]),
             "in range": _mean(line["in_range"], line["in_range_half_width"]),
             "learned in range": f"{line['seeds_learned']} of {judged}" if judged else "not judged",
             "reach": _reach(line),
@@ -72,16 +72,16 @@ def of_one_run(quality: pd.DataFrame) -> str:
 def _numbers(quality: pd.DataFrame, reach: pd.DataFrame) -> pd.DataFrame:
     """Reach and area as numbers, one line for each series, and why an area ends before what was measured."""
     beyond = quality[(quality["eval_length"] > quality["train_length"]) & (quality["status"] != "ok")]
-    data = reach.merge(reaches.areas(quality), on="label")
+    data = reach.merge(reaches.areas(quality), on="series")
     data["measured_up_to"] = data["longest"] / data["train_length"]
-    return data.assign(lacking=data["label"].map(beyond.groupby("label")["status"].first()))
+    return data.assign(lacking=data["series"].map(beyond.groupby("series")["status"].first()))
 
 
 def _seeds_learned(quality: pd.DataFrame) -> pd.DataFrame:
     """How many seeds of each series were judged, and how many learned the task in range in all their runs."""
     judged = quality[quality["converged"].notna()].assign(passed=lambda rows: rows["converged"].astype(bool))
-    seeds = judged.groupby(["label", "seed"])["passed"].all().groupby(level="label").agg(["sum", "count"])
-    seeds = seeds.reindex(sorted(quality["label"].unique()), fill_value=0).rename_axis("label").reset_index()
+    seeds = judged.groupby(["series", "seed"])["passed"].all().groupby(level="series").agg(["sum", "count"])
+    seeds = seeds.reindex(sorted(quality["series"].unique()), fill_value=0).rename_axis("series").reset_index()
     return seeds.rename(columns={"sum": "seeds_learned", "count": "seeds_judged"})
 
 

@@ -28,7 +28,7 @@ def runs_section(
         run: _own(configs.get(run, {}), settings.get(str(task), {}))
         for run, task in zip(runs["run_id"], runs["task"], strict=True)
     }
-    shown = runs.sort_values(["task", "label", "seed", "run_id"], key=lambda column: column.map(str))
+    shown = runs.sort_values(["task", "series", "seed", "run_id"], key=lambda column: column.map(str))
     if len(runs) > MOST_RUNS:
         ended_well = shown["status"].eq("ok") & shown["converged"].ne(False)
         shown = shown.loc[ended_well.sort_values(kind="stable").index[:MOST_RUNS]]
@@ -47,7 +47,7 @@ def runs_section(
 
 
 def _line(run: dict[Any, Any]) -> dict[str, str]:
-    names = {"run": "run_id", "series": "label", "task": "task", "seed": "seed"}
+    names = {"run": "run_id", "series": "series", "task": "task", "seed": "seed"}
     counts = ("encoder_parameters", "model_parameters", "train_seconds", "measure_seconds", "tokens_per_second")
     return (
         {head: "" if run[key] is None else str(run[key]) for head, key in names.items()}

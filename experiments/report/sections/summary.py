@@ -37,13 +37,13 @@ def _best(task: TaskResults, ranked: pd.DataFrame) -> list[str]:
         return []
     best = ranked.iloc[0]
     sentence = (
-        f"Best beyond the training length: {task.display(best['label'])}, with a mean "
+        f"Best beyond the training length: {task.display(best['series'])}, with a mean "
         f"{metric_of(str(best['metric'])).label} of {words.interval(best['mean'], best['low'], best['high'])}."
     )
     if not best["group"]:
         return [sentence, "With so few seeds, no difference can be tested."]
     tied = [group != "" and bool(set(group) & set(best["group"])) for group in ranked["group"]]
-    names = [task.display(label) for label in ranked.loc[tied, "label"] if label != best["label"]]
+    names = [task.display(series) for series in ranked.loc[tied, "series"] if series != best["series"]]
     apart = len(ranked) - 1 - len(names)
     others = f"from {words.count(apart, 'other')}"
     if not names:

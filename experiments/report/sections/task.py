@@ -18,7 +18,7 @@ from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 from experiments.statistics import reach as reaches
 
-IN_TEXT = ("label", "encoder", "task", "positions", "condition", "run_id")
+IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
 """Columns whose text may appear in a figure."""
 PANELS = 160
 """Series drawn in all figures of one kind together: drawing takes most of the time of a report."""
@@ -31,14 +31,17 @@ LINES = 12
 MEANS = "Mean over seeds ± half the 95 % t interval."
 
 
-def labels_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str | None, tasks: int) -> list[str]:
+def series_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str | None, tasks: int) -> list[str]:
     """Return the series that the figures of one of several tasks show: the baseline, then the best beyond training."""
-    labels = list(style.looks(rows))
+    series_names = list(style.looks(rows))
     beyond = beyond_training(rows.iloc[:0] if quality is None else quality)
-    means = beyond.groupby("label")["value"].mean()
+    means = beyond.groupby("series")["value"].mean()
     sign = -1 if len(beyond) and metric_of(str(beyond["metric"].iloc[0])).higher_is_better else 1
-    worth = {label: sign * mean for label, mean in means.items() if mean == mean}
-    ordered = sorted(labels, key=lambda label: (label != baseline, worth.get(label, float("inf")), labels.index(label)))
+    worth = {series: sign * mean for series, mean in means.items() if mean == mean}
+    ordered = sorted(
+        series_names,
+        key=lambda series: (series != baseline, worth.get(series, float("inf")), series_names.index(series)),
+    )
     return ordered[: max(LEAST, min(MOST, PANELS // max(1, tasks)))]
 
 
@@ -47,11 +50,11 @@ class TaskResults:
 
     Args:
         key: the task as it is named in the rows.
-        rows: its rows, with ``label``, ``converged`` and ``look``.
+        rows: its rows, with ``series``, ``converged`` and ``look``.
         results: the whole folder.
         compared: comparisons of quality with the baseline beyond the training length.
         areas: comparisons of areas; None where there are none.
-        drawn: series that figures show, see `labels_drawn`.
+        drawn: series that figures show, see `series_drawn`.
         first_figure_only: whether each section shows only its first figure.
     """
 
@@ -70,7 +73,7 @@ class TaskResults:
         self.drawn, self.first_figure_only = drawn, first_figure_only
         self.runs = results.runs[(results.runs["task"] == key) & results.runs["status"].isin(FINISHED)]
         self.trained = self.runs[self.runs["run_id"].isin(trained_runs(results.configs))]
-        self.not_converged = rows[rows["converged"].eq(False)].groupby("label")["run_id"].nunique().to_dict()
+        self.not_converged = rows[rows["converged"].eq(False)].groupby("series")["run_id"].nunique().to_dict()
         self.order = list(style.looks(rows))
         self.quality = results.quality[results.quality["task"] == key]
 
@@ -93,11 +96,11 @@ class TaskResults:
     def seeds(self) -> dict[str, dict[Any, int]]:
         """Experiment -> series -> number of seeds; measures that need no training often have fewer."""
         of_experiments = self.rows.groupby("experiment")
-        return {str(name): rows.groupby("label")["seed"].nunique().to_dict() for name, rows in of_experiments}
+        return {str(name): rows.groupby("series")["seed"].nunique().to_dict() for name, rows in of_experiments}
 
-    def display(self, label: Any) -> str:
+    def display(self, series: Any) -> str:
         """Return the name that readers see: marked if a run of it did not converge."""
-        return f"{label}{style.NOT_CONVERGED}" if label in self.not_converged else str(label)
+        return f"{series}{style.NOT_CONVERGED}" if series in self.not_converged else str(series)
 
     def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
         """Return the rows of an experiment; for a figure only those of the first series drawn, by display name."""
@@ -105,8 +108,8 @@ class TaskResults:
         if not drawn:
             return rows
         shown = self.drawn[:drawn]
-        rows = rows[rows["label"].isin(shown)]
-        rows = rows.assign(label=rows["label"].map({label: self.display(label) for label in shown}))
+        rows = rows[rows["series"].isin(shown)]
+        rows = rows.assign(series=rows["series"].map({series: self.display(series) for series in shown}))
         for column in IN_TEXT:
             # matplotlib would typeset text between two dollar signs as a formula.
             plain = {text: text.replace("$", r"\$") for text in rows[column].unique()}
@@ -120,7 +123,7 @@ class TaskResults:
 
     def with_marks(self, summary: pd.DataFrame) -> pd.DataFrame:
         """Add the number of runs of each series that did not converge."""
-        return summary.assign(not_converged=summary["label"].map(lambda label: self.not_converged.get(label, 0)))
+        return summary.assign(not_converged=summary["series"].map(lambda series: self.not_converged.get(series, 0)))
 
     def comparison(self, line: dict[Any, Any]) -> dict[str, str]:
         """Return the cells of a line of `intervals.corrected`; blank where there was no comparison."""
@@ -145,21 +148,21 @@ class TaskResults:
         """Return a table with one line for each series and one column for each of the values of ``keys``.
 
         Args:
-            summary: of `intervals.over_seeds`, by label and ``keys``.
+            summary: of `intervals.over_seeds`, by series and ``keys``.
             keys: columns of the summary that tell the columns of the table apart.
             heads: value of the key, or tuple of the values of several -> head of its column.
             experiment: the one that the summary is of; its seeds are those expected.
             written: how a number is written.
         """
-        at = summary.set_index(["label", *keys]).index.to_flat_index()
+        at = summary.set_index(["series", *keys]).index.to_flat_index()
         found = dict(zip(at, summary.to_dict("records"), strict=True))
         seeds = self.seeds.get(experiment, {})
         lines = []
-        for label in self.order:
-            places = [(label, *(key if isinstance(key, tuple) else (key,))) for key in heads]
+        for series in self.order:
+            places = [(series, *(key if isinstance(key, tuple) else (key,))) for key in heads]
             if any(place in found for place in places):
-                cells = (words.cell(found.get(place), seeds.get(label, 0), written) for place in places)
-                lines.append([self.display(label), *cells])
+                cells = (words.cell(found.get(place), seeds.get(series, 0), written) for place in places)
+                lines.append([self.display(series), *cells])
         return pd.DataFrame(lines, columns=["series", *heads.values()])
 
 

@@ -53,10 +53,10 @@ def _table(
     written: Callable[[float], str] = "{:.2f}".format,
 ) -> Table:
     """Tasks down, series across."""
-    seeds = quality.groupby(["task", "label"])["seed"].nunique().to_dict()
-    unlearned = set(quality.loc[quality["converged"].eq(False), ["task", "label"]].itertuples(index=False, name=None))
-    summary = intervals.over_seeds(rows, ["task", "metric", "label", "train_length", "eval_length"])
-    found = {(line["task"], line["label"]): line for line in summary.to_dict("records")}
+    seeds = quality.groupby(["task", "series"])["seed"].nunique().to_dict()
+    unlearned = set(quality.loc[quality["converged"].eq(False), ["task", "series"]].itertuples(index=False, name=None))
+    summary = intervals.over_seeds(rows, ["task", "metric", "series", "train_length", "eval_length"])
+    found = {(line["task"], line["series"]): line for line in summary.to_dict("records")}
     lines = []
     for task, of_task in summary.groupby("task"):
         metric = str(of_task["metric"].iloc[0])
@@ -65,9 +65,9 @@ def _table(
         line["length"] = words.listed(sorted(set(of_task["eval_length"])))
         if metric != FREE_RUNNING_GAP:
             line["guess"] = words.short(of_task["chance"].mean())
-        for label in order:
-            mark = style.NOT_CONVERGED if (task, label) in unlearned else ""
-            line[label] = words.cell(found.get((task, label)), seeds.get((task, label), 0), written) + mark
+        for series in order:
+            mark = style.NOT_CONVERGED if (task, series) in unlearned else ""
+            line[series] = words.cell(found.get((task, series)), seeds.get((task, series), 0), written) + mark
         lines.append(line)
     return Table(stem, caption, pd.DataFrame(lines), summary, note)
 
@@ -76,14 +76,14 @@ def _kept(quality: pd.DataFrame, order: Sequence[str]) -> Table:
     """Count the tasks that each series learned with every seed, and those of them that it keeps at twice the length."""
     lines = []
     for _, of_task in quality.groupby("task"):
-        summary = intervals.over_seeds(of_task, ["label", "metric", "train_length", "eval_length"])
-        learned = of_task["converged"].eq(True).groupby(of_task["label"]).all()
+        summary = intervals.over_seeds(of_task, ["series", "metric", "train_length", "eval_length"])
+        learned = of_task["converged"].eq(True).groupby(of_task["series"]).all()
         for line in reach.reach(summary).to_dict("records"):
             if line["longest"] >= BEYOND * line["train_length"]:
-                known = bool(learned[line["label"]])
-                lines.append((line["label"], int(known), int(known and line["multiple"] >= BEYOND)))
-    counts = pd.DataFrame(lines, columns=["label", "tasks_learned", "tasks_kept"]).groupby("label").sum()
-    data = counts.loc[[label for label in order if label in counts.index]].reset_index()
+                known = bool(learned[line["series"]])
+                lines.append((line["series"], int(known), int(known and line["multiple"] >= BEYOND)))
+    counts = pd.DataFrame(lines, columns=["series", "tasks_learned", "tasks_kept"]).groupby("series").sum()
+    data = counts.loc[[series for series in order if series in counts.index]].reset_index()
     cells = data.astype(str).set_axis(["series", "tasks learned", "kept at twice the length"], axis=1)
     note = (
         f"Learned: within the training length, with every seed. Kept: at least {reach.KEEPS:.0%} of the quality in "

@@ -76,8 +76,8 @@ def _values(
     if any(part.empty for part in parts):
         return pd.Series(dtype=float), NO_ROWS
     for part in parts:
-        if len(labels := sorted(part["label"].unique())) > 1:
-            return pd.Series(dtype=float), f"rows of several settings: {'; '.join(labels)}"
+        if len(series_names := sorted(part["series"].unique())) > 1:
+            return pd.Series(dtype=float), f"rows of several settings: {'; '.join(series_names)}"
     try:
         found = [_by_seed(part, test) for part in parts]
     except ValueError as error:
