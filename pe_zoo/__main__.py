@@ -18,6 +18,7 @@ from typing import NoReturn
 from pe_zoo import Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
+from pe_zoo._contract.bench import ADVICE, FAILS, HOLDS, NOT_APPLICABLE
 from pe_zoo._contract.claims import HOOKS
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
@@ -96,16 +97,15 @@ def _check(name: str) -> bool:
     counts: Counter[str] = Counter()
     for verdict in check.check(cls):
         counts[verdict.outcome] += 1
-        _print(_indented(f"{verdict.outcome:5}  {verdict.sentence}"))
-        if verdict.reason:
-            _print(_indented(" " * 7 + verdict.reason))
-    holds, fails, others = (counts[outcome] for outcome in (check.HOLDS, check.FAILS, check.NOT_APPLICABLE))
-    _print(f"{name}: {holds} promises hold, {fails} fail, {others} do not apply\n")
-    return not fails
-
-
-def _indented(text: str) -> str:
-    return textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 9)
+        for text in filter(
+            None, (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
+        ):
+            _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
+    advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
+    _print(
+        f"{name}: {counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}\n"
+    )
+    return not counts[FAILS]
 
 
 def _print(text: str) -> None:

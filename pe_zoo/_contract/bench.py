@@ -11,26 +11,32 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site, raw_scores
 
-VOCAB = 11
-LENGTH = 6
-"""Tokens of a test sequence."""
-ONE = Geometry(model_dim=24, num_heads=6, num_layers=2, train_length=64)
-"""The geometry of most checks: test positions stay below its ``train_length``."""
-
+VOCAB, LENGTH = 11, 6
+"""Kinds of tokens, and tokens of a test sequence."""
 BOTH, CAUSAL, BIDIRECTIONAL = (True, False), (True,), (False,)
 """Masks: whether a model is causal."""
+HOLDS, NOT_APPLICABLE, ADVICE, FAILS = "holds", "n/a", "advice", "FAILS"
+"""Outcomes of a check, the worst last."""
 
 Maker = Callable[[Geometry], Encoder]
-Trunk = Callable[..., nn.Module]
-"""``trunk(vocab_size, geometry, encoder, causal=…, query_block=…)``: a model with a ``token_embedding``."""
 
 
 class Broken(AssertionError):
-    """A promise does not hold; the message says how."""
+    """A promise does not hold; the message says how, and what to do where that is known."""
+
+    outcome = FAILS
+
+
+class Missing(Broken):
+    """A claim that only enables a faster path is not made, though it would hold."""
+
+    outcome = ADVICE
 
 
 class NotApplicable(Exception):
     """A promise does not apply to this encoder; the message says why."""
+
+    outcome = NOT_APPLICABLE
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,8 @@ class Promise:
     check: Callable[..., None]
     masks: tuple[bool, ...]
 
-    def __call__(self, make: Maker, causal: bool, *bench: Bench, **others: Any) -> None:
-        self.check(make, causal, *bench, **others)
+    def __call__(self, make: Maker, causal: bool, bench: Bench, **others: Any) -> None:
+        self.check(make, causal, bench, **others)
 
 
 def promise(sentence: str, masks: tuple[bool, ...] = BOTH) -> Callable[[Callable[..., None]], Promise]:
@@ -93,8 +99,7 @@ class Stack(nn.Module):
         return self.unembedding(stream)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor, layer: int, x: Tensor) -> Tensor:
-        length = q.shape[-2]
-        mixed = []
+        length, mixed = q.shape[-2], []
         for start in range(0, length, self.query_block or length):
             rows = slice(start, min(start + (self.query_block or length), length))
             site = site_of(positions, self.causal, x, rows, layer)
@@ -105,10 +110,15 @@ class Stack(nn.Module):
 
 @dataclass(frozen=True)
 class Bench:
-    """The model and the sizes at which a promise is checked."""
+    """The model and the sizes at which a promise is checked.
 
-    trunk: Trunk = Stack
-    geometry: Geometry = ONE
+    Args:
+        trunk: ``trunk(vocab_size, geometry, encoder, causal=…, query_block=…)``: a model with a ``token_embedding``.
+        geometry: test positions stay below its ``train_length``.
+    """
+
+    trunk: Callable[..., nn.Module] = Stack
+    geometry: Geometry = Geometry(model_dim=24, num_heads=6, num_layers=2, train_length=64)  # noqa: RUF009  frozen
 
     def fresh(self, make: Maker, geometry: Geometry | None = None) -> Encoder:
         """A float64 encoder with perturbed parameters: at their initial values some methods do nothing."""
@@ -121,9 +131,6 @@ class Bench:
     def model(self, encoder: Encoder, causal: bool, **options: Any) -> nn.Module:
         """A float64 model around an encoder."""
         return self.trunk(VOCAB, encoder.geometry, encoder, causal=causal, **options).double()
-
-
-BENCH = Bench()
 
 
 def read(model: nn.Module, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -162,15 +169,9 @@ def site_of(
     keys = positions.shape[-1]
     rows = rows or slice(0, keys)
     mask = torch.ones(keys, keys, dtype=torch.bool)
-    return Site(
-        layer=layer,
-        query_positions=positions[..., rows],
-        key_positions=positions,
-        rows=rows,
-        mask=(mask.tril() if causal else mask)[rows],
-        causal=causal,
-        x=x,
-    )
+    mask = (mask.tril() if causal else mask)[rows]
+    queries = positions[..., rows]
+    return Site(layer=layer, query_positions=queries, key_positions=positions, rows=rows, mask=mask, causal=causal, x=x)
 
 
 def gap(a: Tensor, b: Tensor) -> float:

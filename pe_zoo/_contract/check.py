@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
 import torch
 
 from pe_zoo._contract import claims, dtypes, hooks
-from pe_zoo._contract.bench import BOTH, ONE, Bench, Broken, Maker, NotApplicable, Promise, some_tokens
+from pe_zoo._contract.bench import (
+    ADVICE,
+    BOTH,
+    FAILS,
+    HOLDS,
+    NOT_APPLICABLE,
+    Bench,
+    Broken,
+    Maker,
+    Promise,
+    some_tokens,
+)
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 
-HOLDS, FAILS, NOT_APPLICABLE = "holds", "FAILS", "n/a"
-
-T = TypeVar("T")
-
-
 PROMISES = [of for module in (dtypes, hooks, claims) for of in vars(module).values() if isinstance(of, Promise)]
-
 SIZES = [
-    ONE,
+    Bench.geometry,
     *(
-        Geometry(model_dim=heads * head_dim, num_heads=heads, num_layers=2, train_length=ONE.train_length)
+        Geometry(model_dim=heads * head_dim, num_heads=heads, num_layers=2, train_length=Bench.geometry.train_length)
         for heads, head_dim in ((4, 8), (4, 16), (2, 32), (8, 8), (1, 16), (4, 64))
     ),
 ]
@@ -52,13 +56,12 @@ def check(make: Maker) -> Iterator[Verdict]:
         yield Verdict(built, FAILS, one_line(error))
         return
     yield Verdict(built, HOLDS)
-    masks, refused = _masks(make, bench)
+    refused = _refused(make, bench)
     works = "It works in a causal model, a bidirectional one, or both; it raises Unsupported in the other."
-    yield Verdict(works, HOLDS if masks else FAILS, "" if masks == BOTH else "; ".join(refused.values()))
-    for promise in PROMISES if masks else []:
-        asked = [mask for mask in promise.masks if mask in masks]
-        if asked:
-            yield _judge(promise, make, asked, bench)
+    yield Verdict(works, FAILS if len(refused) == len(BOTH) else HOLDS, "; ".join(refused.values()))
+    for promise in PROMISES if len(refused) < len(BOTH) else []:
+        if masks := [mask for mask in promise.masks if mask not in refused]:
+            yield _judge(promise, make, masks, bench)
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
 
@@ -70,62 +73,57 @@ def one_line(error: BaseException) -> str:
 
 
 def _judge(promise: Promise, make: Maker, masks: list[bool], bench: Bench) -> Verdict:
-    reasons: list[str] = []
-    outcome = HOLDS
+    """The worst outcome under these masks, and every reason."""
+    outcomes, reasons = [HOLDS], []
     for causal in masks:
         try:
-            _from_the_same_state(partial(promise.check, make, causal, bench))
-        except NotApplicable as reason:
-            reasons.append(str(reason))
-            outcome = NOT_APPLICABLE if outcome == HOLDS else outcome
+            with _same_state():
+                promise.check(make, causal, bench)
         except Exception as error:  # noqa: BLE001  as above
-            where = "" if len(promise.masks) == 1 else f"{'causal' if causal else 'bidirectional'}: "
-            reasons.append(where + one_line(error))
-            outcome = FAILS
-    return Verdict(promise.sentence, outcome, "; ".join(dict.fromkeys(reasons)))
+            outcomes.append(getattr(error, "outcome", FAILS))
+            named = outcomes[-1] == FAILS and len(promise.masks) > 1
+            where = ("causal: " if causal else "bidirectional: ") if named else ""
+            reasons.append(where + (str(error) if outcomes[-1] == NOT_APPLICABLE else one_line(error)))
+    worst = max(outcomes, key=[HOLDS, NOT_APPLICABLE, ADVICE, FAILS].index)
+    return Verdict(promise.sentence, worst, "; ".join(dict.fromkeys(reasons)))
 
 
-def _from_the_same_state(ask: Callable[[], T]) -> T:
+@contextmanager
+def _same_state() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # noqa: TID251  encoders draw their initial parameters from the global state
-        return ask()
+        yield
 
 
 def _size(make: Maker) -> Geometry:
-    refusal: Exception | None = None
+    """The first size that the constructor accepts; its first refusal if there is none."""
+    refusals = []
     for geometry in SIZES:
         try:
-            _from_the_same_state(partial(_built, make, geometry))
+            with _same_state():
+                encoder = make(geometry)
         except ValueError as error:
-            refusal = refusal or error
-        else:
-            return geometry
-    assert refusal is not None
-    raise refusal
-
-
-def _built(make: Maker, geometry: Geometry) -> None:
-    encoder = make(geometry)
-    if not isinstance(encoder, Encoder):
-        raise TypeError(f"{type(encoder).__name__} does not extend pe_zoo.Encoder")
-
-
-def _masks(make: Maker, bench: Bench) -> tuple[tuple[bool, ...], dict[bool, str]]:
-    """The masks under which an encoder works, and the reason under each other."""
-    encoder = _from_the_same_state(partial(make, bench.geometry))
-    refused: dict[bool, str] = {}
-    for causal in BOTH:
-        if encoder.causal_only and not causal:
-            refused[causal] = "claims causal_only: no bidirectional model"
+            refusals.append(error)
             continue
+        if not isinstance(encoder, Encoder):
+            raise TypeError(f"{type(encoder).__name__} does not extend pe_zoo.Encoder")
+        return geometry
+    raise refusals[0]
+
+
+def _refused(make: Maker, bench: Bench) -> dict[bool, str]:
+    """The reason under each mask under which an encoder does not work."""
+    refused = {}
+    for causal in BOTH:
         try:
-            _from_the_same_state(partial(_forward, make, causal, bench))
+            with _same_state():
+                encoder = bench.fresh(make)
+                if encoder.causal_only and not causal:
+                    refused[causal] = "claims causal_only: no bidirectional model"
+                else:
+                    bench.model(encoder, causal)(some_tokens())
         except Unsupported as reason:
             refused[causal] = one_line(reason)
         except Exception:  # noqa: BLE001  the promises say what is wrong
             continue
-    return tuple(causal for causal in BOTH if causal not in refused), refused
-
-
-def _forward(make: Maker, causal: bool, bench: Bench) -> None:
-    bench.model(bench.fresh(make), causal)(some_tokens())
+    return refused

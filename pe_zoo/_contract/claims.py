@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from pe_zoo._contract.bench import (
-    BENCH,
     BIDIRECTIONAL,
     LENGTH,
     VOCAB,
     Bench,
     Broken,
     Maker,
+    Missing,
     NotApplicable,
     gap,
     heads_of,
@@ -34,75 +33,66 @@ from pe_zoo._encoder import Encoder, Unsupported, scores
 HOOKS = ("embed", "rotate", "score", "mix")
 
 
-def shift_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
-    """The largest change of scores and logits when a constant is added to all positions."""
-    encoder, tokens, positions = bench.fresh(make), some_tokens(), some_positions(LENGTH)
-    q, k, x = some_inputs(encoder.geometry)
-    model, largest = bench.model(encoder, causal), 0.0
-    for shift in (1.0, 17.0, 800.0):
-        if encoder.max_length is None or positions.max() + shift < encoder.max_length:
-            here, there = (scores(encoder, q, k, p, x=x, causal=causal) for p in (positions, positions + shift))
-            logits = gap(read(model, tokens, positions), read(model, tokens, positions + shift))
-            largest = max(largest, gap(here, there), logits)
-    return largest
-
-
-def shift_of_fractions_changes(make: Maker, causal: bool, bench: Bench = BENCH) -> float:
-    """The same for positions a sixth apart in float32, whose shifted distances are off by up to 2⁻¹³."""
-    places, shift = 4 * LENGTH, 1024.0
-    encoder, tokens = bench.fresh(make), torch.randint(VOCAB, (2, places))
-    if encoder.max_length is not None and encoder.max_length <= places + shift:
-        return 0.0
-    q, k, x = some_inputs(encoder.geometry, places)
-    model, here = bench.model(encoder, causal), torch.arange(places) / 6
-    scored = [scores(encoder, q, k, positions, x=x, causal=causal) for positions in (here, here + shift)]
-    return max(gap(*scored), gap(read(model, tokens, here), read(model, tokens, here + shift)))
-
-
 @promise("Adding a constant to all positions changes nothing if, and only if, shift_invariant is claimed.")
-def check_shift_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
-    changed = shift_changes(make, causal, bench)
-    encoder = make(bench.geometry)
+def check_shift_claim(make: Maker, causal: bool, bench: Bench) -> None:
+    encoder, shifts = bench.fresh(make), (1.0, 17.0, 800.0)
+    changed = _shift_changes(encoder, causal, bench, some_positions(LENGTH), *shifts)
     if encoder.shift_invariant:
         hold(changed < 1e-9, f"claims shift_invariant, but a shift of all positions changes results by {changed:.1g}")
-        changed = shift_of_fractions_changes(make, causal, bench)
+        # Distances of shifted sixths are off by up to 2⁻¹³ in float32.
+        changed = _shift_changes(encoder, causal, bench, torch.arange(4 * LENGTH) / 6, 1024.0)
         reason = "distances of fractional positions are not robust to float32 rounding"
         hold(changed < 0.03, f"claims shift_invariant, but a shift of sixths changes results: {reason}")
         return
     if not encoder.causal_only:  # it is enough that a shift shows under one mask
         with suppress(Unsupported):
-            changed = max(changed, shift_changes(make, not causal, bench))
-    hold(changed > 1e-5, "does not claim shift_invariant, but no shift of all positions changes results")
+            changed = max(changed, _shift_changes(encoder, not causal, bench, some_positions(LENGTH), *shifts))
+    unclaimed = "does not claim shift_invariant, but no shift of all positions changes results"
+    hold(changed > 1e-5, f"{unclaimed}: set `shift_invariant = True`")
+
+
+def _shift_changes(encoder: Encoder, causal: bool, bench: Bench, positions: Tensor, *shifts: float) -> float:
+    """The largest change of scores and logits when a constant is added to all positions."""
+    tokens = torch.randint(VOCAB, (2, len(positions)))
+    q, k, x = some_inputs(encoder.geometry, len(positions))
+    model, largest = bench.model(encoder, causal), 0.0
+    for shifted in (positions + shift for shift in shifts):
+        if shifted.max() < (encoder.max_length or math.inf):
+            here, there = (scores(encoder, q, k, p, x=x, causal=causal) for p in (positions, shifted))
+            logits = gap(read(model, tokens, positions), read(model, tokens, shifted))
+            largest = max(largest, gap(here, there), logits)
+    return largest
 
 
 @promise(
     "A bidirectional model distinguishes a sequence from its reversal if, and only if, direction_aware is claimed.",
     BIDIRECTIONAL,
 )
-def check_direction_claim(make: Maker, causal: bool = False, bench: Bench = BENCH) -> None:
+def check_direction_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder, tokens = bench.fresh(make), some_tokens()
     model = bench.model(encoder, False)
     difference = 0.0
     for step in (1.0, 5.0, 0.5 * bench.geometry.train_length):  # even steps: as far apart backwards as forwards
         positions = step * torch.arange(LENGTH)
-        if encoder.max_length is None or positions.max() < encoder.max_length:
+        if positions.max() < (encoder.max_length or math.inf):
             forwards, backwards = read(model, tokens, positions), read(model, tokens.flip(-1), positions)
             difference = max(difference, gap(backwards, forwards.flip(-2)))
     if encoder.direction_aware:
         hold(difference > 1e-5, "claims direction_aware, but gives a sequence and its reversal the same logits")
     else:
-        hold(difference < 1e-9, "does not claim direction_aware, but distinguishes a sequence from its reversal")
+        unclaimed = "does not claim direction_aware, but distinguishes a sequence from its reversal"
+        hold(difference < 1e-9, f"{unclaimed}: set `direction_aware = True`")
 
 
 @promise("causal_only and direction_aware are not claimed together.")
-def check_causal_only_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_causal_only_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = make(bench.geometry)
     both = encoder.causal_only and encoder.direction_aware
     hold(not both, "claims both causal_only and direction_aware; only a bidirectional model could show the latter")
 
 
 @promise("Score adds the same term for all scores, queries and keys if, and only if, static_bias is claimed.")
-def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_static_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     if not encoder.overrides("score"):
         hold(not encoder.static_bias, "claims static_bias, but has no score hook to add a bias")
@@ -116,12 +106,14 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> 
     same = gap(added[0], added[1]) < 1e-9
     if encoder.static_bias:
         hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
-    else:
-        hold(not same, "does not claim static_bias, but what score adds depends on positions alone")
+    elif same:
+        raise Missing(
+            "could claim static_bias: what score adds depends on no score, query or key; attention would fuse"
+        )
 
 
 @promise("Score adds the same term at equal distances if, and only if, distance_bias is claimed.")
-def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     if not encoder.static_bias:
         hold(not encoder.distance_bias, "claims distance_bias, but not static_bias")
@@ -134,12 +126,14 @@ def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench = BENCH) -
         changed = max(changed, gap(added[..., 1:, 1:].tril(), added[..., :-1, :-1].tril()))
     if encoder.distance_bias:
         hold(changed < 1e-9, "claims distance_bias, but what score adds differs at the same distance")
-    else:
-        hold(changed > 1e-5, "does not claim distance_bias, but what score adds depends on distance alone")
+    elif not changed > 1e-5:
+        raise Missing(
+            "could claim distance_bias: what score adds depends on distance alone; long texts would be faster"
+        )
 
 
 @promise("Rotate gives a block of queries the same as all queries together, unless blockwise_rotation is claimed.")
-def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     if not encoder.overrides("rotate"):
         hold(not encoder.blockwise_rotation, "claims blockwise_rotation, but has no rotate hook")
@@ -154,21 +148,22 @@ def check_blockwise_rotation_claim(make: Maker, causal: bool, bench: Bench = BEN
     if encoder.blockwise_rotation:
         hold(changed > 1e-5, "claims blockwise_rotation, but rotate gives a block of queries the same as all of them")
     else:
-        hold(changed < 1e-11, "does not claim blockwise_rotation, but rotate depends on the block of queries")
+        unclaimed = "does not claim blockwise_rotation, but rotate depends on the block of queries"
+        hold(changed < 1e-11, f"{unclaimed}: set `blockwise_rotation = True`, or read only `site.rows` of the keys")
 
 
 @promise("Positions up to max_length − 1 work and all others raise Unsupported; without a max_length all work.")
-def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_length_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
-    model, tokens = bench.model(encoder, causal), some_tokens()
-    if encoder.max_length is None:
+    model, tokens, limit = bench.model(encoder, causal), some_tokens(), encoder.max_length
+    if limit is None:
         finite = read(model, torch.randint(VOCAB, (1, 8 * LENGTH))).isfinite().all()
         hold(finite, f"no max_length, but logits at length {8 * LENGTH} are not finite")
         for last in (10**3, 10**6):
             finite = read(model, tokens, last - torch.arange(LENGTH).flip(0).float()).isfinite().all()
             hold(finite, f"no max_length, but logits at position {last} are not finite")
         return
-    limit, trained = encoder.max_length, bench.geometry.train_length
+    trained = bench.geometry.train_length
     hold(limit >= trained, f"max_length={limit} is below train_length={trained}")
     positions = torch.arange(LENGTH).float()
     allowed = positions.clone()
@@ -178,23 +173,20 @@ def check_length_claim(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
         moved = gap(read(model, tokens, allowed), read(model, tokens, positions)) > 1e-5
         hold(moved, f"position {limit - 1} has the same effect as position {LENGTH - 1}")
     for wrong in (limit, limit + 1, 10**6, -1):
-        asked = positions.clone()
-        asked[0 if wrong < 0 else -1] = wrong
-        for given in (asked, torch.stack([positions, asked])):
-            _check_refusal(partial(read, model, tokens, given), wrong, limit)
+        refused = positions.clone()
+        refused[0 if wrong < 0 else -1] = wrong
+        for given in (refused, torch.stack([positions, refused])):
+            try:
+                read(model, tokens, given)
+            except Unsupported as refusal:
+                named = str(limit) in str(refusal) or str(limit - 1) in str(refusal)
+                hold(named, f"the message for position {wrong} does not name the limit: {refusal}")
+            else:
+                ignored = f"max_length={limit}, but position {wrong} is clamped, wrapped or ignored"
+                raise Broken(f"{ignored}: raise `pe_zoo.Unsupported`")
 
 
-def _check_refusal(ask: Callable[[], object], wrong: int, limit: int) -> None:
-    try:
-        ask()
-    except Unsupported as refusal:
-        named = str(limit) in str(refusal) or str(limit - 1) in str(refusal)
-        hold(named, f"the message for position {wrong} does not name the limit: {refusal}")
-        return
-    raise Broken(f"max_length={limit}, but position {wrong} is clamped, wrapped or ignored, not Unsupported")
-
-
-def check_order_is_seen(make: Maker, orderless: bool, bench: Bench = BENCH) -> None:
+def check_order_is_seen(make: Maker, orderless: bool, bench: Bench) -> None:
     model, tokens = bench.model(bench.fresh(make), False), some_tokens()
     order = torch.tensor([2, 0, 3, 5, 1, 4])
     difference = gap(read(model, tokens[:, order]), read(model, tokens)[:, order])
@@ -207,17 +199,17 @@ def check_order_is_seen(make: Maker, orderless: bool, bench: Bench = BENCH) -> N
 @promise(
     "A bidirectional model distinguishes orders of the tokens, unless the encoder overrides no hook.", BIDIRECTIONAL
 )
-def check_order_is_seen_by_hooks(make: Maker, causal: bool = False, bench: Bench = BENCH) -> None:
+def check_order_is_seen_by_hooks(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     if by_content_alone(encoder, False):
         raise NotApplicable("it depends on content and the order of the sequence, not on positions")
     check_order_is_seen(make, not any(encoder.overrides(hook) for hook in HOOKS), bench)
 
 
-def check_positions_are_read(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_positions_are_read(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens, positions = bench.model(bench.fresh(make), causal), some_tokens(), some_positions(LENGTH)
     before = read(model, tokens, positions)
-    ignored = "positions twice as far apart give the same logits: the given positions are not read"
+    ignored = "positions twice as far apart give the same logits: take distances from `site.distance`, not from indices"
     hold(gap(before, read(model, tokens, 2 * positions)) > 1e-5, ignored)
     each_its_own = read(model, tokens, torch.stack([positions, 2 * positions]))
     hold(gap(each_its_own[0], before[0]) < 1e-11, "a sample's positions change the logits of another sample")
@@ -225,7 +217,7 @@ def check_positions_are_read(make: Maker, causal: bool, bench: Bench = BENCH) ->
 
 
 @promise("Results depend on the given positions, not on the order of the sequence (unless content decides instead).")
-def check_positions_are_read_unless_content_decides(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_positions_are_read_unless_content_decides(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     if not any(encoder.overrides(hook) for hook in HOOKS):
         raise NotApplicable("it overrides no hook")
@@ -262,14 +254,14 @@ def depends_on(encoder: Encoder, causal: bool) -> frozenset[str]:
 
     with torch.no_grad():
         nothing, sums = scored(0 * raw), scored(raw) + scored(other_raw)
-        found = {
+        dependence = {
             "positions": differ(outcome(), outcome(positions=far)),
             "x": differ(outcome(), outcome(x=other_x)),
             "scores": differ([sums], [scored(raw + other_raw) + nothing]),
             "queries": differ([scored(raw)], [scored(raw, other_q, other_k)]),
             "own product": not differ([scored(raw)], [scored(other_raw)]),
         }
-    return frozenset(what for what, does in found.items() if does)
+    return frozenset(what for what, depends in dependence.items() if depends)
 
 
 def by_content_alone(encoder: Encoder, causal: bool) -> bool:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from pe_zoo._contract.bench import (
-    BENCH,
     LENGTH,
     VOCAB,
     Bench,
@@ -23,6 +22,14 @@ from pe_zoo._contract.bench import (
 )
 from pe_zoo._encoder import Geometry, scores
 
+REMEDIES = {
+    "embed": "add the vector as `vector.to(x.dtype)`",
+    "rotate": "end with `.to(q.dtype)`, cosines and sines included",
+    "score": "add the bias as `bias.to(scores.dtype)`",
+    "mix": "end with `.to(v.dtype)`",
+    "pe_zoo.scores": "end each hook with `.to()` of its input's dtype",
+}
+"""What to do where a hook returns another dtype than it was given."""
 GRID = [
     Geometry(model_dim=heads * head_dim, num_heads=heads, num_layers=2, train_length=LENGTH)
     for heads in (2, 3, 6)
@@ -34,29 +41,33 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
     encoder = make(geometry).to(dtype)
     x = torch.randn(2, length, geometry.model_dim, dtype=dtype)
 
-    def same(what: str, tensor: Tensor, like: Tensor) -> None:
-        hold(tensor.shape == like.shape, f"{what} has shape {tuple(tensor.shape)}, not {tuple(like.shape)}")
-        hold(tensor.dtype == dtype, f"{what} is {tensor.dtype} for inputs of {dtype}")
+    def same(hook: str, tensor: Tensor, like: Tensor) -> None:
+        hold(tensor.shape == like.shape, f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}")
+        _same_dtype(hook, tensor, dtype)
 
     for positions in (torch.arange(length).float(), some_positions(2, length)):
-        same("what embed returns", encoder.embed(x, positions), x)
+        same("embed", encoder.embed(x, positions), x)
         for queries in {length, 1}:
             site = site_of(positions, causal, x, slice(length - queries, length))
             q, k = heads_of(geometry, 2, queries, dtype), heads_of(geometry, 2, length, dtype)
             rotated_q, rotated_k = encoder.rotate(q, k, site)
-            same("q from rotate, its last dimension aside,", rotated_q[..., :0], q[..., :0])
-            same("k from rotate, its last dimension aside,", rotated_k[..., :0], k[..., :0])
+            for rotated, given in ((rotated_q, q), (rotated_k, k)):
+                same("rotate", rotated[..., :0], given[..., :0])  # it may widen the last dimension
             wide = rotated_q.shape[-1] == rotated_k.shape[-1] >= geometry.head_dim
             hold(wide, "rotate narrows q and k, or widens them unequally")
             raw = rotated_q @ rotated_k.mT
             changed = encoder.score(raw, rotated_q, rotated_k, site)
-            same("what score returns", changed, raw)
-            same("what mix returns", encoder.mix(changed.masked_fill(~site.mask, -torch.inf), k, site), q)
+            same("score", changed, raw)
+            same("mix", encoder.mix(changed.masked_fill(~site.mask, -torch.inf), k, site), q)
             same("pe_zoo.scores", scores(encoder, q, k, positions, x=x, causal=causal), raw)
 
 
+def _same_dtype(hook: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    hold(tensor.dtype == dtype, f"{hook} returns {tensor.dtype} for inputs of {dtype}: {REMEDIES[hook]}")
+
+
 @promise("Hooks keep shape and dtype, also in half precision, at every geometry that the constructor accepts.")
-def check_shapes_at_every_geometry(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_shapes_at_every_geometry(make: Maker, causal: bool, bench: Bench) -> None:
     taken = set()
     for geometry in [bench.geometry, *GRID]:
         try:
@@ -71,25 +82,24 @@ def check_shapes_at_every_geometry(make: Maker, causal: bool, bench: Bench = BEN
 
 
 @promise("Hooks return the dtype of their input, whatever the dtype of the parameters.")
-def check_dtype_of_what_is_given(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_dtype_of_what_is_given(make: Maker, causal: bool, bench: Bench) -> None:
     geometry = bench.geometry
     encoder, positions = make(geometry), some_positions(2, LENGTH)
     for dtype in (torch.float64, torch.bfloat16):
         q, k, x = some_inputs(geometry, dtype=dtype)
         site = site_of(positions, causal, x)
-        found = {
+        returned = {
             "embed": encoder.embed(x, positions),
-            "q from rotate": encoder.rotate(q, k, site)[0],
-            "k from rotate": encoder.rotate(q, k, site)[1],
+            "rotate": torch.cat(encoder.rotate(q, k, site)),
             "score": encoder.score(q @ k.mT, q, k, site),
             "mix": encoder.mix(q @ k.mT, k, site),
         }
-        for what, tensor in found.items():
-            hold(tensor.dtype == dtype, f"{what} is {tensor.dtype} for inputs of {dtype} and float32 parameters")
+        for hook, tensor in returned.items():
+            _same_dtype(hook, tensor, dtype)
 
 
 @promise("At positions around 100 000, bfloat16 results are as close to float32 as 8 bits of precision allow.")
-def check_half_precision(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_half_precision(make: Maker, causal: bool, bench: Bench) -> None:
     geometry = bench.geometry
     original = make(geometry)
     half = copy.deepcopy(original).bfloat16()
@@ -100,20 +110,21 @@ def check_half_precision(make: Maker, causal: bool, bench: Bench = BENCH) -> Non
     positions = torch.arange(last - 16, last).float()
     q, k, x = some_inputs(geometry, 16, dtype=torch.bfloat16)
     expected = scores(exact, q.float(), k.float(), positions, x=x.float(), causal=causal)
-    found = scores(half, q, k, positions, x=x, causal=causal).float()
+    rounded = scores(half, q, k, positions, x=x, causal=causal).float()
     seen = expected.isfinite()
-    hold(torch.equal(seen, found.isfinite()), "bfloat16 scores are not finite where float32 scores are")
+    hold(torch.equal(seen, rounded.isfinite()), "bfloat16 scores are not finite where float32 scores are")
     # Four roundings of 2^−8 relative to |q|·|k|/sqrt(head_dim), and of the score itself, which a bias may dominate.
     products = q.float().norm(dim=-1)[..., :, None] * k.float().norm(dim=-1)[..., None, :] / geometry.head_dim**0.5
-    close = ((found - expected).abs() <= 2**-6 * (products + expected.abs()))[seen].all()
-    hold(close, "bfloat16 scores are wrong at large positions: angles or distances in less than float32")
+    close = ((rounded - expected).abs() <= 2**-6 * (products + expected.abs()))[seen].all()
+    remedy = "compute angles in float64 and distances in float32, and round at the end"
+    hold(close, f"bfloat16 scores are wrong at large positions: {remedy}")
     added = exact.embed(0 * x.float(), positions).abs()
     error = (half.embed(x, positions).float() - exact.embed(x.float(), positions)).abs()
     hold((error <= 2**-7 * (1 + x.float().abs() + added)).all(), "bfloat16 embeddings are wrong at large positions")
 
 
 @promise("Moving the encoder to a dtype moves every parameter, and a model in that dtype gives finite logits.")
-def check_moving_to_a_dtype(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_moving_to_a_dtype(make: Maker, causal: bool, bench: Bench) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         encoder = make(bench.geometry).to(dtype)
         for name, parameter in encoder.named_parameters():

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from pe_zoo._contract.bench import (
-    BENCH,
     CAUSAL,
     LENGTH,
     VOCAB,
@@ -29,7 +28,7 @@ State = dict[str, Tensor]
 
 
 @promise("Embed adds a vector that does not depend on the tokens: no scaling, no dropout, no norm.")
-def check_embed_adds_position_and_nothing_else(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
+def check_embed_adds_position_and_nothing_else(make: Maker, causal: bool, bench: Bench) -> None:
     encoder, positions = bench.fresh(make), some_positions(2, LENGTH)
     x, y = (torch.randn(2, LENGTH, encoder.geometry.model_dim, dtype=torch.float64) for _ in range(2))
     difference = gap(encoder.embed(x, positions) - x, encoder.embed(y, positions) - y)
@@ -39,7 +38,7 @@ def check_embed_adds_position_and_nothing_else(make: Maker, causal: bool = True,
 
 
 @promise("A forward pass changes nothing: same output twice, no state modified, no global random state used.")
-def check_pure(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_pure(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
     model, tokens, others = bench.model(encoder, causal), some_tokens(), some_positions(2, 3)
     state = {name: tensor.clone() for name, tensor in [*encoder.named_parameters(), *encoder.named_buffers()]}
@@ -48,7 +47,7 @@ def check_pure(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
     model(tokens[:, :3], others)
     hold(torch.equal(first, model(tokens)), "a second forward pass gives another result")
     first.sum().backward()
-    hold(torch.equal(randomness, torch.random.get_rng_state()), "it uses the global random state")
+    hold(torch.equal(randomness, torch.random.get_rng_state()), "it uses the global random state: draw in `__init__`")
     after = dict([*encoder.named_parameters(), *encoder.named_buffers()])
     hold(after.keys() == state.keys(), "a forward pass adds or removes parameters or buffers")
     for name, tensor in state.items():
@@ -60,7 +59,7 @@ def check_pure(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
 @promise(
     "Under a causal mask no output depends on a later input: gradients are exactly 0, and not a bit changes.", CAUSAL
 )
-def check_no_leak_from_the_future(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
+def check_no_leak_from_the_future(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens = bench.model(bench.fresh(make), True), some_tokens()
     seen: list[Tensor] = []
     watch = model.get_submodule("token_embedding").register_forward_hook(lambda _, __, output: seen.append(output))
@@ -68,7 +67,10 @@ def check_no_leak_from_the_future(make: Maker, causal: bool = True, bench: Bench
     watch.remove()
     for place in range(LENGTH):
         (gradient,) = torch.autograd.grad(logits[:, place].pow(2).sum(), seen[0], retain_graph=True)
-        hold(gradient[:, place + 1 :].abs().sum() == 0, f"output {place} has a gradient from later inputs")
+        hold(
+            gradient[:, place + 1 :].abs().sum() == 0,
+            f"output {place} has a gradient from later inputs: read `site.mask`",
+        )
         hold(gradient[:, place].abs().sum() > 0, f"output {place} does not depend on its own input")
     before = read(model, tokens)
     for place in range(1, LENGTH):
@@ -80,7 +82,7 @@ def check_no_leak_from_the_future(make: Maker, causal: bool = True, bench: Bench
 
 
 @promise("Under a causal mask, later tokens, padding included, change nothing before them.", CAUSAL)
-def check_prefix_does_not_change(make: Maker, causal: bool = True, bench: Bench = BENCH) -> None:
+def check_prefix_does_not_change(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens, positions = bench.model(bench.fresh(make), True), some_tokens(), some_positions(LENGTH)
     padded = tokens.clone()
     padded[:, 4:] = 0
@@ -90,7 +92,7 @@ def check_prefix_does_not_change(make: Maker, causal: bool = True, bench: Bench 
 
 
 @promise("A sequence gets the same logits alone and in a batch, with shared or per-sample positions.")
-def check_batch_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_batch_does_not_matter(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens = bench.model(bench.fresh(make), causal), some_tokens(3)
     for positions in (some_positions(LENGTH), some_positions(3, LENGTH)):
         together = read(model, tokens, positions)
@@ -102,7 +104,7 @@ def check_batch_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH)
 
 
 @promise("Queries in blocks, or the last queries alone, get the same results as all queries together.")
-def check_blocks(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_blocks(make: Maker, causal: bool, bench: Bench) -> None:
     encoder, tokens = bench.fresh(make), some_tokens(length=8)
     q, k, x = some_inputs(encoder.geometry, 8)
     whole, blocks = (bench.model(encoder, causal, query_block=size) for size in (8, 3))
@@ -112,15 +114,15 @@ def check_blocks(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
         hold(changed < 1e-11, f"embed of the last token alone differs by {changed:.1g}")
         expected = scores(encoder, q, k, positions, x=x, causal=causal)
         for last in (1, 3):
-            found = scores(encoder, q[:, :, -last:], k, positions, x=x, causal=causal)
-            changed = gap(expected[:, :, -last:], found)
+            last_rows = scores(encoder, q[:, :, -last:], k, positions, x=x, causal=causal)
+            changed = gap(expected[:, :, -last:], last_rows)
             hold(changed < 1e-11, f"the scores of the last {last} queries alone differ by {changed:.1g}")
         changed = gap(read(whole, tokens, positions), read(blocks, tokens, positions))
-        hold(changed < 1e-11, f"a model that handles queries in blocks differs by {changed:.1g}")
+        hold(changed < 1e-11, f"a model that handles queries in blocks differs by {changed:.1g}: read `site.rows`")
 
 
 @promise("Every parameter gets a finite gradient that is not 0.")
-def check_gradients(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
     model = bench.model(bench.fresh(make), causal)
     model(some_tokens()).pow(2).sum().backward()
     for name, parameter in model.named_parameters():
@@ -132,7 +134,7 @@ def check_gradients(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
 
 
 @promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")
-def check_state(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_state(make: Maker, causal: bool, bench: Bench) -> None:
     first, second, tokens = bench.fresh(make), bench.fresh(make), some_tokens()
     model = bench.model(first, causal)
     before = read(model, tokens)
@@ -154,7 +156,7 @@ def check_state(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
 
 
 @promise("Results do not depend on earlier calls, of this encoder or of another of its class.")
-def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench = BENCH, other: Maker | None = None) -> None:
+def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench, other: Maker | None = None) -> None:
     tokens, far, ahead = some_tokens(), 3 * some_positions(LENGTH), torch.tensor([40.0])
     wide = Geometry(model_dim=32, num_heads=2, num_layers=2, train_length=bench.geometry.train_length)
     models = [bench.model(bench.fresh(make), causal)]
@@ -174,7 +176,7 @@ def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench = BENC
 
 
 @promise("Models stacked with torch.func.vmap equal the same models one by one: forward and gradient.")
-def check_vmap(make: Maker, causal: bool, bench: Bench = BENCH) -> None:
+def check_vmap(make: Maker, causal: bool, bench: Bench) -> None:
     models = [bench.model(bench.fresh(make), causal) for _ in range(3)]
     tokens = torch.stack([some_tokens() for _ in models])
     parameters, buffers = torch.func.stack_module_state(models)

@@ -15,6 +15,7 @@ from support import ROOT, Command
 import pe_zoo
 from pe_zoo.__main__ import main
 from pe_zoo._contract import check as _contract
+from pe_zoo._contract.bench import FAILS, HOLDS, NOT_APPLICABLE
 
 GOOD = '''
 """Lowers scores with the square root of the distance."""
@@ -147,6 +148,40 @@ def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
+    ("made", "advised"),
+    [("", "static_bias"), ("static_bias = True", "distance_bias")],
+    ids=["neither", "static_bias alone"],
+)
+def test_a_missing_claim_of_speed_is_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], made: str, advised: str
+) -> None:
+    """It costs speed and no correctness; for the encoders of this repository the contract tests refuse it."""
+    (tmp_path / "modest.py").write_text(GOOD.replace("static_bias = distance_bias = True", made))
+    assert main(["check", str(tmp_path / "modest.py")]) == 0
+    printed = unwrapped(capsys.readouterr().out)
+    assert f"could claim {advised}" in printed
+    assert printed.count(" advice ") == 1
+    assert printed.endswith("1 with advice")
+    assert "24 promises hold, 0 fail" in printed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        (GOOD.replace(".to(scores.dtype)", ""), "`bias.to(scores.dtype)`"),
+        (BROKEN["by_place"][0], "`site.distance`"),
+        (GOOD.replace("shift_invariant = True", ""), "`shift_invariant = True`"),
+    ],
+    ids=["dtype", "positions", "claim"],
+)
+def test_the_remedy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, remedy: str) -> None:
+    assert wrong != GOOD
+    (tmp_path / "wrong.py").write_text(wrong)
+    assert main(["check", str(tmp_path / "wrong.py")]) == 1
+    assert remedy in unwrapped(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         (GOOD.replace("*, strength: float = 0.5", "strength"), "TypeError: .*strength"),
@@ -214,7 +249,7 @@ def test_a_causal_only_encoder_is_checked_for_causal_models() -> None:
         return pe_zoo.build("alibi", geometry, form="one_sided")
 
     verdicts = list(_contract.check(one_sided))
-    assert {verdict.outcome for verdict in verdicts} == {_contract.HOLDS, _contract.NOT_APPLICABLE}
+    assert {verdict.outcome for verdict in verdicts} == {HOLDS, NOT_APPLICABLE}
     assert any("Unsupported: alibi form=one_sided" in verdict.reason for verdict in verdicts)
 
 
@@ -224,5 +259,5 @@ def test_an_encoder_that_refuses_every_model_fails() -> None:
             raise pe_zoo.Unsupported("not today")
 
     verdicts = list(_contract.check(Refuses))
-    assert verdicts[-1].outcome == _contract.FAILS
+    assert verdicts[-1].outcome == FAILS
     assert "not today" in verdicts[-1].reason
