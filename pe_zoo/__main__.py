@@ -6,8 +6,6 @@ python -m pe_zoo check FILE.py      check every encoder that a file registers (a
 python -m pe_zoo --markdown         print the table of pe_zoo/README.md
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import textwrap

@@ -3,8 +3,6 @@
 It reads source files without importing them, so that a help text or a report does not wait for torch.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What an encoder adds to a model's arithmetic, counted operation by operation: the same on every machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

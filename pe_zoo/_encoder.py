@@ -1,7 +1,5 @@
 """The contract: an encoder is four hooks around one unchanged attention, and a few claims about itself."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Knobs: the keyword-only arguments of an encoder, numbering or task, read from its signature, and their checks."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import math

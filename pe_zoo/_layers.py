@@ -1,7 +1,5 @@
 """Small layers shared by encoders."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

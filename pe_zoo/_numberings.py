@@ -3,11 +3,9 @@
 A numbering combines with every encoder. Each sample gets its own draw, shared by all layers and by queries and keys.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
@@ -35,7 +33,7 @@ class Numbering:
         """Positions of an evaluation batch."""
         return count_up(length)
 
-    def bound(self, supply: Supply) -> Numbering:
+    def bound(self, supply: Supply) -> Self:
         """Return this numbering with a task's own numbers; most need none and are returned as they are."""
         return self
 
@@ -269,7 +267,7 @@ class TaskNumbering(Numbering):
         self.num_offsets = whole(f"{self.name} num_offsets", num_offsets, at_least=1)
         self._supply: Supply | None = None
 
-    def bound(self, supply: Supply) -> Numbering:
+    def bound(self, supply: Supply) -> Self:
         bound = copy.copy(self)
         bound._supply = supply
         return bound

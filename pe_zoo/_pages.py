@@ -1,7 +1,5 @@
 """The catalogue as text: a table for a terminal or a README, and a card for each encoder."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Distances, angles and buckets, shared by encoders. The sign convention is stated here, once."""
 
-from __future__ import annotations
-
 import math
 
 import torch

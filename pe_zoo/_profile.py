@@ -1,7 +1,5 @@
 """The profile of an encoder at one geometry: family, hooks, claims, parameters, extra work."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 

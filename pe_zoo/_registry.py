@@ -1,7 +1,5 @@
 """Registries: name to class. Encoders of this package, of installed plug-ins and of files all register here."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Rotation of pairs of dimensions, shared by the rotary encoders; each has its own frequencies."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Learned tables: rows looked up by position or by distance."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """ALiBi: attention with linear biases."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

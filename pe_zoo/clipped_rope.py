@@ -1,7 +1,5 @@
 """CoPE: clipped RoPE."""
 
-from __future__ import annotations
-
 import math
 
 import torch

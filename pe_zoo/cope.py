@@ -1,7 +1,5 @@
 """CoPE: contextual position encoding."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """DAPE: data-adaptive positional encoding."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """DeBERTa: disentangled attention."""
 
-from __future__ import annotations
-
 import math
 
 import torch

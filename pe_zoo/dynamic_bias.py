@@ -1,7 +1,5 @@
 """Dynamic position bias."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

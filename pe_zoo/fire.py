@@ -1,7 +1,5 @@
 """FIRE: functional interpolation for relative encodings."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """FoX: the forgetting Transformer."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """GRAPE-A: additive GRAPE."""
 
-from __future__ import annotations
-
 import math
 
 import torch

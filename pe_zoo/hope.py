@@ -1,7 +1,5 @@
 """HoPE: high-frequency rotary position encoding."""
 
-from __future__ import annotations
-
 import math
 
 import torch

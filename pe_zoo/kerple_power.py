@@ -1,7 +1,5 @@
 """KERPLE with the power kernel."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Learned absolute positions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

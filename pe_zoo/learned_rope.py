@@ -1,7 +1,5 @@
 """LeRoPE: RoPE with learned frequencies."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

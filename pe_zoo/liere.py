@@ -1,7 +1,5 @@
 """LieRE: learned rotations."""
 
-from __future__ import annotations
-
 import math
 
 import torch

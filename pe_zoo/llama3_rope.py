@@ -1,7 +1,5 @@
 """RoPE of Llama 3.1."""
 
-from __future__ import annotations
-
 import math
 
 import torch

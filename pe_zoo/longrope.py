@@ -1,7 +1,5 @@
 """LongRoPE without its search."""
 
-from __future__ import annotations
-
 import math
 
 import torch

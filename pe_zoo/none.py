@@ -1,7 +1,5 @@
 """NoPE: no positional encoding."""
 
-from __future__ import annotations
-
 from pe_zoo._encoder import Encoder
 from pe_zoo._registry import register
 

@@ -1,7 +1,5 @@
 """PoPE: polar coordinate position embedding."""
 
-from __future__ import annotations
-
 import math
 
 import torch

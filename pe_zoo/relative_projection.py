@@ -1,7 +1,5 @@
 """Relative projection."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Dynamic NTK interpolation."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

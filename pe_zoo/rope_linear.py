@@ -1,7 +1,5 @@
 """Position interpolation."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

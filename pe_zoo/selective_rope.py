@@ -1,7 +1,5 @@
 """Selective RoPE."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Relative position representations of Shaw et al."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The short causal convolution alone, a control."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

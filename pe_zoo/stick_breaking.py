@@ -1,7 +1,5 @@
 """Stick-breaking attention."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """T5's relative position bias."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

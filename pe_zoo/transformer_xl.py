@@ -1,7 +1,5 @@
 """Transformer-XL's relative attention."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """xPos: extrapolatable position embedding."""
 
-from __future__ import annotations
-
 import math
 
 import torch

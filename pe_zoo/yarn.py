@@ -1,7 +1,5 @@
 """YaRN."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,8 +1,7 @@
 """Attention as an encoder wants it: what a layer attends with, the plain definition, and the fused kernel beside it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -65,7 +64,7 @@ class Heads:
         """Number of keys."""
         return self.k.shape[-2]
 
-    def upto(self, stop: int) -> Heads:
+    def upto(self, stop: int) -> Self:
         """Return these with only the first ``stop`` keys."""
         keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
         return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])

@@ -1,7 +1,5 @@
 """Layouts: which layers carry the encoder, and how far each layer and head sees."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -6,8 +6,6 @@ it grows with the position (at 10 000, by 14 degrees), and the fused kernel's bf
 float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Randomness: one stream for each purpose, all drawn from the run's seed and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

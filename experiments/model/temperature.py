@@ -1,7 +1,5 @@
 """Attention temperature: laws by which a query that sees more keys has its scores sharpened."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """One Transformer. It calls the hooks of its encoder and never knows which encoder it has."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Add two numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Generator, Tensor

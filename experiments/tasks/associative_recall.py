@@ -1,7 +1,5 @@
 """Recall the value of each of many keys."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator
 

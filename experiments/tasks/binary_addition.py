@@ -1,7 +1,5 @@
 """Add two binary numbers."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Copy a random word."""
 
-from __future__ import annotations
-
 import math
 
 import torch

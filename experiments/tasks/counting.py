@@ -1,7 +1,5 @@
 """Count from one number to another."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

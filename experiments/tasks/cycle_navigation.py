@@ -1,7 +1,5 @@
 """Walk on a circle and name the last place."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

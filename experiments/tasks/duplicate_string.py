@@ -1,7 +1,5 @@
 """Write a word twice without reading any of the answer."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Name the bracket that may close next."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Generator, Tensor

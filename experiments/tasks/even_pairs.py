@@ -1,7 +1,5 @@
 """Tell whether a binary word changes an odd number of times."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from experiments.tasks.kinds.problem import Question

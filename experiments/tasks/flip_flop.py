@@ -1,7 +1,5 @@
 """Remember the bit that was written last."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

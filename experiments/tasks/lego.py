@@ -1,7 +1,5 @@
 """Resolve chained variable assignments."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

@@ -1,7 +1,5 @@
 """Name the symbol that is missing from a repeated word."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

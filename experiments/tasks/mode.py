@@ -1,7 +1,5 @@
 """Name the most frequent symbol of a word."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

@@ -1,7 +1,5 @@
 """Evaluate an expression from left to right, modulo a number."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import torch

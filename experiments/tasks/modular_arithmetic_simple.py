@@ -1,7 +1,5 @@
 """Evaluate an expression without brackets, modulo a number."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

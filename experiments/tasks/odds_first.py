@@ -1,7 +1,5 @@
 """Write every second symbol of a word, then the others."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

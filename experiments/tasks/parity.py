@@ -1,7 +1,5 @@
 """Tell whether a bit string has an odd number of ones."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

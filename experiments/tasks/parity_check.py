@@ -1,7 +1,5 @@
 """Tell whether the number of ones in a binary word is odd."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from experiments.tasks.kinds.problem import Question

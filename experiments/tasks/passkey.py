@@ -1,7 +1,5 @@
 """Find a number in a long text of filler."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

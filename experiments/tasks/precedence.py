@@ -1,7 +1,5 @@
 """Name the first of two symbols."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

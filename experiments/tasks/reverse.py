@@ -1,7 +1,5 @@
 """Reverse a random word."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Reverse a word without reading any of the answer."""
 
-from __future__ import annotations
-
 from experiments.tasks.kinds.task import tasks
 from experiments.tasks.kinds.transduction import Blanks
 from experiments.tasks.reverse import Reverse

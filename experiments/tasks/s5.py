@@ -1,7 +1,5 @@
 """Multiply permutations: the word problem of a group."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

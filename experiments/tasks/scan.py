@@ -1,7 +1,5 @@
 """Execute commands in simple English: SCAN."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Copy the symbols that are not noise."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

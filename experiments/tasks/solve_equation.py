@@ -1,7 +1,5 @@
 """Solve an equation with brackets, modulo a number."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

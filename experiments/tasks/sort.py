@@ -1,7 +1,5 @@
 """Sort a random word."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Push to a stack, pop from it, and write what is left."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

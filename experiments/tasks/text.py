@@ -1,7 +1,5 @@
 """Language modelling on real text: the next byte of it, or the next byte pair."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The test bench of the contract: a minimal model around an encoder, and its inputs. Needs torch alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,8 +45,8 @@ class Promise:
     check: Callable[..., None]
     masks: tuple[bool, ...]
 
-    def __call__(self, make: Maker, causal: bool, bench: Bench, **others: Any) -> None:
-        self.check(make, causal, bench, **others)
+    def __call__(self, *arguments: Any, **others: Any) -> None:
+        self.check(*arguments, **others)
 
 
 def promise(sentence: str, masks: tuple[bool, ...] = BOTH) -> Callable[[Callable[..., None]], Promise]:

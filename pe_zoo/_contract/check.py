@@ -1,7 +1,5 @@
 """Check every promise of an encoder, one by one: ``python -m pe_zoo check my_encoder.py``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

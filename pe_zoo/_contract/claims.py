@@ -1,7 +1,5 @@
 """Claims, checked both ways: an encoder that makes one has it, an encoder that does not lacks it."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from dataclasses import replace

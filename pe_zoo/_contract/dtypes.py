@@ -1,7 +1,5 @@
 """Promises about shapes, dtypes and precision."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

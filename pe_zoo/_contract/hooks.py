@@ -1,7 +1,5 @@
 """Promises that every encoder keeps, whatever it claims."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

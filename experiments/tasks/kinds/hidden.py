@@ -1,7 +1,5 @@
 """Tasks that hide symbols in noise and ask for them at the end: selective_copy, passkey."""
 
-from __future__ import annotations
-
 import torch
 from torch import Generator, Tensor
 

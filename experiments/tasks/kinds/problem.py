@@ -1,7 +1,5 @@
 """Tasks that set a problem and ask for its solution; those with one answer, and those with a scratchpad."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

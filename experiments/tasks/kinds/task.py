@@ -1,9 +1,7 @@
 """What a task is: how to draw a batch of any length, how it is scored, and what guessing would get."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
@@ -28,18 +26,18 @@ class Batch:
     counted: Tensor
     target_bytes: Tensor | None = None
 
-    def part(self, rows: slice) -> Batch:
+    def part(self, rows: slice) -> Self:
         """Return some of the sequences."""
         widths = None if self.target_bytes is None else self.target_bytes[rows]
-        return Batch(self.tokens[rows], self.targets[rows], self.counted, widths)
+        return replace(self, tokens=self.tokens[rows], targets=self.targets[rows], target_bytes=widths)
 
-    def first(self, count: int) -> Batch:
+    def first(self, count: int) -> Self:
         """Return the first ``count`` sequences."""
         return self.part(slice(count))
 
-    def to(self, device: torch.device) -> Batch:
-        widths = None if self.target_bytes is None else self.target_bytes.to(device)
-        return Batch(self.tokens.to(device), self.targets.to(device), self.counted.to(device), widths)
+    def to(self, device: torch.device) -> Self:
+        moved = {name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None}
+        return replace(self, **moved)
 
 
 class Task:

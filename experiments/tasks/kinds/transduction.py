@@ -1,7 +1,5 @@
 """Tasks that turn a random word into another: after a mark, or at blanks as the Chomsky hierarchy's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,16 +1,14 @@
 """Where text comes from: files or Python's own source, and how it is split. A corpus is bytes, in any encoding."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
 import sysconfig
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 HELD_OUT = 0.1
 """Share of the bytes that is kept for testing, and again for validation."""
@@ -32,7 +30,7 @@ class Corpus:
     said: str
 
     @classmethod
-    def of_files(cls, path: str | None) -> Corpus:
+    def of_files(cls, path: str | None) -> Self:
         """Of a file or folder; None: of Python's standard library.
 
         Raises:
@@ -50,10 +48,9 @@ class Corpus:
         said = "Python's standard library" if path is None else f"task.path={path!r}"
         return cls(held_out(ordered, SPLITS), provenance, said)
 
-    def joined(self) -> Corpus:
-        """The same, but every split is one document."""
-        splits = {name: [b"".join(documents)] for name, documents in self.splits.items()}
-        return Corpus(splits, self.provenance, self.said)
+    def joined(self) -> Self:
+        """Join the documents of every split into one."""
+        return replace(self, splits={name: [b"".join(documents)] for name, documents in self.splits.items()})
 
 
 def held_out(ordered: list[bytes], names: tuple[str, ...]) -> dict[str, list[bytes]]:

@@ -1,7 +1,5 @@
 """Text of any set that ``datasets.load_dataset`` reads: named on the Hugging Face hub, or a local folder."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

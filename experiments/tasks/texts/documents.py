@@ -1,7 +1,5 @@
 """Tokens of a text, and windows of them that never cross the end of a document."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

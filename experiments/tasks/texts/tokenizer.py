@@ -5,8 +5,6 @@ encoding, the bytes of its tokens are what was there. Byte pairs after Sennrich 
 bytes as in Radford et al. (2019, GPT-2, section 2.2), by the library ``tokenizers``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -16,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -26,9 +24,6 @@ from torch import Tensor
 from experiments.rows.row import write_whole
 from experiments.tasks.texts.corpus import Corpus
 from experiments.tasks.texts.documents import Documents
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 logger = logging.getLogger("pe_zoo")
 
@@ -98,7 +93,7 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
         except (safetensors.SafetensorError, KeyError, ValueError, OSError):
             logger.warning("%s is damaged and is made again", kept)
     started = time.perf_counter()
-    tokenizer = _train(corpus.splits["train"], vocabulary)
+    tokenizer = _train(tokenizers, corpus.splits["train"], vocabulary)
     splits = {name: _encode(tokenizer, documents) for name, documents in corpus.splits.items()}
     spelled = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     made = Tokenized(
@@ -111,12 +106,10 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
     return made
 
 
-def _train(documents: list[bytes], vocabulary: int) -> Tokenizer:
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS), "isolated")
-    trainer = trainers.BpeTrainer(
+def _train(tokenizers: Any, documents: list[bytes], vocabulary: int) -> Any:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated")
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary, show_progress=False, initial_alphabet=list(ALPHABET), special_tokens=[]
     )
     texts = (_spell(piece) for document in documents for piece in pieces(document))
@@ -124,7 +117,7 @@ def _train(documents: list[bytes], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def _encode(tokenizer: Tokenizer, documents: list[bytes]) -> Documents:
+def _encode(tokenizer: Any, documents: list[bytes]) -> Documents:
     found, sizes = [], []
     for document in documents:
         parts = tokenizer.encode_batch_fast([_spell(p) for p in pieces(document)], add_special_tokens=False)
