@@ -18,10 +18,9 @@ from support import Command
 from torch import Tensor
 
 import pe_zoo
-from experiments.measures.structure import kernel_numbers as shapes
-from experiments.measures.structure import model_numbers as action
-from experiments.measures.structure import vectors as vectors
-from experiments.measures.structure.kernel import codes, exact, kernel, kernel_weights
+from experiments.measures.structure import behaviour, vectors
+from experiments.measures.structure import kernel as shapes
+from experiments.measures.structure.kernel import exact, kernel, kernel_weights
 from experiments.measures.structure.numbers import numbers
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising, stream
@@ -299,7 +298,7 @@ def test_the_base_is_recovered_or_refused() -> None:
         return base ** (-torch.arange(dim // 2).double() * 2 / dim).repeat_interleave(2)
 
     shuffled = series(12345.0)[torch.randperm(8)]
-    assert vectors.base_of(shuffled, 8) == 12345
+    assert vectors.base_of(shuffled) == 12345
     holed = series(10.0).clone()
     holed[3] = torch.nan
     for wrong, why in (
@@ -311,7 +310,7 @@ def test_the_base_is_recovered_or_refused() -> None:
         (torch.ones(2).double(), "no series"),
     ):
         with pytest.raises(Unsupported, match=why):
-            vectors.base_of(wrong, len(wrong))
+            vectors.base_of(wrong)
 
 
 def test_frequency_errors_against_numpy_and_in_rows() -> None:
@@ -518,7 +517,7 @@ def test_weights_below_one_and_hidden_scores(everything: dict[str, dict[tuple[st
 def test_uncovered_cells_against_loops(everything: dict[str, dict[tuple[str, str], Row]]) -> None:
     for keys in (18, 36):
         row = everything["sinusoidal"]["uncovered", f"sequence_length={keys}"]
-        table = codes(exact(pe_zoo.build("sinusoidal", GEOMETRY)), torch.arange(keys).double())
+        table = vectors.codes(exact(pe_zoo.build("sinusoidal", GEOMETRY)), torch.arange(keys).double())
         new = 0
         for d in range(16):
             seen = table[:9, d].tolist()
@@ -542,8 +541,8 @@ def test_a_numbering_that_shows_far_positions_covers_more() -> None:
 def test_the_receptive_field_against_the_whole_jacobian() -> None:
     asked = subject("alibi")
     model = asked.model
-    directions = torch.randn(action.PROJECTIONS, 16, generator=asked.stream("structure/directions"))
-    drawn = torch.randint(12, (action.SEQUENCES, LENGTH), generator=asked.stream("structure/receptive field"))
+    directions = torch.randn(behaviour.PROJECTIONS, 16, generator=asked.stream("structure/directions"))
+    drawn = torch.randint(12, (behaviour.SEQUENCES, LENGTH), generator=asked.stream("structure/receptive field"))
     total = torch.zeros(LENGTH)
     for tokens in drawn:
 
@@ -559,13 +558,13 @@ def test_the_receptive_field_against_the_whole_jacobian() -> None:
             total += torch.einsum("o,opd->pd", direction, jacobian).norm(dim=-1)
     shares = (total.flip(0).cumsum(0) / total.sum()).tolist()
     expected = next(place + 1 for place, share in enumerate(shares) if share >= 0.99)
-    assert action.receptive_field(asked, model, LENGTH) == expected
+    assert behaviour.receptive_field(asked, model, LENGTH) == expected
 
 
 def test_the_way_back_is_that_of_the_model() -> None:
     model = subject("rope", layout=Layout(skip_every=2)).model
     tokens = torch.randint(12, (1, LENGTH))
-    embedded, output = action._last_output(model, tokens)
+    embedded, output = behaviour.last_output(model, tokens)
     assert torch.equal(output, model.norm(model.hidden(tokens)[-1])[0, -1])
     assert torch.equal(embedded, model.token_embedding(tokens))
 

@@ -21,7 +21,8 @@ import pe_zoo
 from experiments.figures import style
 from experiments.measures.structure import measure as structure
 from experiments.measures.structure import report as structure_report
-from experiments.measures.structure.kernel import codes, exact, kernel
+from experiments.measures.structure.kernel import exact, kernel
+from experiments.measures.structure.vectors import codes
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, frame, metric_of, slice_name
 from experiments.statistics.intervals import over_seeds
@@ -116,16 +117,10 @@ def test_a_requested_wave_that_is_absent_is_unsupported() -> None:
 def test_a_wide_model_keeps_pairs_of_dimensions() -> None:
     rows = [row for row in measured("sinusoidal", model_dim=256) if row.metric == "code"]
     kept = sorted({row.dimension for row in rows if row.dimension is not None})
-    assert len(kept) == structure.MAX_DIMENSIONS
+    assert (len(kept), kept[0], kept[-1]) == (structure.MAX_DIMENSIONS, 0, 255)
+    assert set(np.diff(kept[::2])) == {4, 6}
     assert kept[::2] == [d - 1 for d in kept[1::2]]
     assert all(d % 2 == 0 for d in kept[::2])
-
-
-def test_evenly_spaced_places() -> None:
-    places = structure.evenly(768, structure.MAX_DIMENSIONS)
-    assert (len(places), places[0], places[-1]) == (128, 0, 767)
-    assert set(np.diff(places)) == {6, 7}
-    assert structure.evenly(4, 128) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("size", [3, 64, 65, 132, 2048])

@@ -1,35 +1,47 @@
-"""What an encoder is before any training: its codes, the kernel it puts on scores, and what attention makes of that."""
+"""The kernel that an encoder puts on scores, the weights that attention makes of it, and numbers about both."""
 
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
+from scipy.stats import rankdata
 from torch import Generator, Tensor
 
 from experiments.model.attention import weights
-from pe_zoo import Encoder, Site, scores
+from pe_zoo import Encoder, Site, Unsupported, scores
 
-DRAWS = 16
-"""Contents that a kernel is a mean over, each with its negative."""
 AT_ONCE = 1 << 21
-"""Scores held at a time: a few encoders keep dozens of numbers for each."""
+"""Scores computed at a time: a few encoders need dozens of numbers for each."""
+ROUNDING = 1e-9
+"""Differences below this share of the largest value count as none."""
 
 
 def exact(encoder: Encoder) -> Encoder:
-    """A copy on the CPU in float64, without gradients."""
+    """Copy an encoder to the CPU, in float64 and without gradients."""
     return copy.deepcopy(encoder).to("cpu").double().requires_grad_(False)
 
 
-def codes(encoder: Encoder, positions: Tensor) -> Tensor:
-    """The vectors that an encoder adds to token embeddings: ``(length, model_dim)`` float64; zeros if it adds none.
+def count_up(length: int) -> Tensor:
+    """Return 0, 1, 2, … as ``(length,)`` float64."""
+    return torch.arange(length, dtype=torch.float64)
 
-    Args:
-        encoder: of ``exact``.
-        positions: ``(length,)``.
-    """
-    nothing = torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64)
-    return encoder.embed(nothing, positions)[0]
+
+def site_of(encoder: Encoder, positions: Tensor, x: Tensor, *, causal: bool, queries: int | None = None) -> Site:
+    """Return the site of the last queries in the first layer, all of them unless a number is given."""
+    length = positions.shape[-1]
+    rows = slice(length - (queries or length), length)
+    mask = torch.ones(length, length, dtype=torch.bool)
+    return Site(
+        layer=0,
+        query_positions=positions[..., rows],
+        key_positions=positions,
+        rows=rows,
+        mask=(mask.tril() if causal else mask)[rows],
+        causal=causal,
+        x=x,
+    )
 
 
 def kernel(
@@ -38,25 +50,23 @@ def kernel(
     generator: Generator,
     *,
     causal: bool,
-    layer: int = 0,
-    draws: int = DRAWS,
+    draws: int,
     queries: int | None = None,
 ) -> Tensor:
-    """The expected score between query i and key j of equal content, ``(heads, query, key)`` float64.
+    """Return the expected score between query i and key j of equal content, ``(heads, query, key)`` float64.
 
     Content is random signs (mean 0, variance 1), the same at all places and for query and key: of independent ones
     the expected product is 0 at every distance, whatever the encoder. Each comes with its negative, so that products of
-    content and position cancel, and signs give every pair of dimensions the same norm, so that what rotation makes
-    of a distance is exact, not an estimate. What an encoder hides itself (−inf) stays hidden.
+    content and position cancel. Signs give every pair of dimensions the same norm, so that the effect of rotation is
+    exact, not an estimate. Keys that the encoder hides itself have −inf; no mask is applied.
 
     Args:
-        encoder: of ``exact``.
+        encoder: of ``exact``; parameters of its first layer.
         positions: ``(length,)``.
         generator: of the contents.
-        causal: what the encoder is told; nothing is masked.
-        layer: which layer's parameters.
+        causal: what the encoder is told.
         draws: contents, at least 1.
-        queries: only so many, the last of the sequence; None: all.
+        queries: number of queries, the last of the sequence; None: all.
     """
     geometry = encoder.geometry
     length = len(positions)
@@ -66,30 +76,100 @@ def kernel(
     for contents in torch.cat([signs, -signs]).split(max(1, AT_ONCE // total.numel())):
         x = encoder.embed(contents.expand(-1, length, -1), positions)
         heads = x.unflatten(-1, (geometry.num_heads, -1)).transpose(1, 2)
-        total += scores(encoder, heads[:, :, rows], heads, positions, layer, x, causal=causal).sum(0)
+        total += scores(encoder, heads[:, :, rows], heads, positions, 0, x, causal=causal).sum(0)
     return total / (2 * draws)
 
 
-def kernel_weights(encoder: Encoder, expected: Tensor, positions: Tensor, *, causal: bool, layer: int = 0) -> Tensor:
-    """What attention makes of a kernel alone, ``(heads, query, key)``: where it looks if all content is alike.
-
-    Args:
-        encoder: of ``exact``.
-        expected: of ``kernel``; its queries are the last of the sequence.
-        positions: as for ``kernel``.
-        causal: whether a query sees only itself and what came before.
-        layer: which layer's parameters.
-    """
-    length = len(positions)
-    rows = slice(length - expected.shape[-2], length)
-    mask = torch.ones(length, length, dtype=torch.bool)
-    site = Site(
-        layer=layer,
-        query_positions=positions[rows],
-        key_positions=positions,
-        rows=rows,
-        mask=(mask.tril() if causal else mask)[rows],
-        causal=causal,
-        x=torch.zeros(1, length, encoder.geometry.model_dim, dtype=torch.float64),
-    )
+def kernel_weights(encoder: Encoder, expected: Tensor, positions: Tensor, *, causal: bool) -> Tensor:
+    """Return attention to content that is all alike, from a ``kernel`` of the last queries: of the same shape."""
+    nothing = torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64)
+    site = site_of(encoder, positions, nothing, causal=causal, queries=expected.shape[-2])
     return weights(encoder, expected.unsqueeze(0), site)[0]
+
+
+def tolerance(values: Tensor) -> float:
+    """Return the size of rounding errors among the finite ones of these values."""
+    finite = values[values.isfinite()].abs()
+    return ROUNDING * finite.max().item() if len(finite) else 0.0
+
+
+def curve(kernel: Tensor) -> Tensor:
+    """Return the mean of K(i, i − d) over queries i: ``(heads, query, key)`` to ``(heads, d)``; −inf where hidden."""
+    return torch.stack([kernel.diagonal(-d, -2, -1).mean(-1) for d in range(kernel.shape[-1])], -1)
+
+
+def translation_invariance(kernel: Tensor, *, causal: bool) -> Tensor:
+    """Return the share of the kernel's variance that lies between distances, ``(heads,)`` in [0, 1].
+
+        1 − Σ_d Σ_i (K(i, i − d) − mean over i)² / Σ_ij (K(i, j) − mean)²
+
+    1: the kernel depends on the distance alone, as a constant one does; 0: distance says nothing about it. The
+    property is that of Wang et al. (ICLR 2021, "On position embeddings in BERT"); the normalisation is ours. Distances
+    that the encoder hides are left out; those to keys ahead count unless ``causal``.
+    """
+    length = kernel.shape[-1]
+    distances = range(0 if causal else 1 - length, length)
+    lines = [line for d in distances if (line := kernel.diagonal(-d, -2, -1)).isfinite().all()]
+    within = torch.stack([(line - line.mean(-1, keepdim=True)).square().sum(-1) for line in lines]).sum(0)
+    everything = torch.cat(lines, -1)
+    total = (everything - everything.mean(-1, keepdim=True)).square().sum(-1)
+    constant = total <= everything.shape[-1] * tolerance(everything) ** 2
+    return torch.where(constant, 1.0, 1 - within / total.where(~constant, torch.ones_like(total)))
+
+
+def falling_steps(over_distance: Tensor, within: int | None = None) -> Tensor:
+    """Return the share of steps to the next distance at which a ``curve`` falls, ``(heads,)``.
+
+    Wang et al. (ICLR 2021). Steps to or from a hidden distance are left out, as are those beyond ``within``.
+    """
+    over_distance = over_distance if within is None else over_distance[:, : within + 1]
+    steps = over_distance.diff()
+    counted = steps.isfinite()
+    if not counted.any(-1).all():
+        raise Unsupported("the kernel has fewer than two distances")
+    return ((steps < -tolerance(over_distance)) & counted).sum(-1) / counted.sum(-1).double()
+
+
+def rank_correlation(over_distance: Tensor) -> Tensor:
+    """Return Spearman's correlation of nearness (−d) and a ``curve``, ``(heads,)``; 0 for a constant one."""
+    unit = tolerance(over_distance)
+    found = []
+    for line in over_distance:
+        seen = line.isfinite()
+        values = line[seen] if unit == 0 else (line[seen] / unit).round()
+        pairs = torch.tensor(rankdata(torch.stack([-torch.arange(len(line))[seen].double(), values]), axis=1))
+        pairs = pairs - pairs.mean(-1, keepdim=True)
+        norms = pairs.norm(dim=-1).prod()
+        found.append((pairs.prod(0).sum() / norms) if norms > 0 else torch.zeros((), dtype=torch.float64))
+    return torch.stack(found)
+
+
+def window(weights: Tensor, share: float) -> Tensor:
+    """Return the smallest window, up to the last key, that holds a share of all weight: ``(..., keys)`` to ``(...)``.
+
+    Raises:
+        Unsupported: there is no weight anywhere.
+    """
+    nearest_first = weights.flip(-1).cumsum(-1)
+    total = nearest_first[..., -1:]
+    if not bool((total > 0).all()):
+        raise Unsupported("attention gives no weight to any key")
+    return (nearest_first < share * total * (1 - ROUNDING)).sum(-1).double() + 1
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """Return the entropy in nats of weights relative to their sum, ``(..., keys)`` to ``(...)``."""
+    total = weights.sum(-1, keepdim=True)
+    if not bool((total > 0).all()):
+        raise Unsupported("attention gives no weight to any key")
+    return torch.special.entr(weights / total).sum(-1)
+
+
+def slope(lengths: list[int], entropies: Tensor) -> Tensor:
+    """Return the least-squares slope of entropy, ``(lengths, heads)``, over ln(length): 1 if diffuse, 0 if local.
+
+    Wang et al. (2024), arXiv:2404.12224, trace failure at long lengths to attention that spreads.
+    """
+    logs = torch.tensor([math.log(length) for length in lengths], dtype=torch.float64)
+    logs = logs - logs.mean()
+    return (logs @ entropies) / logs.square().sum()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from experiments.measures.structure import MAIN, NAME, NEEDS_TRAINING
-from experiments.measures.structure.kernel import codes, exact, kernel
+from experiments.measures.structure.behaviour import CONTENTS
+from experiments.measures.structure.kernel import count_up, exact, kernel
 from experiments.measures.structure.numbers import numbers
+from experiments.measures.structure.vectors import codes
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
@@ -19,9 +21,9 @@ __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 WAVES = (0, 10, 50, 100)
 MAX_DIMENSIONS = 128
-"""Of a wider model, so many dimensions are kept for the heat map, in pairs."""
+"""Most dimensions in the heat map, of a wider model evenly spaced pairs."""
 MAX_DISTANCES = 64
-"""Of more distances, so many are kept for the curve; near ones all, far ones at even ratios."""
+"""Most distances on the curve, of a longer one all near ones and far ones at even ratios."""
 
 
 def check(
@@ -49,70 +51,61 @@ def measure(
     draws: int = 16,
     kernel_cells: int = 32,
 ) -> list[Row]:
-    """The encoder as it was initialised: its codes, its kernel in the first layer, and numbers about both.
+    """Measure the encoder as it was initialised: its codes, its kernel in the first layer, and numbers about both.
 
     Args:
         subject: a model, its task and its numbering. Its training does not matter.
         reach: positions and distances looked at, in training lengths, at least 2.
         max_positions: positions in the heat map and the waves, 2 to 10 000.
         waves: dimensions drawn as waves, each at least 0; of the default those that the model has.
-        shifts: how far all positions are moved to see whether scores change, each at least 1.
+        shifts: numbers added to all positions to see whether scores change, each at least 1.
         draws: random contents that a score is a mean over, 1 to 100 000.
         kernel_cells: most cells of the kernel's image per side, 2 to 1000.
     """
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),
-        *_codes(subject, encoder, max_positions, waves),
+        *_codes(subject, encoder, max_positions, tuple(dict.fromkeys(waves))),
         *_kernel(subject, encoder, reach, draws, kernel_cells),
         *numbers(subject, reach=reach, shifts=tuple(dict.fromkeys(shifts)), draws=draws),
     ]
 
 
-def _codes(subject: Subject, encoder: Encoder, max_positions: int, waves: Sequence[int]) -> list[Row]:
-    """What is added to token embeddings: metrics ``code`` and, for some dimensions, ``wave``."""
-    if not encoder.overrides("embed"):
-        return [subject.cannot(NAME, "code", "it adds no vector to the token embeddings")]
+def _codes(subject: Subject, encoder: Encoder, size: int, waves: Sequence[int]) -> list[Row]:
+    """Return rows of what is added to token embeddings: metrics ``code`` and, for some dimensions, ``wave``."""
     rows = []
-    size = max_positions
-    if encoder.max_length is not None and encoder.max_length < size:
+    if encoder.overrides("embed") and encoder.max_length is not None and encoder.max_length < size:
         size = encoder.max_length
         rows.append(subject.cannot(NAME, "code", f"its table ends at {size} positions", position=size))
     try:
-        found = codes(encoder, torch.arange(size, dtype=torch.float64))
+        found = codes(encoder, count_up(size))
     except Unsupported as reason:
         return [subject.cannot(NAME, "code", reason)]
     model_dim = encoder.geometry.model_dim
     # In pairs: where sine and cosine stand side by side, single ones would fall now on the one and now on the other.
-    pairs = evenly(-(-model_dim // 2), MAX_DIMENSIONS // 2)
-    kept = [dimension for pair in pairs for dimension in (2 * pair, 2 * pair + 1) if dimension < model_dim]
-    drawn = {"code": kept, "wave": [d for d in dict.fromkeys(waves) if d < model_dim]}
-    for metric, dimensions in drawn.items():
+    pairs = -(-model_dim // 2)
+    firsts = 2 * np.linspace(0, pairs - 1, min(pairs, MAX_DIMENSIONS // 2)).round().astype(int)
+    kept = [dimension for first in firsts.tolist() for dimension in (first, first + 1) if dimension < model_dim]
+    for metric, dimensions in (("code", kept), ("wave", [d for d in waves if d < model_dim])):
         for position in range(size):
             for dimension in dimensions:
                 value = found[position, dimension].item()
                 rows.append(subject.row(NAME, metric, position=position, dimension=dimension, value=value, n=1))
-    if tuple(waves) != WAVES:
-        rows += [
-            subject.cannot(NAME, "wave", f"the model has {model_dim} dimensions", dimension=d)
-            for d in dict.fromkeys(waves)
-            if d >= model_dim
-        ]
-    return rows
+    lacking = [d for d in waves if d >= model_dim and waves != WAVES]
+    return rows + [subject.cannot(NAME, "wave", f"the model has {model_dim} dimensions", dimension=d) for d in lacking]
 
 
 def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: int) -> list[Row]:
-    """The expected score as an image, metric ``kernel``, and over the distance, metric ``kernel_at``."""
-    rows, causal = [], subject.model.causal
-    size = reach * encoder.geometry.train_length
+    """Return rows of the expected score as an image, ``kernel``, and over the distance, ``kernel_at``."""
+    rows, causal, train_length = [], subject.model.causal, encoder.geometry.train_length
+    size = reach * train_length
     if encoder.max_length is not None and encoder.max_length < size:
         size = encoder.max_length
         why = f"its table ends at {size} positions"
         rows.append(subject.cannot(NAME, "kernel", why, position=size))
         rows.append(subject.cannot(NAME, "kernel_at", why, distance=size))
-    positions = torch.arange(size, dtype=torch.float64)
     try:
-        found = kernel(encoder, positions, subject.stream("structure/kernel"), causal=causal, draws=draws)
+        found = kernel(encoder, count_up(size), subject.stream(CONTENTS), causal=causal, draws=draws)
     except Unsupported as reason:
         return [subject.cannot(NAME, metric, reason) for metric in ("kernel", "kernel_at")]
     image = found.mean(0)
@@ -122,33 +115,18 @@ def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: i
             if torch.isfinite(image[query, key]) and (key <= query or not causal):
                 value = image[query, key].item()
                 rows.append(subject.row(NAME, "kernel", position=query, key=key, value=value, n=len(found)))
-    near_to_far = distances(size, encoder.geometry.train_length)
+    near_to_far = distances(size, train_length)
     for distance in near_to_far if causal else [*(-d for d in near_to_far[:0:-1]), *near_to_far]:
-        for head, curve in enumerate(at_distance(found, distance)):
-            if torch.isfinite(curve).any():
-                seen = curve[torch.isfinite(curve)]
+        for head, scores in enumerate(found.diagonal(-distance, -2, -1)):
+            seen = scores[torch.isfinite(scores)]
+            if len(seen):
                 where = {"head": head, "distance": distance}
                 rows.append(subject.row(NAME, "kernel_at", **where, value=seen.mean().item(), n=len(seen)))
     return rows
 
 
-def at_distance(kernel: Tensor, distance: int) -> Tensor:
-    """The kernel between places that lie a distance apart: ``(heads, query, key)`` to ``(heads, pairs)``."""
-    return kernel.diagonal(-distance, -2, -1)
-
-
-def evenly(size: int, most: int) -> list[int]:
-    """The first and the last of ``size`` places and some evenly between, no more than ``most``.
-
-    >>> evenly(9, 5)
-    [0, 2, 4, 6, 8]
-    """
-    count = min(size, most)
-    return [round(place * (size - 1) / max(1, count - 1)) for place in range(count)]
-
-
 def distances(size: int, train_length: int) -> list[int]:
-    """Distances below ``size``: all, or of many the near ones, far ones at even ratios, and those where training ends.
+    """Return distances below ``size``: all, or of many the near ones, far ones at even ratios, and where training ends.
 
     >>> distances(4, 2)
     [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""What can be read off position vectors, and off components that turn with the position: pure functions of tensors."""
+"""Numbers about position vectors and about components that are sinusoids of the position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_zoo import Unsupported
+from pe_zoo import Encoder, Unsupported
 
 PURE = 1e-5
 """Largest residual, relative to the second differences, of a component that counts as a sinusoid."""
@@ -20,36 +20,33 @@ SAME = 1e-6
 """Frequencies and ratios of frequencies closer than this, relatively, are one."""
 
 
+def codes(encoder: Encoder, positions: Tensor) -> Tensor:
+    """Return the vectors that an encoder in float64 adds to embeddings, ``(length, model_dim)``.
+
+    Raises:
+        Unsupported: it adds none.
+    """
+    if not encoder.overrides("embed"):
+        raise Unsupported(f"{encoder.name} adds no vectors to the embeddings")
+    return encoder.embed(torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64), positions)[0]
+
+
 def shift_maps(codes: Tensor, shifted: list[Tensor]) -> Tensor:
-    """The linear maps M that come nearest to carrying codes to shifted ones: the least ‖Φ M − Φ shifted‖.
+    """Return the linear maps M of least ‖Φ M − Φ shifted‖, ``(shifts, model_dim, model_dim)``.
 
     That such maps exist for sinusoids is why they were chosen: Vaswani et al. (2017), arXiv:1706.03762, §3.5.
 
     Args:
-        codes: ``(positions, model_dim)`` float64; more positions than dimensions, so that it can fail.
+        codes: Φ, ``(positions, model_dim)`` float64; more positions than dimensions, so that it can fail.
         shifted: for each shift, the codes of those positions plus the shift.
-
-    Returns:
-        ``(shifts, model_dim, model_dim)``, to be multiplied from the right.
     """
     # Not the default driver, which wants columns that are independent: codes need not fill all dimensions.
     found = torch.linalg.lstsq(codes, torch.cat(shifted, -1), driver="gelsd").solution
     return torch.stack(found.split(codes.shape[-1], -1))
 
 
-def residual(codes: Tensor, shift: Tensor, shifted: Tensor) -> float:
-    """‖Φ M − Φ shifted‖ / ‖Φ shifted‖; 0 where all codes are 0."""
-    off, size = (codes @ shift - shifted).norm(), shifted.norm()
-    return (off / size).item() if size > 0 else 0.0
-
-
 def collisions(codes: Tensor, dtype: torch.dtype) -> int:
-    """Pairs of positions whose codes are equal once rounded to a precision.
-
-    Args:
-        codes: ``(length, model_dim)``.
-        dtype: of 16 or 32 bits.
-    """
+    """Return the number of pairs of positions whose codes, ``(length, model_dim)``, are equal in this precision."""
     # Rounded to float32 from float32 upwards: exact, and −0 becomes 0, which it equals.
     rounded = np.ascontiguousarray((codes.to(dtype).float() + 0.0).numpy())
     as_bytes = rounded.view(np.dtype((np.void, rounded.shape[1] * rounded.itemsize))).ravel()
@@ -58,19 +55,18 @@ def collisions(codes: Tensor, dtype: torch.dtype) -> int:
 
 
 def frequencies(values: Tensor) -> Tensor:
-    """Radians per position of each column that is a pure sinusoid, ``(columns,)`` in (0, π]; NaN of the others.
+    """Return the radians per position of each column that is a pure sinusoid, ``(columns,)`` in (0, π]; else NaN.
 
-    A sinusoid, and no other function that is bounded, has second differences in proportion to itself, over any
-    stride s: f(p − s) − 2 f(p) + f(p + s) = −4 sin²(ws/2) f(p). Stride 1 gives w by least squares; longer strides
-    sharpen it, each decided between its possible turns by what was known before. Frequencies above π cannot be
-    told from those below at whole positions, nor those below about 1e-4 / positions from 0. Constants, straight
-    lines, sums of sinusoids, and sinusoids that grow or stand on a constant are none.
+    A sinusoid, and no other bounded function, has second differences in proportion to itself, over any stride s:
+    f(p − s) − 2 f(p) + f(p + s) = −4 sin²(ws/2) f(p). Stride 1 gives w by least squares; longer strides sharpen it,
+    each with the number of turns that the shorter ones imply. Frequencies above π alias to lower ones at whole
+    positions; those below about 1e-4 / positions count as 0.
 
     Args:
         values: ``(positions, columns)`` float64 at successive whole positions, at least 8.
     """
     if len(values) < 8:
-        raise Unsupported(f"{len(values)} positions are too few to tell a sinusoid; take a longer reach")
+        raise Unsupported(f"{len(values)} positions are too few to detect a sinusoid; raise structure.reach")
     strides = [2**power for power in range(max(1, (len(values) // 8).bit_length()))]
     w = torch.zeros(values.shape[1], dtype=torch.float64)
     surest = torch.full_like(w, -1.0)
@@ -101,16 +97,13 @@ def _second_differences(values: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     return middle, values[: len(middle)] - 2 * middle + values[2 * stride :]
 
 
-def base_of(found: Tensor, model_dim: int) -> float:
-    """The base of frequencies that are base^(−2i/model_dim), i = 0, 1, …, each of two dimensions.
-
-    Args:
-        found: of ``frequencies``, ``(model_dim,)``.
-        model_dim: how many dimensions.
+def base_of(found: Tensor) -> float:
+    """Return the base of ``frequencies`` that are base^(−2i/model_dim), i = 0, 1, …, each of two dimensions.
 
     Raises:
         Unsupported: they are no such series.
     """
+    model_dim = len(found)
     pairs = found.sort(descending=True).values.unflatten(0, (-1, 2)) if model_dim % 2 == 0 else found.unsqueeze(-1)
     if not bool(found.isfinite().all()) or not torch.allclose(pairs[:, 0], pairs[:, -1], rtol=SAME, atol=0):
         raise Unsupported("not all components are sinusoids, two of each frequency")
@@ -124,13 +117,9 @@ def base_of(found: Tensor, model_dim: int) -> float:
 
 
 def frequency_errors(base: float, model_dim: int) -> dict[str, float]:
-    """Largest relative error of float32 frequencies base^(−2i/model_dim), by the way they are computed.
+    """Return the largest relative error of float32 frequencies base^(−2i/model_dim), by the way they are computed.
 
     Some teaching texts take the exponential of a logarithm and call it the more stable way; others raise to a power.
-
-    Args:
-        base: above 0.
-        model_dim: even.
     """
     even = torch.arange(0, model_dim, 2)
     exact = base ** (-even.double() / model_dim)
