@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.figures.style import Look
-from experiments.rows.row import among, whole
+from experiments.rows.row import among, rows_of, whole
+from experiments.statistics.intervals import with_series
 
 GREY = "#7f7f7f"
 
@@ -106,6 +109,64 @@ def small_multiples(
             draw(axes, series, looks[series])
             remark(axes, why_empty(rows[rows["series"] == series]))
         return grid.finish(style.title(rows, title), key)
+
+
+def by_task(
+    rows: pd.DataFrame, experiment: str, draw: Callable[[pd.DataFrame, dict[str, Look]], Mapping[str, Figure | None]]
+) -> dict[str, Figure]:
+    """Return the figures of an experiment: ``<task>_<name>`` -> figure.
+
+    Args:
+        rows: of this experiment and maybe others, of one run or of many.
+        experiment: its name.
+        draw: from the rows of a task, with a ``series``, and the looks to figures by name; None: nothing to draw.
+    """
+    found = {}
+    for task, of_task in with_series(rows_of(rows, experiment)).groupby("task"):
+        for name, figure in draw(of_task, style.looks(of_task)).items():
+            if figure is not None:
+                found[f"{style.slug(str(task))}_{name}"] = figure
+    return found
+
+
+def dot_panels(names: Sequence[str], titles: Sequence[str], *, inches: float = 0.24) -> tuple[Figure, list[Axes]]:
+    """Return a figure with titled panels side by side that share a line for each name, the first on top."""
+    figure = style.figure(1.2 + inches * max(2, len(names)))
+    panels = list(figure.subplots(1, len(titles), sharey=True, squeeze=False)[0])
+    for axes, title in zip(panels, titles, strict=True):
+        for place in range(0, len(names), 2):
+            axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f0", zorder=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_title(title, fontsize="medium")
+        sns.despine(ax=axes, left=True)
+    panels[0].set_yticks(range(len(names)), names, fontsize="small")
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    return figure, panels
+
+
+def colour_bar(figure: Figure, colours: Any, scale: Normalize, ticks: Mapping[float, str], **how: Any) -> None:
+    """Add a colour bar above all panels.
+
+    Args:
+        figure: whose panels share the colours.
+        colours: colour map.
+        scale: from values to colours.
+        ticks: value -> text beside it.
+        how: further arguments of matplotlib's colour bar.
+    """
+    with style.theme():
+        tall = figure.get_figheight()
+        where: dict[str, Any] = {"location": "top", "fraction": 0.25 / tall, "pad": 0.1 / tall, "aspect": 40}
+        bar = figure.colorbar(ScalarMappable(scale, colours), ax=figure.axes, **where | how)
+        bar.set_ticks(list(ticks), labels=list(ticks.values()))
+        bar.ax.tick_params(labelsize="small")
+        bar.ax.xaxis.label.set_fontsize("small")
+
+
+def shades(keys: Iterable[Any]) -> dict[Any, Any]:
+    """Return a colour for each of a few numbers in order, darker and darker."""
+    ordered = sorted(set(keys))
+    return dict(zip(ordered, sns.color_palette("viridis_r", len(ordered) + 1)[1:], strict=True))
 
 
 def remark(axes: Axes, text: str) -> None:

@@ -243,13 +243,16 @@ def ticks(axis: Axis, places: Sequence[int], numbered: Sequence[int]) -> None:
     """Set a tick at every place, and a number at some of them."""
     axis.set_major_locator(FixedLocator(places))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FixedFormatter([str(place) if place in numbered else "" for place in places]))
+    texts = [str(place).replace("-", "−") if place in numbered else "" for place in places]
+    axis.set_major_formatter(FixedFormatter(texts))
 
 
 def boundary(axes: Axes, train_length: float, text: str = "") -> None:
-    """Draw a line at the training length and shade the trained side."""
-    axes.axvspan(axes.get_xlim()[0], train_length, color="#f1f1ec", zorder=0)
-    axes.axvline(train_length, color="#666666", linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
+    """Draw a line at the training length and shade the trained side; on an axis of distances to both sides of 0."""
+    start = max(axes.get_xlim()[0], -train_length)
+    axes.axvspan(start, train_length, color="#f1f1ec", zorder=0)
+    for edge in {train_length, start} if start == -train_length else {train_length}:
+        axes.axvline(edge, color="#666666", linewidth=1.2, linestyle=(0, (4, 2)), zorder=1)
     if text:
         note(axes, text, (train_length, 1), (-3, 3), xycoords=("data", "axes fraction"), ha="right", va="bottom")
 
