@@ -13,8 +13,8 @@ from experiments.plan.request import RunConfig
 from experiments.rows.row import Row
 from experiments.training import loop
 from experiments.training.evaluate import Subject
-from experiments.training.progress import TrainLog
-from experiments.training.session import ALONE, Session
+from experiments.training.log import TrainLog
+from experiments.training.session import Session
 from experiments.training.tune import tune
 from pe_zoo import Unsupported
 
@@ -29,8 +29,9 @@ def run(config: RunConfig) -> list[Row]:
 
 
 @repeatable()
-def execute(plan: Plan, session: Session = ALONE) -> list[Row]:
+def execute(plan: Plan, session: Session | None = None) -> list[Row]:
     """Train a plan's model and measure it, within a session that may save and share the training."""
+    session = session or Session()
     model, log = train(plan, session)
     session.trained(model, log)
     subject = plan.subject(model)
@@ -43,7 +44,7 @@ def execute(plan: Plan, session: Session = ALONE) -> list[Row]:
 def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
     """Train once, once for each learning rate, or not at all; a training that had ended before is loaded."""
     config, seed, label = plan.config.train, plan.config.seed, plan.config.run_id
-    done = session.saved("trained")
+    done = session.checkpoints.parts.get("trained")
     if done is None and plan.config.trains and plan.config.tune:
         return tune(plan.model, plan.task, plan.numbering, config, seed=seed, label=label, session=session)
     model, log = plan.model(), TrainLog()

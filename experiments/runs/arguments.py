@@ -31,7 +31,6 @@ class Arguments:
 
     Args:
         words: as given.
-        flags: those that begin with a dash, and their values.
         overrides: ``option=value``.
         multirun: whether ``-m`` was given.
         shows: whether it only shows something, such as ``--cfg job``.
@@ -39,7 +38,6 @@ class Arguments:
     """
 
     words: list[str]
-    flags: list[str]
     overrides: list[str]
     multirun: bool
     shows: bool
@@ -61,23 +59,17 @@ def read(words: list[str]) -> Arguments:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-m", "--multirun", action="store_true")
     parser.add_argument("-cd", "--config-dir")
-    shows = parser.add_argument_group("what Hydra only shows")
-    shows.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
+    parser.add_argument("-c", "--cfg", choices=["job", "hydra", "all"])
     infos = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
-    shows.add_argument("-i", "--info", nargs="?", const="all", choices=infos)
-    for names in (("-sc", "--shell-completion"), ("--resolve",), ("--hydra-help",), ("--version",)):
-        shows.add_argument(*names, action="store_true")
-    given = parser.parse_intermixed_args(words)
-    if not given.shell_completion:
-        _check(given.overrides)
-    return Arguments(
-        words=words,
-        flags=[word for word in words if word not in given.overrides],
-        overrides=given.overrides,
-        multirun=given.multirun,
-        shows=any((given.cfg, given.info, given.shell_completion, given.resolve, given.hydra_help, given.version)),
-        config_dir=given.config_dir,
-    )
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=infos)
+    parser.add_argument("-sc", "--shell-completion", action="store_true")
+    for switch in ("--resolve", "--hydra-help", "--version"):
+        parser.add_argument(switch, action="store_true")
+    given = vars(parser.parse_intermixed_args(words))
+    overrides, multirun, config_dir = (given.pop(name) for name in ("overrides", "multirun", "config_dir"))
+    if not given["shell_completion"]:
+        _check(overrides)
+    return Arguments(words, overrides, multirun, any(given.values()), config_dir)
 
 
 def _check(overrides: Iterable[str]) -> None:
@@ -93,8 +85,14 @@ def _check(overrides: Iterable[str]) -> None:
             groups = [group for group, (names, _) in MENUS.items() if word in names()]
             meant = f"{groups[0]}={word}" if groups else f"option=value; {HELP}"
             raise BadRequest(f"{word!r} is no option; write {meant}")
-        if name.partition(".")[0].partition("/")[0] == "hydra":
-            _check_of_hydra(name, value)
+        if name.partition(".")[0].partition("/")[0] == "hydra" and not name.startswith(OF_HYDRA):
+            allowed = ", ".join(OF_HYDRA)
+            raise BadRequest(
+                f"{name} is Hydra's own and fixed here; of its options you may give {allowed}. "
+                f"name= is the folder under results/"
+            )
+        if name == BATCH and value != "null" and not (value.isdecimal() and int(value) > 0):
+            raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {value!r}")
         if name in before:
             single = key.startswith("+") or name.startswith(("hydra", "plugin"))
             several = "" if single else f", or -m {name}={before[name]},{value}"
@@ -107,25 +105,13 @@ def _check(overrides: Iterable[str]) -> None:
             _check_choice(name, value)
 
 
-def _check_of_hydra(name: str, value: str) -> None:
-    if not name.startswith(OF_HYDRA):
-        raise BadRequest(
-            f"{name} is Hydra's own and fixed here; of its options you may give {', '.join(OF_HYDRA)}. "
-            f"name= is the folder under results/"
-        )
-    if name == BATCH and value != "null" and not (value.isdecimal() and int(value) > 0):
-        raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {value!r}")
-
-
 def _check_choice(group: str, value: str) -> None:
     """Take a name, or several with commas between as a sweep has them; Hydra reads options in braces."""
     try:
-        read = yaml.safe_load(value)
+        choice = yaml.safe_load(value)
     except yaml.YAMLError:
         return
-    if isinstance(read, dict):
-        return
-    if not isinstance(read, str):
+    if not isinstance(choice, str | dict):
         raise BadRequest(f"{group}={value} is no name; {HELP}, and -m takes {group}=one,another")
-    if "/" in read or ".." in read:
-        raise BadRequest(f"{group}={value!r} must be a name, not a path; {HELP}")
+    if isinstance(choice, str) and ("/" in choice or ".." in choice):
+        raise BadRequest(f"{group}={choice!r} must be a name, not a path; {HELP}")

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from experiments.plan.request import BadRequest
 from experiments.rows.untrusted import message_of
-from experiments.runs import arguments, config, rerun, summary, sweep
+from experiments.runs import arguments, config, rerun, sweep
 from experiments.runs.launch import Launch
-from experiments.training.parallel import Team
-from experiments.training.processes import joined
+from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError
 
 
@@ -24,7 +23,7 @@ def run(words: list[str], configs: Path) -> int:
     Returns:
         the exit code: 0 all done, 1 a run failed or diverged, 2 a bad request.
     """
-    with joined(Team) as team:
+    with joined() as team:
         try:
             if arguments.RERUN in words:
                 return _rerun(words, team)
@@ -40,22 +39,10 @@ def run(words: list[str], configs: Path) -> int:
                 launch = Launch(given, team)
                 for point in sweep.points(lines, multirun=given.multirun):
                     launch.add(point)
-                return _start(launch, config.engine(lines[0]))
+                return launch.start(config.engine(lines[0]))
         except (*config.ERRORS, BadRequest, PluginError) as error:
             print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
             return 2
-
-
-def _start(launch: Launch, engine: config.Engine | None) -> int:
-    try:
-        if launch.jobs and engine:
-            launch.in_workers(engine)
-        else:
-            launch.here()
-        launch.close()
-    finally:
-        summary.tally(launch.ended())
-    return launch.exit_code()
 
 
 def _rerun(words: list[str], team: Team) -> int:
@@ -66,6 +53,6 @@ def _rerun(words: list[str], team: Team) -> int:
         raise BadRequest(
             f"{arguments.RERUN} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
         )
-    done = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
-    print(f"\n{done.text}\nfiles: {done.outcome.folder}")
-    return 0 if done.same else 1
+    second = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
+    print(f"\n{second.text}\nfiles: {second.outcome.folder}")
+    return 0 if second.same else 1

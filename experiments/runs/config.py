@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -79,6 +83,7 @@ def initialized(configs: Path, config_dir: str | None) -> Iterator[None]:
     _move_launchers()  # again: an engine in this process restores Hydra's state
     with hydra.initialize_config_dir(str(configs), job_name="pe_zoo", version_base=VERSION):
         _search[:] = [f"hydra.searchpath=['file://{Path(config_dir).resolve()}']"] if config_dir else []
+        compose.cache_clear()
         yield
 
 
@@ -87,20 +92,18 @@ _search: list[str] = []
 
 def show(given: Arguments, configs: Path) -> None:
     """Let Hydra answer flags that only show something."""
-    sys.argv[1:] = given.flags + given.overrides  # it takes no flags after an override
+    flags = [word for word in given.words if word not in given.overrides]
+    sys.argv[1:] = flags + given.overrides  # it takes no flags after an override
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors as exceptions, for `explain`
     try:
-        hydra.main(config_path=str(configs), config_name="config", version_base=VERSION)(_nothing)()
+        hydra.main(config_path=str(configs), config_name="config", version_base=VERSION)(lambda _: None)()
     except ValueError as error:
         raise BadRequest(str(error)) from error
 
 
-def _nothing(_: DictConfig) -> None:
-    pass
-
-
-def compose(overrides: Iterable[str]) -> DictConfig:
-    """Compose the configuration of one run."""
+@lru_cache(maxsize=256)
+def compose(*overrides: str) -> DictConfig:
+    """Compose the configuration of one run, which takes a tenth of a second and more."""
     return hydra.compose("config", overrides=[*_search, *overrides], return_hydra_config=True)
 
 
@@ -111,7 +114,7 @@ def _parse(words: Iterable[str]) -> list[Override]:
 def values(words: Sequence[str]) -> list[list[str]]:
     """Return what to combine: for each option its overrides, one where it has one value."""
     lists = [word for word in words if word.startswith(tuple(f"+{group}=" for group in LISTS))]
-    params = compose(lists).hydra.sweeper.params if lists else None
+    params = compose(*lists).hydra.sweeper.params if lists else None
     swept: dict[str, list[str]] = {}
     for override in _parse([*(f"{key}={value}" for key, value in (params or {}).items()), *words]):
         key = override.get_key_element()
@@ -130,8 +133,11 @@ def job_of(words: Sequence[str], *, multirun: bool) -> Job:
     Raises:
         BadRequest: for what Hydra lets pass.
     """
-    composed = compose(words)
+    seeds = [word for word in words if re.fullmatch(r"seed=\d{1,18}", word)]
+    composed = deepcopy(compose(*(word for word in words if word not in seeds)))  # once for all seeds of a point
     try:
+        for word in seeds:
+            composed.seed = int(word.removeprefix("seed="))
         return _job(composed, words, multirun)
     except OmegaConfBaseException as error:
         raise BadRequest(explain(error)) from error
@@ -151,36 +157,24 @@ def _job(composed: DictConfig, words: Sequence[str], multirun: bool) -> Job:
     measured = _measured(config["experiment"])
     _check_given(words, config, measured, multirun)
     check_name(config["name"])
-    whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
-    last = config["seed"] + config["seeds"] - 1
-    whole("seed" if config["seeds"] == 1 else "the last of seeds", last, at_least=0, at_most=LAST_SEED)
-    plugin = pe_zoo.load_file(config["plugin"]) if config["plugin"] else None
-    runs = [
-        RunConfig(
-            encoder=config["encoder"],
-            task=config["task"],
-            positions=config["positions"],
-            layout=_typed(Layout, "layout", config["layout"]),
-            model=_typed(ModelConfig, "model", config["model"]),
-            train=_typed(TrainConfig, "train", config["train"]),
-            experiments={name: config[name] for name in measured},
-            seed=seed,
-            name=config["name"],
-            device=config["device"],
-            tune=config["tune"],
-            plugin=plugin,
-            choice=str(choices.get("encoder", "")),
-        )
-        for seed in range(config["seed"], config["seed"] + config["seeds"])
-    ]
+    first, count = config["seed"], whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
+    whole("seed" if count == 1 else "the last of seeds", first + count - 1, at_least=0, at_most=LAST_SEED)
+    parts = {"layout": Layout, "model": ModelConfig, "train": TrainConfig}
+    run = RunConfig(
+        **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "tune")},
+        **{group: _typed(node, group, config[group]) for group, node in parts.items()},
+        experiments={name: config[name] for name in measured},
+        plugin=pe_zoo.load_file(config["plugin"]) if config["plugin"] else None,
+        choice=str(choices.get("encoder", "")),
+    )
     handling = {key: config[key] for key in options.HANDLING}
     if handling["figures"] is None:
         handling["figures"] = not multirun
-    return Job(runs, handling, config["plugin"] or None)
+    return Job([replace(run, seed=seed) for seed in range(first, first + count)], handling, config["plugin"] or None)
 
 
-def _measured(asked: Any) -> list[str]:
-    names = asked if isinstance(asked, list) else [asked]
+def _measured(given: Any) -> list[str]:
+    names = given if isinstance(given, list) else [given]
     if not names:
         raise BadRequest(f"experiment=[] measures nothing.{listing('Known', experiment_names())}")
     if names == ["all"]:
@@ -220,11 +214,8 @@ def _check_truth(key: str, given: Any, taken: Any) -> None:
 
 def _plain(composed: DictConfig) -> dict[str, Any]:
     """Return the options as plain data. ``+zzz=1`` passes Hydra: an unknown option must not vanish."""
-    known = signature(options.schema()).parameters
     plain = {str(name): value for name, value in composed.items() if name != "hydra"}
-    for name in plain:
-        if name not in known:
-            raise BadRequest(f"no option {name!r}.{suggestion(name, known)}{listing('Known', known)}")
+    _check_options("", options.schema(), plain)
     resolve = OmegaConf.to_container
     return {
         name: resolve(value, resolve=True) if OmegaConf.is_config(value) else value for name, value in plain.items()
@@ -233,11 +224,16 @@ def _plain(composed: DictConfig) -> dict[str, Any]:
 
 def _typed(node: type, group: str, given: Mapping[str, Any]) -> Any:
     """Return a group as its dataclass, which refuses ``+model.widht=3`` where Hydra does not."""
+    _check_options(f"{group}.", node, given)
+    return node(**given)
+
+
+def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
     known = signature(node).parameters
     for name in given:
         if name not in known:
-            raise BadRequest(f"no option {group}.{name}.{suggestion(name, known)}{listing('Known', known)}")
-    return node(**given)
+            option = f"{prefix}{name}" if prefix else repr(name)
+            raise BadRequest(f"no option {option}.{suggestion(name, known)}{listing('Known', known)}")
 
 
 def load_plugin(overrides: Iterable[str]) -> None:
@@ -282,7 +278,7 @@ def engine(overrides: Iterable[str]) -> Engine | None:
     """Return what runs jobs in workers, or None where a command line, expanded, asks for none."""
     concerned = ("name", *(f"+{group}" for group in LISTS))
     words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
-    settings = compose(override.input_line or "" for override in _parse(words) if not override.is_sweep_override())
+    settings = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
     if settings.hydra.runtime.choices[LAUNCHER] == "basic":
         return None
     threads = OmegaConf.select(settings, "hydra.launcher.cpus_per_task", default="null")

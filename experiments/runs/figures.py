@@ -14,8 +14,6 @@ from experiments.figures import style
 from experiments.measures import report_of
 from experiments.rows.read import read_run
 
-logger = logging.getLogger("pe_zoo")
-
 
 def draw(folder: Path, table: pd.DataFrame, measures: Iterable[str]) -> None:
     """Draw the training curve and each measure's figures into ``figures/``: all of them or none."""
@@ -33,11 +31,8 @@ def draw(folder: Path, table: pd.DataFrame, measures: Iterable[str]) -> None:
 
 def draw_missing(folder: Path, measures: Iterable[str]) -> None:
     """Draw the figures of a finished run that has none, as the runs of a sweep."""
-    if (folder / "figures").is_dir():
-        return
     try:
-        rows = read_run(folder, folder.parent.parent)[2]
-        if rows is not None:
+        if not (folder / "figures").is_dir() and (rows := read_run(folder, folder.parent.parent)[2]) is not None:
             draw(folder, pd.DataFrame(rows), measures)
     except OSError as error:
-        logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)
+        logging.getLogger("pe_zoo").warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

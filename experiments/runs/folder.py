@@ -53,28 +53,19 @@ def ending(folder: Path) -> dict[str, Any] | None:
     Raises:
         BadRequest: its files have changed since.
     """
+    file, reason = "run.json", "is no longer what the run wrote"
     try:
         record = _record(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        if record.get("status") not in FINISHED:
+            return record if record.get("status") == "failed" else None
+        file = "rows.csv"
+        if record.get("rows_sha256") in (None, digest(folder)):  # results of earlier releases have none
+            return record
     except (OSError, ValueError) as error:
-        raise _changed(folder, "run.json", error) from error
-    if record.get("status") not in FINISHED:
-        return record if record.get("status") == "failed" else None
-    try:
-        written = digest(folder)
-    except OSError as error:
-        raise _changed(folder, "rows.csv", error) from error
-    if record.get("rows_sha256") not in (None, written):  # results of earlier releases have none
-        raise _changed(folder, "rows.csv")
-    return record
-
-
-def _changed(folder: Path, file: str, error: Exception | None = None) -> BadRequest:
-    reason = "is no longer what the run wrote"
-    if error is not None:
+        if file == "run.json" and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
         reason = f"cannot be read ({message_of((isinstance(error, OSError) and error.strerror) or error)})"
-    return BadRequest(
+    raise BadRequest(
         f"{folder}: {file} {reason}: restore it, or move the folder away; force=true runs it again in its place"
     )
 
@@ -86,7 +77,7 @@ def digest(folder: Path) -> str:
 
 def has_leftovers(folder: Path) -> bool:
     """Whether a run that has ended was cut off before it could tidy up."""
-    return any(True for pattern in (checkpoint.PATTERN, lease.PATTERN) for _ in folder.glob(pattern))
+    return any(any(folder.glob(pattern)) for pattern in (checkpoint.PATTERN, lease.PATTERN))
 
 
 def clear(folder: Path) -> None:

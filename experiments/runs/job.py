@@ -22,7 +22,8 @@ from experiments.plan.request import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL, THREADS
-from experiments.runs.record import Outcome, Stopped, run
+from experiments.runs.record import Stopped, run
+from experiments.runs.recording import Outcome
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
 
@@ -72,8 +73,7 @@ class Job:
 
 def refused(error: Exception, config: RunConfig | None = None) -> Outcome:
     """Return the outcome of a request that cannot be run."""
-    run_id = config.run_id if config else ""
-    folder = RESULTS / config.name / "runs" / run_id if config else RESULTS
+    run_id, folder = (config.run_id, config.folder) if config else ("", RESULTS)
     return Outcome("refused", run_id, folder, message=message_of(error))
 
 
@@ -114,10 +114,15 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     return outcomes
 
 
-def _settle(parcel: Parcel, threads: int | None) -> None:
-    """Make this process work as the one that asked: folder, command line, threads, log, plug-in."""
+def set_variables() -> None:
+    """Set the environment variables of workers."""
     for name, value in FOR_WORKERS.items():
         os.environ.setdefault(name, value)
+
+
+def _settle(parcel: Parcel, threads: int | None) -> None:
+    """Make this process work as the one that asked: folder, command line, threads, log, plug-in."""
+    set_variables()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     sys.argv = ["run.py", *parcel.words]
     try:

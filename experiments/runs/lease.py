@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,12 +29,7 @@ class RunLocked(Exception):
 
 @dataclass(frozen=True)
 class Lease:
-    """This worker's hold on a run.
-
-    Args:
-        folder: the run's.
-        inode: of the lock file; another one is another worker's.
-    """
+    """This worker's hold on a run: its folder, and the inode of the lock file; another one is another worker's."""
 
     folder: Path
     inode: int
@@ -79,11 +74,11 @@ def acquire(folder: Path) -> Iterator[Lease]:
         OSError: the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=WAIT_SECONDS, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise RunLocked(f"is being run by {_name(folder)}") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock)
+        except Timeout:
+            raise RunLocked(f"is being run by {_name(folder)}") from None
         lease = Lease(folder, (folder / LOCK).stat().st_ino)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         (folder / HOLDER).write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}", encoding="utf-8")
@@ -94,8 +89,6 @@ def acquire(folder: Path) -> Iterator[Lease]:
                 for name in (HOLDER, LOCK):
                     with suppress(OSError):
                         (folder / name).unlink()
-    finally:
-        lock.release()
 
 
 def _name(folder: Path) -> str:

@@ -35,22 +35,7 @@ REQUIRED = "???"
 
 @dataclass(kw_only=True)
 class Request:
-    """The options besides the groups.
-
-    Args:
-        experiment: what to measure, a name, a list of names, or ``all``.
-        seed: the run's seed, at least 0.
-        seeds: how many seeds to run, from ``seed`` on; trained together on a GPU, elsewhere one after another.
-        name: folder under ``results/``.
-        device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, …
-        tune: try the learning rates of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
-        plugin: a Python file that registers encoders of your own.
-        force: repeat runs that have ended, replacing their files; interrupted ones resume.
-        retry: ``failed`` repeats runs that failed.
-        checkpoint_seconds: between one checkpoint of a run and the next, at least; more where one takes long to write.
-        tracker: a tracker to report to (``tensorboard``, ``wandb``, …), or a list of them.
-        figures: whether a run gets figures of its own; null: unless it is one of a sweep, whose report has them.
-    """
+    """The options besides the groups; `help.OPTIONS` describes each."""
 
     experiment: Any = REQUIRED
     seed: int = 0

@@ -1,4 +1,4 @@
-"""What a run was made with: versions of packages, and the commit of this code."""
+"""What run.json says of a run: what was asked for, what it was made with, and how its training went."""
 
 from __future__ import annotations
 
@@ -7,28 +7,92 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.model.transformer import Transformer
+from experiments.plan.plan import Plan
+from experiments.training.log import TrainLog
 
 PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "safetensors", "tokenizers", "datasets")
 """Beside torch and Python: what computes, composes, or makes data."""
 
 
-def provenance() -> dict[str, object]:
-    """Return ``python``, ``packages`` (name -> version, of those installed), ``commit`` and ``command``."""
+def opening(plan: Plan) -> dict[str, Any]:
+    """Return what is known of a run when it starts: the request, this machine, versions, commit and command."""
+    labels, packages = plan.config.labels(), {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
     return {
+        "run_id": plan.config.run_id,
+        "status": "running",
+        "message": "",
+        "encoder": labels["encoder"],
+        "choice": plan.config.choice,
+        "positions": labels["positions"],
+        "layout": str(plan.config.layout),
+        "task": labels["task"],
+        "seed": plan.config.seed,
+        "torch": torch.__version__,
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "packages": packages,
         "commit": commit(),
         "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "device": device_name(plan),
+        "precision": plan.precision,
+        "threads": torch.get_num_threads(),
+        "corpus": plan.task.provenance(),
+        "started": now(),
     }
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
+    """Return how the training ended."""
+    trains, (own, trunk) = plan.config.trains, model.num_parameters()
+    return {
+        "status": log.status,
+        "message": log.divergence if log.status == "diverged" else "",
+        "model_parameters": trunk,
+        "encoder_parameters": own,
+        "trained": trains,
+        "steps": log.steps if trains else None,
+        "stopped": log.stopped,
+        "seeds_together": log.together,
+        "tuning": log.tuning and log.tuning.record(),
+        "train_seconds": round(log.seconds, 3),
+        "tokens_per_second": round(log.tokens / log.seconds, 1) if log.tokens else None,
+        "final_loss": log.final_loss,
+        "in_range": log.quality.get(plan.task.metrics[0]),
+        "converged": (plan.task.has_converged(log.quality) if log.quality else False) if trains else None,
+    }
+
+
+def origin(plan: Plan, processes: int) -> dict[str, Any]:
+    """Return what must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit."""
+    return {
+        "config": plan.config.identity(),
+        "corpus": plan.task.provenance(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "device": device_name(plan),
+    }
+
+
+def device_name(plan: Plan) -> str:
+    """Return the model of the GPU, or ``cpu``."""
+    return torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device)
+
+
+def now() -> str:
+    """Return the time as it is recorded."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def commit() -> str | None:

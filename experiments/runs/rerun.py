@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import check_name
 from experiments.plan.request import BadRequest, ModelConfig, RunConfig
 from experiments.rows.packed import RETIRED
-from experiments.rows.read import FINISHED, TUNED, read_record, read_run
+from experiments.rows.read import FINISHED, TUNED, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
-from experiments.runs.record import Outcome, run
+from experiments.runs.record import run
+from experiments.runs.recording import Outcome
 from experiments.training.config import TrainConfig
 from experiments.training.parallel import Team
 
@@ -35,13 +36,7 @@ MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 
 @dataclass(frozen=True)
 class Repeated:
-    """How a repetition ended.
-
-    Args:
-        outcome: of the second run.
-        same: whether it has the same rows, times aside.
-        text: the comparison.
-    """
+    """A repetition: its outcome, whether it has the same rows (times aside), and the comparison."""
 
     outcome: Outcome
     same: bool
@@ -79,13 +74,12 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     if outcome.status not in FINISHED:
         return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
     again = outcome.folder.resolve()
-    _, _, after = read_run(again, again.parent.parent)
+    repeated, _, after = read_run(again, again.parent.parent)
     assert after is not None
     same, text = compare(before, after)
-    notes = _differences(record, read_record(again, again.parent.parent))
     if outcome.run_id != place.name:
-        notes.insert(0, f"The first one is called {place.name}: options were added or removed since.")
-    return Repeated(outcome, same, "\n".join([text, *notes]))
+        text += f"\nThe first one is called {place.name}: options were added or removed since."
+    return Repeated(outcome, same, "\n".join([text, *_differences(record, repeated)]))
 
 
 def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str | None, name: str) -> RunConfig:
@@ -107,9 +101,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
         if tuned:
             del train["learning_rate"]
         return RunConfig(
-            encoder=dict(nested["encoder"]),
-            task=dict(nested["task"]),
-            positions=dict(nested["positions"]),
+            **{group: dict(nested[group]) for group in ("encoder", "task", "positions")},
             layout=Layout(**nested["layout"]),
             model=ModelConfig(**nested["model"]),
             train=TrainConfig(**train),
@@ -128,53 +120,48 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
 def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> tuple[bool, str]:
     """Return whether two tables of one run are equal bit for bit, and which rows are not. Times never repeat."""
     first, second = _by_key(before), _by_key(after)
-    retired = [key for key in first if key[:1] == ("structure",) and key[1] in RETIRED and key not in second]
-    first = {key: cells for key, cells in first.items() if key not in set(retired)}
-    timed = sum(not metric_of(key[1]).repeats for key in first)
-    aside = f"; {words.count(timed, 'row')} of times not compared" if timed else ""
+    retired = {key for key in first if key[0] == "structure" and key[1] in RETIRED and key not in second}
+    timed = {key for key in first if not metric_of(key[1]).repeats} - retired
+    total = len(first) - len(retired | timed)
+    aside = f"; {words.count(len(timed), 'row')} of times not compared" if timed else ""
+    aside += f"; {words.count(len(retired), 'row')} of metrics that are no longer measured" if retired else ""
     differing = [
         (_distance(first.get(key), second.get(key)), key)
         for key in dict.fromkeys([*first, *second])
-        if metric_of(key[1]).repeats and not _equal(first.get(key, ()), second.get(key, ()))
+        # As text, NaN equals NaN.
+        if metric_of(key[1]).repeats and key not in retired and repr(first.get(key)) != repr(second.get(key))
     ]
-    aside += f"; {words.count(len(retired), 'row')} of metrics that are no longer measured" if retired else ""
     if not differing:
-        return True, f"The same: {words.count(len(first) - timed, 'row')} are equal, bit for bit{aside}."
+        return True, f"The same: {words.count(total, 'row')} are equal, bit for bit{aside}."
     differing.sort(key=lambda pair: -pair[0])
-    lines = [[*key[:4], _slice(key), _shown(first.get(key)), _shown(second.get(key))] for _, key in differing[:SHOWN]]
+    lines = [
+        [*key[:4], slice_name(dict(zip(KEY, key, strict=False))), _shown(first.get(key)), _shown(second.get(key))]
+        for _, key in differing[:SHOWN]
+    ]
     table = tabulate(lines, headers=[*KEY[:4], "slice", "first", "second"], tablefmt="simple", disable_numparse=True)
     more = f"\nand {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
     largest = differing[0][0]
     size = f"by {largest:.3g} at most" if largest < math.inf else "some in more than their value"
-    return False, f"{table}{more}\n{len(differing)} of {len(first) - timed} rows differ, {size}{aside}."
+    return False, f"{table}{more}\n{len(differing)} of {total} rows differ, {size}{aside}."
 
 
 def _by_key(table: Mapping[str, list[Any]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """Return the rows by their key, with a number at its end for keys that occur again."""
-    rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     keys, compared = (zip(*(table[column] for column in columns), strict=True) for columns in (KEY, COMPARED))
     counts = Counter[tuple[Any, ...]]()
+    rows = {}
     for key, cells in zip(keys, compared, strict=True):
         rows[*key, counts[key]] = cells
         counts[key] += 1
     return rows
 
 
-def _equal(first: Iterable[Any], second: Iterable[Any]) -> bool:
-    """Compare cells; NaN equals NaN."""
-    return [repr(cell) for cell in first] == [repr(cell) for cell in second]
-
-
 def _distance(first: tuple[Any, ...] | None, second: tuple[Any, ...] | None) -> float:
     """Return how far two values are apart; infinity where more than the value differs."""
-    if first is None or second is None or not _equal(first[1:], second[1:]):
+    if first is None or second is None or repr(first[1:]) != repr(second[1:]):
         return math.inf
     gap = abs(first[0] - second[0])
     return math.inf if math.isnan(gap) else gap
-
-
-def _slice(key: tuple[Any, ...]) -> str:
-    return slice_name(dict(zip(KEY, key, strict=False)))
 
 
 def _shown(cells: tuple[Any, ...] | None) -> str:
@@ -186,10 +173,10 @@ def _shown(cells: tuple[Any, ...] | None) -> str:
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Return a line for everything that the two runs were not both made with."""
-    pairs: dict[str, tuple[Any, Any]] = {key: (first.get(key), second.get(key)) for key in MADE_WITH}
-    for key in ("processes", "seeds_together"):
-        pairs[key] = (first.get(key) or 1, second.get(key) or 1)
-    before, after = first.get("packages") or {}, second.get("packages") or {}
-    pairs |= {str(key): (before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after]) if before}
-    pairs["corpus"] = ((first.get("corpus") or {}).get("sha256"), (second.get("corpus") or {}).get("sha256"))
+    records = [first, second]
+    pairs: dict[str, list[Any]] = {key: [record.get(key) for record in records] for key in MADE_WITH}
+    pairs |= {key: [record.get(key) or 1 for record in records] for key in ("processes", "seeds_together")}
+    before, after = (record.get("packages") or {} for record in records)
+    pairs |= {str(key): [before.get(key), after.get(key)] for key in dict.fromkeys([*before, *after]) if before}
+    pairs["corpus"] = [(record.get("corpus") or {}).get("sha256") for record in records]
     return [f"{key}: {then} then, {now} now" for key, (then, now) in pairs.items() if then != now]

@@ -19,15 +19,13 @@ from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
-from experiments.runs.folder import clear
-from experiments.runs.lease import RunLocked, acquire
-from experiments.runs.record import ended_before, origin
-from experiments.training.checkpoint import Checkpoints
+from experiments.runs.lease import RunLocked
+from experiments.runs.record import ended_before, taken
+from experiments.runs.recording import Outcome
 from experiments.training.interruption import Interruption
-from experiments.training.loop import check, draw, note_step
 from experiments.training.parallel import Team
 from experiments.training.progress import Training
-from experiments.training.recorded import Recorded
+from experiments.training.session import Session
 from experiments.training.stacked import StackedStep
 from experiments.training.step import Step
 
@@ -37,7 +35,7 @@ logger = logging.getLogger("pe_zoo")
 @dataclass
 class _Seed:
     plan: Plan
-    session: Recorded
+    session: Session
     run: Training
     ended: bool = False
 
@@ -74,7 +72,7 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
             for config in configs:
                 plan = prepare(config)
                 with suppress(RunLocked, BadRequest):  # reported by `record.run` afterwards
-                    seed = _take(plan, leases, interruption, again, checkpoint_seconds)
+                    seed = _take(plan, leases, Team(interruption=interruption), again, checkpoint_seconds)
                     seeds += [seed] if seed else []
         except Exception:  # likewise
             return False
@@ -88,49 +86,40 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
     return True
 
 
-def _take(plan: Plan, leases: ExitStack, interruption: Interruption, again: str | None, seconds: float) -> _Seed | None:
+def _take(plan: Plan, leases: ExitStack, team: Team, again: str | None, seconds: float) -> _Seed | None:
     """Take the lease of a run that still has to be trained; None: it does not."""
     if ended_before(plan, again):
         return None
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    lease = leases.enter_context(acquire(plan.folder))
-    if ended_before(plan, again):  # by the worker that had the lease until now
+    checkpoints = leases.enter_context(taken(plan, again, seconds, team))
+    if isinstance(checkpoints, Outcome):
         return None
-    checkpoints = Checkpoints(
-        plan.folder, origin(plan, Team()), interruption, every_seconds=seconds, check_held=lease.check
-    )
-    clear(plan.folder)
     checkpoints.load()
     if "trained" in checkpoints.parts:
         return None
-    run = Training(Step(plan.model().train(), plan.config.train), plan.config.seed)
+    run = Training(Step(plan.model().train(), plan.config.train), plan.task, plan.numbering, plan.config.seed)
     if saved := checkpoints.parts.pop("training", None):
         run.restore(saved)
     else:
         checkpoints.resumed = -1  # the first to load this checkpoint does not resume an interrupted run
-    return _Seed(plan, Recorded(checkpoints), run)
+    return _Seed(plan, Session(checkpoints, team), run)
 
 
 def _train(seeds: list[_Seed], interruption: Interruption) -> None:
-    runs = [seed.run for seed in seeds]
-    plan, config = seeds[0].plan, seeds[0].plan.config.train
+    runs, config = [seed.run for seed in seeds], seeds[0].plan.config.train
     for run in runs:
         run.log.together = len(runs)
     stacked = StackedStep([run.step for run in runs])
     first, last = runs[0].log.steps, config.last_step
-    title = f"{len(runs)} seeds of {plan.config.run_id}"
+    title = f"{len(runs)} seeds of {seeds[0].plan.config.run_id}"
     with tqdm(total=last, initial=first, desc=title, unit="step", disable=None, leave=False) as bar:
         for done in range(first + 1, last + 1):
-            drawn = [draw(run, plan.task, plan.numbering) for run in runs]
-            losses = stacked([batch for batch, _ in drawn], [positions for _, positions in drawn])
-            for seed, (batch, _), loss in zip(seeds, drawn, losses, strict=True):
+            batches, positions = zip(*(run.draw() for run in runs), strict=True)
+            for seed, batch, loss in zip(seeds, batches, stacked(batches, positions), strict=True):
                 if not seed.ended:
-                    note_step(seed.run, batch, loss, done)
-                if done == config.drop_step:
-                    seed.run.step.model.drop_encoder()
+                    seed.run.note(batch, loss)
             bar.update()
             due = done % config.check_every == 0 or done == last
-            if due or interruption.asked is not None:
+            if due or interruption.signum is not None:
                 stacked.distribute()
                 for seed in [seed for seed in seeds if not seed.ended]:
                     _pause(seed, check_now=due)
@@ -143,8 +132,8 @@ def _pause(seed: _Seed, *, check_now: bool) -> None:
     """Check a seed if that is due, and save its progress; for good, if its training ends here."""
     run, session = seed.run, seed.session
     if check_now:
-        check(run, seed.plan.task, seed.plan.numbering)
-    seed.ended = run.log.stopped is not None or run.log.status != "ok"
+        run.check()
+    seed.ended = run.ended
     try:
         if seed.ended:
             run.log.seconds = run.seconds

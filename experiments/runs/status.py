@@ -30,8 +30,6 @@ STATES = {
     "missing": "To begin:",
 }
 """The states of a run, and what to do about each; a colon stands before a command."""
-OPTIONS = {"failed": " retry=failed"}
-"""What the command for runs of a state needs besides the options it was first given."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +65,14 @@ def standings(folder: Path) -> tuple[list[Standing], list[sweep_notes.Sweep], li
         if not commands:
             raise
         places = []
-    runs = [_standing(place, folder, read_run(place, folder)[0], commands) for place in places]
+    runs = [_standing(place, folder, commands) for place in places]
     for run in sorted(set(commands) - {standing.run_id for standing in runs}):
         runs.append(Standing(run, "missing", "asked for, not begun", sweep_notes.to_type(commands[run]), None))
     return runs, sweeps, broken
 
 
-def _standing(place: Path, folder: Path, record: dict[str, Any], commands: dict[str, str]) -> Standing:
+def _standing(place: Path, folder: Path, commands: dict[str, str]) -> Standing:
+    record: dict[str, Any] = read_run(place, folder)[0]
     state, reason = str(record["status"]), str(record.get("message") or "")
     if state in ("running", "unfinished"):
         worker = _worker(place, folder)
@@ -81,14 +80,12 @@ def _standing(place: Path, folder: Path, record: dict[str, Any], commands: dict[
         reason = f"by {worker}" if worker else reason.partition(":")[0] or "no end is recorded"
     state = {"ok": "done"}.get(state, state)
     command = sweep_notes.to_type(commands.get(record["run_id"]) or record.get("command"))
+    if not STATES.get(state, ":").endswith(":"):
+        command = ""
+    elif command and state == "failed":
+        command += " retry=failed"
     spent = [record[key] for key in ("train_seconds", "measure_seconds") if record.get(key) is not None]
-    return Standing(
-        run_id=record["run_id"],
-        state=state,
-        reason=reason,
-        command=command + OPTIONS.get(state, "") if command and STATES.get(state, ":").endswith(":") else "",
-        seconds=sum(spent) if spent else None,
-    )
+    return Standing(record["run_id"], state, reason, command, sum(spent) if spent else None)
 
 
 def _worker(place: Path, folder: Path) -> str | None:
@@ -128,8 +125,8 @@ def text(folder: Path) -> str:
 
 
 def _time(runs: list[Standing]) -> list[str]:
-    spent = [run.seconds for run in runs if run.seconds is not None]
-    lines = [f"Training and measuring took {_span(sum(spent))} so far, on all machines together."]
+    spent = sum(run.seconds for run in runs if run.seconds is not None)
+    lines = [f"Training and measuring took {_span(spent)} so far, on all machines together."]
     done = [run.seconds for run in runs if run.state == "done" and run.seconds is not None]
     left = sum(run.state in UNFINISHED for run in runs)
     if left and done:

@@ -15,7 +15,7 @@ from experiments.measures.permutation_sensitivity import Change
 from experiments.report.sections import reach
 from experiments.rows.row import Row, frame, main_metric, metric_of
 from experiments.runs.folder import record_of
-from experiments.runs.record import Outcome
+from experiments.runs.recording import Outcome
 from experiments.statistics.intervals import with_series
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
@@ -62,21 +62,21 @@ def show(outcome: Outcome) -> None:
 
 
 def _show_results(outcome: Outcome) -> None:
-    record = record_of(outcome.folder)
+    record, rows = record_of(outcome.folder), outcome.rows
     assert record is not None, "written just now"
-    learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
-    trained = f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second'] or 0:,.0f} tokens/s"
-    if record["tuning"]:
-        trained = f"{_tuned(record['tuning'])}, {trained}"
-    if record["stopped"] in ("max_steps", "converged"):
-        trained += f", stopped after {record['steps']} steps ({record['stopped'].replace('_', ' ')})"
-    if not record["trained"]:
+    if record["trained"]:
+        learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
+        trained = f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second'] or 0:,.0f} tokens/s"
+        if record["tuning"]:
+            trained = f"{_tuned(record['tuning'])}, {trained}"
+        if record["stopped"] in ("max_steps", "converged"):
+            trained += f", stopped after {record['steps']} steps ({record['stopped'].replace('_', ' ')})"
+    else:
         learned = trained = "not trained"
     print("\n{encoder} on {task}, positions {positions}, seed {seed}".format(**record), learned, sep=": ")
     print(f"{trained}, measured {record['measure_seconds']:.0f} s, on {record['device']}")
     if outcome.message:
         print(f"{outcome.status}: {outcome.message}")
-    rows = outcome.rows
     train_length = rows[0].train_length if rows else 0
     whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
     _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
@@ -84,9 +84,15 @@ def _show_results(outcome: Outcome) -> None:
     if main and (line := reach.of_one_run(with_series(frame(row for row in whole if row.metric == main)))):
         print(line)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
-    _table(permuted, _change, f"order of the input (length {train_length})", upright=True)
+    title = f"order of the input (length {train_length})"
+    _table(permuted, lambda row: Change(row.condition, row.size, row.share).name, title, upright=True)
     for name in dict.fromkeys(row.experiment for row in rows if row.experiment not in TABLED):
-        _headlines(name, [row for row in rows if row.experiment == name])
+        shown = report_of(name).shown(with_series(frame(row for row in rows if row.experiment == name)))
+        lines = [
+            (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
+            for line in shown.to_dict("records")
+        ]
+        _print([(name.replace("_", " "), ""), *lines])
     print(f"files: {outcome.folder}")
 
 
@@ -98,19 +104,6 @@ def _tuned(tuning: dict[str, Any]) -> str:
     return f"learning rate {tuning['chosen']} {tried}{edge}"
 
 
-def _headlines(name: str, rows: list[Row]) -> None:
-    """Print the main numbers of an experiment, a line each."""
-    lines = [
-        (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
-        for line in report_of(name).shown(with_series(frame(rows))).to_dict("records")
-    ]
-    _print([(name.replace("_", " "), ""), *lines])
-
-
-def _change(row: Row) -> str:
-    return Change(row.condition, row.size, row.share).name
-
-
 def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, upright: bool = False) -> None:
     """Print metrics by lengths or conditions; ``upright`` puts the metrics on top."""
     cells: dict[str, dict[object, str]] = {}
@@ -120,7 +113,7 @@ def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, 
     if not cells:
         return
     columns = list(dict.fromkeys(key for line in cells.values() for key in line))
-    lines = [[name, *(line.get(column, "") for column in columns)] for name, line in cells.items()]
+    lines = [[label, *(line.get(column, "") for column in columns)] for label, line in cells.items()]
     grid = [[title, *map(str, columns)], *lines]
     _print(list(zip(*grid, strict=True)) if upright else grid)
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from experiments.plan.plan import Plan
 from experiments.rows.row import Row, slice_name
-from experiments.training.progress import Training, TrainLog
+from experiments.training.log import TrainLog
+from experiments.training.progress import Training
 from experiments.training.tune import rates
 from pe_zoo._knobs import listing, suggestion
 
@@ -38,15 +39,15 @@ PLACES = {
 """Tracker -> the variable that sets where its files go, and its value unless the user has set one."""
 
 
-def named(asked: object) -> tuple[str, ...]:
+def known_trackers(given: object) -> tuple[str, ...]:
     """Return the trackers of ``tracker=``: a name, a list of them, or null.
 
     Raises:
         ValueError: one is not known, or not installed.
     """
-    names: object = [asked] if isinstance(asked, str) else () if asked is None else asked
+    names: object = [given] if isinstance(given, str) else () if given is None else given
     if not isinstance(names, Iterable):
-        raise ValueError(f"tracker={asked!r} must be a name or a list of names, or null")
+        raise ValueError(f"tracker={given!r} must be a name or a list of names, or null")
     chosen = tuple(dict.fromkeys(map(str, names)))
     if not chosen:
         return ()
@@ -83,7 +84,7 @@ class Trackers:
             self._try(name, partial(self._start, name))
 
     def _start(self, name: str) -> None:
-        from accelerate import PartialState, tracking  # see `named`
+        from accelerate import PartialState, tracking  # see `known_trackers`
 
         PartialState()  # trackers ask it whether this process may write
         config, place = self._plan.config, place_of(self._plan)
@@ -91,9 +92,8 @@ class Trackers:
         project = {RUN_NAME[name]: config.run_id} if name in RUN_NAME else {}
         kind = tracking.LOGGER_TYPE_TO_CLASS[name]
         where = [str(place)] if kind.requires_logging_directory else []
-        tracker = kind(config.name if project else config.run_id, *where, **project)
+        self._working[name] = tracker = kind(config.name if project else config.run_id, *where, **project)
         tracker.start()
-        self._working[name] = tracker
         tracker.store_init_configuration(dict(_flat({**config.labels(), **config.identity()})))
 
     def watch(self, run: Training) -> None:
@@ -106,14 +106,12 @@ class Trackers:
             rate = run.step.config.learning_rate
             prefix, before = f"learning_rate_{rate:g}/", rates(config.train).index(rate) * config.train.last_step
         for step, loss, quality, _ in run.log.points[self._points :]:
-            self._points += 1
             values = _point(loss, quality)
             if step == run.log.steps:
-                values |= {
-                    "learning_rate": float(run.step.schedule.get_last_lr()[0]),
-                    "tokens_per_second": run.log.tokens / run.seconds,
-                }
+                values["learning_rate"] = float(run.step.schedule.get_last_lr()[0])
+                values["tokens_per_second"] = run.log.tokens / run.seconds
             self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
+        self._points = len(run.log.points)
 
     def trained(self, log: TrainLog) -> None:
         """Log a training that `watch` never saw: one that ended before, or together with other seeds."""
@@ -124,11 +122,9 @@ class Trackers:
     def results(self, rows: Iterable[Row], step: int) -> None:
         """Log every experiment's main metric, for every length and condition."""
         main = {name: module.MAIN or self._plan.task.metrics[0] for name, module in self._plan.experiments.items()}
-        values = {
-            _name(row): row.value for row in rows if main.get(row.experiment) == row.metric and row.status == "ok"
-        }
-        if values:
-            self._log(values, step)
+        measured = [row for row in rows if main.get(row.experiment) == row.metric and row.status == "ok"]
+        if measured:
+            self._log({_name(row): row.value for row in measured}, step)
 
     def finish(self) -> None:
         """Close them all."""
@@ -151,20 +147,20 @@ class Trackers:
 def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
     """Let trackers follow a run within the block."""
     place = place_of(plan).absolute()
-    variables = (PLACES[name] for name in names if name in PLACES)
-    wanted = {name: where.format(place) for name, where in variables if name not in os.environ}
-    os.environ.update(wanted)
+    places = dict(PLACES[name] for name in names if name in PLACES)
+    added = {variable: where.format(place) for variable, where in places.items() if variable not in os.environ}
+    os.environ.update(added)
     trackers = Trackers(names, plan)
     try:
         yield trackers
     finally:
         trackers.finish()
-        for name in wanted:
-            os.environ.pop(name, None)
+        for variable in added:
+            os.environ.pop(variable, None)
 
 
 def place_of(plan: Plan) -> Path:
-    """Return where trackers keep their files, if they can be told: beside the runs."""
+    """Return where trackers keep their files, if that can be set: beside the runs."""
     return plan.folder.parent.parent / "trackers"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -37,49 +37,37 @@ ASSUMED_BYTES_PER_SECOND = 1e8
 
 @dataclass
 class State:
-    """One part of a run's progress.
-
-    Args:
-        facts: plain data.
-        tensors: by name.
-    """
+    """One part of a run's progress: plain data, and tensors by name."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run; by default none is ever written.
 
     Args:
         folder: the run's.
         origin: what a checkpoint must have been made from and with to be resumed, as plain data.
         interruption: whether the run was told to stop.
         every_seconds: least time between two checkpoints; more where writing takes over `SHARE` of the time.
-        check_held: raises if the run's lease is lost.
+        check_lease: raises if the run's lease is lost.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        origin: dict[str, Any],
-        interruption: Interruption,
-        *,
-        every_seconds: float = 30.0,
-        check_held: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.folder = folder
-        self.check_held = check_held
-        self.origin = json.loads(json.dumps(origin))
-        self.interruption = interruption
-        self.every_seconds = every_seconds
-        self.parts: dict[str, State] = {}
-        self.resumed = 0
-        self._write_seconds: float | None = None
-        self._last = time.perf_counter()
+    folder: Path = Path()
+    origin: dict[str, Any] = field(default_factory=dict)
+    interruption: Interruption = field(default_factory=Interruption)
+    every_seconds: float = math.inf
+    check_lease: Callable[[], None] = lambda: None
+    parts: dict[str, State] = field(default_factory=dict, init=False)
+    resumed: int = field(default=0, init=False)
+    _write_seconds: float | None = field(default=None, init=False)
+    _last: float = field(default_factory=time.perf_counter, init=False)
 
     def load(self) -> None:
         """Fill ``parts`` from the newest sound checkpoint of the same origin; log why others are not used."""
+        ours = json.loads(json.dumps(self.origin))
         for path in sorted(self.folder.glob(PATTERN), reverse=True):
             try:
                 header, tensors = _read(path)
@@ -87,11 +75,11 @@ class Checkpoints:
                 logger.warning("%s is damaged and not used: %s", path.name, error)
                 continue
             theirs = {PROCESSES: 1, **header["origin"]}
-            differing = [key for key, value in self.origin.items() if theirs.get(key) != value]
+            differing = [key for key, value in ours.items() if theirs.get(key) != value]
             if PROCESSES in differing and set(differing) <= {PROCESSES, "threads"}:
                 logger.info(
                     "%s was written by %d processes, resumed by %d: results agree up to rounding",
-                    *(path.name, theirs[PROCESSES], self.origin[PROCESSES]),
+                    *(path.name, theirs[PROCESSES], ours[PROCESSES]),
                 )
             elif differing:
                 logger.warning("%s is not used: it was made with another %s", path.name, ", ".join(differing))
@@ -121,10 +109,10 @@ class Checkpoints:
             capture: makes it.
             keep: add it even if nothing is written now.
         """
-        asked, passed = self.interruption.asked is not None, time.perf_counter() - self._last
-        if asked or keep or passed >= self.every_seconds:
+        stopping, passed = self.interruption.signum is not None, time.perf_counter() - self._last
+        if stopping or keep or passed >= self.every_seconds:
             self.parts[part] = capture()
-        if asked or (passed >= self.every_seconds and passed * SHARE >= self._expected_seconds()):
+        if stopping or (passed >= self.every_seconds and passed * SHARE >= self._expected_seconds()):
             self.write()
 
     def _expected_seconds(self) -> float:
@@ -138,14 +126,14 @@ class Checkpoints:
         Raises:
             RunLocked: the run is no longer this worker's.
         """
-        self.check_held()
+        self.check_lease()
         started = time.perf_counter()
         facts = {name: state.facts for name, state in self.parts.items()}
         tensors = {f"{part}/{name}": t for part, state in self.parts.items() for name, t in state.tensors.items()}
         header = {"origin": self.origin, "resumed": self.resumed, "facts": facts}
         data = safetensors.torch.save(tensors, {"header": json.dumps(header)})
         before = sorted(self.folder.glob(PATTERN))
-        number = 1 + max((_number(path) for path in before), default=0)
+        number = int(before[-1].name.split("-")[1]) + 1 if before else 1
         try:
             write_whole(self.folder / f"checkpoint-{number:06d}-{hashlib.sha256(data).hexdigest()}.safetensors", data)
             _remove(before[: len(before) - KEPT + 1])
@@ -166,16 +154,11 @@ def _remove(paths: Iterable[Path]) -> None:
             path.unlink()
 
 
-def _number(path: Path) -> int:
-    found = re.fullmatch(r"checkpoint-(\d+)-[0-9a-f]{64}", path.stem)
-    return int(found[1]) if found else 0
-
-
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     data = path.read_bytes()
     if not data or not path.stem.endswith(hashlib.sha256(data).hexdigest()):
         raise ValueError("its content does not match the sha256 in its name")
-    # The format: eight bytes that say how long the JSON is that follows.
-    said = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    # The format: eight bytes with the length of the JSON that follows.
+    metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
     # Copies: tensors of their own alignment, not views of a buffer, so that the same kernels see the same memory.
-    return json.loads(said["__metadata__"]["header"]), {k: t.clone() for k, t in safetensors.torch.load(data).items()}
+    return json.loads(metadata["header"]), {name: t.clone() for name, t in safetensors.torch.load(data).items()}

@@ -73,21 +73,25 @@ class Scored:
 
 def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
     """Return ``(batch, length, vocab)`` without gradients, on the CPU, computed a few sequences at a time."""
+    return in_chunks(model, tokens, positions, model)
+
+
+def in_chunks(
+    model: Transformer, tokens: Tensor, positions: Tensor, answer: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Return what ``answer`` makes of tokens and positions: in evaluation mode, a few sequences at a time."""
     device = model.token_embedding.weight.device
     at_once = max(1, CHUNK_TOKENS // tokens.shape[1])
     was_training = model.training
     model.eval()
+    chunks = []
     with torch.no_grad():
-        chunks = [
-            model(tokens[start : start + at_once].to(device), _part(positions, start, at_once).to(device)).cpu()
-            for start in range(0, len(tokens), at_once)
-        ]
+        for start in range(0, len(tokens), at_once):
+            chunk = tokens[start : start + at_once]
+            places = positions if positions.ndim == 1 else positions[start : start + len(chunk)]
+            chunks.append(answer(chunk.to(device), places.to(device)).cpu())
     model.train(was_training)
     return torch.cat(chunks)
-
-
-def _part(positions: Tensor, start: int, size: int) -> Tensor:
-    return positions if positions.ndim == 1 else positions[start : start + size]
 
 
 def score(logits: Tensor, batch: Batch) -> Scored:

@@ -8,7 +8,7 @@ from torch import Tensor
 from experiments.model.attention import Past
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
-from experiments.training.evaluate import CHUNK_TOKENS, Scored, score
+from experiments.training.evaluate import Scored, in_chunks, score
 from pe_zoo import Unsupported
 
 
@@ -76,24 +76,14 @@ def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | N
     places = fed(batch).nonzero().flatten().tolist()
     if not places:
         return None
-    device = model.token_embedding.weight.device
-    at_once = max(1, CHUNK_TOKENS // batch.tokens.shape[1])
-    was_training = model.training
-    model.eval()
-    logits = []
     batch = batch.first(len(batch.tokens) if count is None else count)
-    for start in range(0, len(batch.tokens), at_once):
-        rows = slice(start, min(start + at_once, len(batch.tokens)))
-        numbers = positions if positions.ndim == 1 else positions[rows]
-        logits.append(_generate(model, batch.tokens[rows].to(device), numbers.to(device), places))
-    model.train(was_training)
-    return score(torch.cat(logits)[:, batch.counted], batch)
 
+    def answer(tokens: Tensor, positions: Tensor) -> Tensor:
+        cache, tokens, logits = Cache(model, positions), tokens.clone(), []
+        for place in places:
+            logits.append(cache.read(tokens[:, cache.length : place + 1]))
+            tokens[:, place + 1] = logits[-1][:, -1].argmax(-1)
+        logits.append(cache.read(tokens[:, cache.length :]))
+        return torch.cat(logits, 1)
 
-def _generate(model: Transformer, tokens: Tensor, positions: Tensor, places: list[int]) -> Tensor:
-    cache, tokens, logits = Cache(model, positions), tokens.clone(), []
-    for place in places:
-        logits.append(cache.read(tokens[:, cache.length : place + 1]))
-        tokens[:, place + 1] = logits[-1][:, -1].argmax(-1)
-    logits.append(cache.read(tokens[:, cache.length :]))
-    return torch.cat(logits, 1).cpu()
+    return score(in_chunks(model, batch.tokens, positions, answer)[:, batch.counted], batch)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+ALWAYS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Interrupted(KeyboardInterrupt):
     """A run was told to stop.
@@ -26,20 +28,12 @@ class Interrupted(KeyboardInterrupt):
         return 128 + self.signum
 
 
-ALWAYS = (signal.SIGINT, signal.SIGTERM)
-
-
-def _stopping() -> list[int]:
-    """Return the signals that stop a run: also Slurm's warning, where a handler in this process waits for it."""
-    warning = getattr(signal, "SIGUSR2", None)
-    return [*ALWAYS, warning] if warning is not None and callable(signal.getsignal(warning)) else [*ALWAYS]
-
-
 class Interruption:
     """Whether a run was told to stop. A second signal ends the process at once, which loses nothing on disk."""
 
     def __init__(self) -> None:
-        self.asked: int | None = None
+        self.signum: int | None = None
+        """The signal that told it to, if one did."""
         self._received = False
         self._deferred = False
 
@@ -49,7 +43,11 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {signum: signal.signal(signum, self._receive) for signum in _stopping()}
+        stopping = [*ALWAYS]
+        warning = getattr(signal, "SIGUSR2", None)  # Slurm's, where a handler in this process waits for it
+        if warning is not None and callable(signal.getsignal(warning)):
+            stopping.append(warning)
+        before = {signum: signal.signal(signum, self._receive) for signum in stopping}
         try:
             yield
         finally:
@@ -63,8 +61,8 @@ class Interruption:
                 signal.raise_signal(signum)
             return
         self._received = True
-        if self.asked is None:
-            self.asked = signum
+        if self.signum is None:
+            self.signum = signum
             if not self._deferred:
                 raise Interrupted(signum)
 
@@ -83,5 +81,5 @@ class Interruption:
         Raises:
             Interrupted: it has.
         """
-        if self.asked is not None:
-            raise Interrupted(self.asked)
+        if self.signum is not None:
+            raise Interrupted(self.signum)

@@ -9,9 +9,11 @@ gives unused parameters (those of a dropped encoder) a gradient of zero, which w
 
 from __future__ import annotations
 
+import logging
+import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +25,8 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
 from experiments.training.config import TrainConfig
-from experiments.training.loop import advance
-from experiments.training.processes import Lost, Processes
+from experiments.training.interruption import Interrupted
+from experiments.training.processes import PATIENCE, STARTED_WITH, Lost, Processes, share_cores
 from experiments.training.progress import Training
 from experiments.training.step import Step
 from pe_zoo import Numbering
@@ -51,10 +53,8 @@ class Team(Processes):
             yield
             return
         state = run.state()
-        kinds = {name: (tensor.shape, tensor.dtype, tensor.device.type) for name, tensor in state.tensors.items()}
-        self.tell((run.step.config, state.facts, kinds))
-        for tensor in state.tensors.values():
-            self.copy(tensor.contiguous())
+        tensors = {name: tensor.cpu() for name, tensor in state.tensors.items()}
+        self.broadcast((run.step.config, State(state.facts, tensors)))
         self._training = True
         try:
             yield
@@ -66,25 +66,20 @@ class Team(Processes):
     def follow(self, build: Callable[[], Transformer], task: Task, numbering: Numbering, seed: int) -> Any:
         """Take part in every training that process 0 leads; return its last message, which is no training."""
         while True:
-            told = self.hear()
-            if not (isinstance(told, tuple) and isinstance(told[0], TrainConfig)):
-                return told
-            config, facts, kinds = told
-            run = Training(self.step(build().train(), config), seed)
-            here = run.loss_sum.device
-            places = {
-                name: torch.empty(shape, dtype=dtype, device="cpu" if where == "cpu" else here)
-                for name, (shape, dtype, where) in kinds.items()
-            }
-            run.restore(State(facts, {name: self.copy(place) for name, place in places.items()}))
+            message = self.receive()
+            if not (isinstance(message, tuple) and isinstance(message[0], TrainConfig)):
+                return message
+            config, state = message
+            run = Training(self.step(build().train(), config), task, numbering, seed)
+            run.restore(state)
             self._training = True
-            nothing = [False for _ in run.step.model.parameters()]
             try:
                 while True:
-                    advance(run, task, numbering, run.log.steps + 1)
+                    run.advance()
             except Dismissed:
                 pass
             except Exception as error:
+                nothing = [False for _ in run.step.model.parameters()]
                 with suppress(Dismissed):
                     self.exchange(nothing, error=(f"{type(error).__name__}: {error}", traceback.format_exc()))
 
@@ -103,22 +98,22 @@ class Team(Processes):
             Lost: a process has ended.
             RuntimeError: in process 0, because another process could not continue.
         """
-        said = torch.tensor([leave, error is not None, self.interruption.asked or 0, *present])
+        flags = torch.tensor([leave, error is not None, self.interruption.signum or 0, *present])
         with self.together():
-            distributed.all_reduce(said, distributed.ReduceOp.MAX)
-        left, failed, asked, *anywhere = said.tolist()
+            distributed.all_reduce(flags, distributed.ReduceOp.MAX)
+        left, failed, signum, *anywhere = flags.tolist()
         self._training = not (left or failed)
         if failed:
             errors = self.gather(error)
             if self.rank == 0 and not leave:
-                rank, (line, trace) = next((rank, said) for rank, said in enumerate(errors) if said is not None)
+                rank, (line, trace) = next((rank, error) for rank, error in enumerate(errors) if error is not None)
                 failure = RuntimeError(f"in process {rank} of {self.size}: {line}")
                 failure.add_note(trace)
                 raise failure
         if left or failed:
             raise Dismissed
-        if asked and self.rank == 0:
-            self.interruption.asked = asked
+        if signum and self.rank == 0:
+            self.interruption.signum = signum
         return [bool(there) for there in anywhere]
 
     def sum_gradients(self, parameters: Sequence[Parameter], loss: Tensor, weight: float) -> Tensor:
@@ -127,12 +122,12 @@ class Team(Processes):
         A parameter without a gradient in every process has none afterwards.
         """
         present = self.exchange([parameter.grad is not None for parameter in parameters])
-        found = [parameter for parameter, there in zip(parameters, present, strict=True) if there]
-        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in found]
+        summed = [parameter for parameter, there in zip(parameters, present, strict=True) if there]
+        parts = [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in summed]
         whole = torch.cat([*parts, loss.view(1)]).mul_(weight)
         with self.together():
             distributed.all_reduce(whole)
-        for parameter, part in zip(found, whole.split([p.numel() for p in found] + [1]), strict=False):
+        for parameter, part in zip(summed, whole.split([p.numel() for p in summed] + [1]), strict=False):
             parameter.grad = part.view_as(parameter)
         return whole[-1]
 
@@ -158,3 +153,34 @@ class SharedStep(Step):
         loss = self.team.sum_gradients(self.parameters, loss, (mine.stop - mine.start) / number)
         self.update()
         return loss
+
+
+@contextmanager
+def joined() -> Iterator[Team]:
+    """Join the processes that this one was started with; all but process 0 are silent within."""
+    if not set(STARTED_WITH) <= os.environ.keys() or os.environ["WORLD_SIZE"] == "1":
+        yield Team()
+        return
+    rank, size, local_rank, local_size = (int(os.environ[name]) for name in STARTED_WITH)
+    share_cores(local_size)
+    if local_rank < torch.cuda.device_count():
+        torch.cuda.set_device(local_rank)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    team = Team(rank, size, local_rank, local_size, distributed.new_group(backend="gloo", timeout=PATIENCE))
+    with _silence() if rank else nullcontext():
+        try:
+            yield team
+        except Interrupted:  # of which all have been informed
+            team.part()
+            raise
+        team.part()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        logging.disable()
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, distributed
+from torch import distributed
 
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -44,7 +43,7 @@ class Processes:
         size: how many there are.
         local_rank: of this process among those on its machine.
         local_size: how many are on its machine.
-        words: the group for messages; the default group is for sums.
+        messages: the group for messages; the default group is for sums.
         interruption: whether this process was told to stop.
     """
 
@@ -52,7 +51,7 @@ class Processes:
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    words: distributed.ProcessGroup | None = None
+    messages: distributed.ProcessGroup | None = None
     interruption: Interruption = field(default_factory=Interruption)
     _lost: bool = field(default=False, init=False)
 
@@ -74,62 +73,57 @@ class Processes:
             )
         return f"cuda:{self.local_rank}"
 
-    def alike(self, do: Callable[[], T], told: Callable[[T], object]) -> T:
-        """Call ``do`` in every process and check that ``told`` of its result is the same in all.
+    def alike(self, make: Callable[[], T], facts: Callable[[T], object]) -> T:
+        """Call ``make`` in every process and check that the facts of its result are the same in all.
 
         Raises:
-            ValueError: in all processes, if ``do`` raises it in one or if results differ.
+            ValueError: in all processes, if ``make`` raises it in one or if results differ.
         """
         if self.size == 1:
-            return do()
+            return make()
         try:
-            done = do()
+            result = make()
         except ValueError as refused:
             self.gather((str(refused), None))
             raise
-        found = self.gather((None, told(done)))
-        for rank, (refusal, other) in enumerate(found):
+        everyone = self.gather((None, facts(result)))
+        first = everyone[0][1]
+        for rank, (refusal, other) in enumerate(everyone):
             if refusal is not None:
                 raise ValueError(f"process {rank} of {self.size}: {refusal}")
-            if other != found[0][1]:
+            if other != first:
                 raise ValueError(
-                    f"process {rank} of {self.size} would make another run than process 0: {other}, not {found[0][1]}; "
+                    f"process {rank} of {self.size} would make another run than process 0: {other}, not {first}; "
                     f"give all of them the same code and data"
                 )
-        return done
+        return result
 
-    def tell(self, what: object) -> None:
-        """Send from process 0 to the others, who call `hear`."""
+    def broadcast(self, message: object) -> None:
+        """Send from process 0 to the others, who call `receive`."""
         if self.size > 1:
             with self.together():
-                distributed.broadcast_object_list([what], 0, group=self.words)
+                distributed.broadcast_object_list([message], 0, group=self.messages)
 
-    def hear(self) -> Any:
-        """Receive what process 0 sends."""
-        heard: list[Any] = [None]
+    def receive(self) -> Any:
+        """Return what process 0 sends."""
+        message: list[Any] = [None]
         with self.together():
-            distributed.broadcast_object_list(heard, 0, group=self.words)
-        return heard[0]
+            distributed.broadcast_object_list(message, 0, group=self.messages)
+        return message[0]
 
     def gather(self, mine: object) -> list[Any]:
         """Return the contribution of every process, in all of them."""
-        found: list[Any] = [None] * self.size
+        everyone: list[Any] = [None] * self.size
         with self.together():
-            distributed.all_gather_object(found, mine, group=self.words)
-        return found
-
-    def copy(self, tensor: Tensor) -> Tensor:
-        """Copy process 0's tensor, which must be contiguous, into all processes in place."""
-        with self.together():
-            distributed.broadcast(tensor.view(-1).view(torch.uint8), 0)  # not every type can be sent as it is
-        return tensor
+            distributed.all_gather_object(everyone, mine, group=self.messages)
+        return everyone
 
     def part(self) -> None:
         """End together: ``torchrun`` kills the others as soon as one exits with an error."""
         sys.stdout.flush()
         with suppress(Lost):
             with self.together():
-                distributed.monitored_barrier(self.words, FAREWELL)
+                distributed.monitored_barrier(self.messages, FAREWELL)
             distributed.destroy_process_group()
 
     @contextmanager
@@ -145,46 +139,12 @@ class Processes:
             yield
         except RuntimeError as error:
             self._lost = True
-            self.interruption.asked = self.interruption.asked or signal.SIGTERM
+            self.interruption.signum = self.interruption.signum or signal.SIGTERM
             raise Lost(self.size) from error
 
 
-P = TypeVar("P", bound=Processes)
-
-
-@contextmanager
-def joined(kind: type[P]) -> Iterator[P]:
-    """Join the processes that this one was started with; all but process 0 are silent within."""
-    if not set(STARTED_WITH) <= os.environ.keys() or os.environ["WORLD_SIZE"] == "1":
-        yield kind()
-        return
-    rank, size, local_rank, local_size = (int(os.environ[name]) for name in STARTED_WITH)
-    _share_cores(local_size)
-    if local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(local_rank)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    processes = kind(rank, size, local_rank, local_size, distributed.new_group(backend="gloo", timeout=PATIENCE))
-    with _silence() if rank else nullcontext():
-        try:
-            yield processes
-        except Interrupted:  # of which all have been told
-            processes.part()
-            raise
-        processes.part()
-
-
-def _share_cores(processes: int) -> None:
+def share_cores(processes: int) -> None:
     """Divide the cores among the processes. ``torchrun`` gives each one thread unless the user sets more."""
     if os.environ.get("OMP_NUM_THREADS") == "1":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // processes))
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        logging.disable()
-        try:
-            yield
-        finally:
-            logging.disable(logging.NOTSET)

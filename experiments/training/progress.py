@@ -1,21 +1,22 @@
-"""A training in progress: its state, saved and restored, and the log that its rows are made from."""
+"""A training in progress: what decides how it continues, one step of it, its in-range checks; saved and restored."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row
+from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
-from experiments.training.evaluate import Subject
+from experiments.training.evaluate import Scored, evaluate
+from experiments.training.log import TrainLog
 from experiments.training.step import Step
+from pe_zoo import Numbering
 
 LENGTHS = "training lengths"
 STREAMS = (LENGTHS, "training data", "training positions", "checks")
@@ -23,138 +24,18 @@ STREAMS = (LENGTHS, "training data", "training positions", "checks")
 batched model and each gets the run that it would get alone."""
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The search for a learning rate.
-
-    Args:
-        rates: the peaks that were tried.
-        losses: of each, on held-out data in range, in nats per counted token; infinite if training diverged.
-        tokens: counted tokens that each loss is a mean over.
-        seconds: wall-clock time of the whole search, all its trainings included.
-    """
-
-    rates: list[float]
-    losses: list[float]
-    tokens: int
-    seconds: float
-
-    @property
-    def chosen(self) -> float | None:
-        """The rate of the lowest loss, the lower one of two; None if all diverged."""
-        loss, rate = min(zip(self.losses, self.rates, strict=True))
-        return rate if math.isfinite(loss) else None
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether the chosen rate is the lowest or the highest tried, so that a better one may lie beyond."""
-        return self.chosen in (min(self.rates), max(self.rates))
-
-    def record(self) -> dict[str, Any]:
-        """Return what ``run.json`` holds; a diverged training has the loss null."""
-        return {
-            "grid": self.rates,
-            "losses": [loss if math.isfinite(loss) else None for loss in self.losses],
-            "chosen": self.chosen,
-            "seconds": round(self.seconds, 3),
-            "at_edge": self.at_edge,
-        }
-
-
-@dataclass
-class TrainLog:
-    """What happened in training.
-
-    Args:
-        status: ``ok`` or ``diverged`` (the loss stopped being finite).
-        points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
-        seconds: wall-clock time of the loop, in-range checks included.
-        tokens: tokens trained on.
-        steps: optimizer steps taken.
-        stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
-        together: how many seeds were trained at once; ``seconds`` is one share of their time.
-        tuning: the search for the learning rate, if there was one.
-    """
-
-    status: str = "ok"
-    points: list[tuple[int, float, dict[str, float], int]] = field(default_factory=list)
-    seconds: float = 0.0
-    tokens: int = 0
-    steps: int = 0
-    stopped: str | None = None
-    together: int = 1
-    tuning: Tuning | None = None
-
-    @property
-    def final_loss(self) -> float:
-        return self.points[-1][1] if self.points else math.nan
-
-    @property
-    def quality(self) -> dict[str, float]:
-        """In-range quality at the last check; empty without training."""
-        return self.points[-1][2] if self.points else {}
-
-    @property
-    def divergence(self) -> str:
-        """Why the run has no finite loss."""
-        if self.tuning is not None:
-            return f"no learning rate of {', '.join(map(str, self.tuning.rates))} reached a finite loss"
-        return f"the loss was {self.final_loss} by step {self.points[-1][0]}"
-
-    @classmethod
-    def load(cls, facts: dict[str, Any]) -> TrainLog:
-        """Rebuild a log from plain data, as ``asdict`` and JSON give it."""
-        points = [(step, loss, quality, n) for step, loss, quality, n in facts["points"]]
-        tuning = facts["tuning"] and Tuning(**facts["tuning"])
-        return cls(**{**facts, "points": points, "tuning": tuning})
-
-    @classmethod
-    def restore(cls, done: State, model: Transformer) -> TrainLog:
-        """Bring a model to the end of a saved training; return its log."""
-        model.load_state_dict(done.tensors)
-        if done.facts["encoder_dropped"]:
-            model.drop_encoder()
-        return cls.load(done.facts["log"])
-
-    def rows(self, subject: Subject) -> list[Row]:
-        """Return the training curve, and the loss of every learning rate that was tried."""
-        main = dict.fromkeys((subject.task.metrics[0], "token_accuracy"))
-        guess = {metric: subject.best_guess(metric, subject.task.train_length) for metric in main}
-        rows = []
-        for step, loss, quality, n in self.points:
-            rows.append(subject.row("training", "loss", step=step, value=loss, n=n))
-            rows += [
-                subject.row("training", metric, step=step, value=quality[metric], chance=guess[metric], n=n)
-                for metric in main
-                if metric in quality
-            ]
-        if self.tuning is None:
-            return rows
-        for rate, loss in zip(self.tuning.rates, self.tuning.losses, strict=True):
-            finite = math.isfinite(loss)
-            rows.append(
-                subject.row(
-                    "tuning",
-                    "validation_loss",
-                    learning_rate=rate,
-                    value=loss if finite else math.nan,
-                    n=self.tuning.tokens,
-                    status="ok" if finite else "diverged",
-                )
-            )
-        return rows
-
-
 class Training:
     """A training in progress, and all that decides how it continues.
 
     Args:
         step: takes the steps; its model is on the device to train on.
+        task: draws the batches; each has one length, uniform between the task's shortest and longest.
+        numbering: draws their positions.
         seed: decides the data and their order, whatever the encoder; batches' lengths are the same for every seed.
     """
 
-    def __init__(self, step: Step, seed: int) -> None:
-        self.step = step
+    def __init__(self, step: Step, task: Task, numbering: Numbering, seed: int) -> None:
+        self.step, self.task, self.numbering = step, task, numbering
         self.log = TrainLog()
         self.streams = {purpose: stream(0 if purpose == LENGTHS else seed, purpose) for purpose in STREAMS}
         self.loss_sum = torch.zeros((), device=step.model.token_embedding.weight.device)
@@ -165,6 +46,51 @@ class Training:
     def seconds(self) -> float:
         """Wall-clock time, including that before an interruption; of several seeds at once, this one's share."""
         return (time.perf_counter() - self._began) / self.log.together
+
+    def advance(self) -> None:
+        """Take the next step."""
+        batch, positions = self.draw()
+        self.note(batch, self.step(batch, positions))
+
+    def draw(self) -> tuple[Batch, Tensor]:
+        """Draw the next batch and its positions, on the training device."""
+        task, device = self.task, self.loss_sum.device
+        length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=self.streams[LENGTHS]))
+        size = task.sequence_length(length)
+        batch_size = max(1, self.step.config.tokens_per_step // size)
+        data, causal = self.streams["training data"], self.step.model.causal
+        batch = task.sample(batch_size, length, data, split="train", causal=causal)
+        return batch.to(device), self.numbering.train(batch_size, size, self.streams["training positions"]).to(device)
+
+    def note(self, batch: Batch, loss: Tensor) -> None:
+        """Count a step that was taken, whose loss stays on its device; drop the encoder after its last one."""
+        self.loss_sum += loss
+        self.loss_count += 1
+        self.log.tokens += batch.tokens.numel()
+        self.log.steps += 1
+        if self.log.steps == self.step.config.drop_step:
+            self.step.model.drop_encoder()
+
+    def check(self) -> str:
+        """Add a point to the curve, decide whether training ends there, and return a summary for the progress bar."""
+        log, loss = self.log, float(self.loss_sum) / self.loss_count
+        self.loss_sum.zero_()
+        self.loss_count = 0
+        if not math.isfinite(loss):
+            log.status = "diverged"
+            log.points.append((log.steps, loss, {}, 0))
+            return f"loss {loss}"
+        scored = check_in_range(self.step.model, self.task, self.numbering, self.streams["checks"])
+        quality = scored.quality()
+        log.points.append((log.steps, loss, quality, scored.num_tokens))
+        log.stopped = self.step.config.ends(log.steps, self.task.has_converged(quality))
+        rate = log.tokens / self.seconds
+        return f"loss {loss:.3f}, in-range accuracy {quality['token_accuracy']:.3f}, {rate:,.0f} tokens/s"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last check ended the training."""
+        return self.log.stopped is not None or self.log.status != "ok"
 
     def state(self) -> State:
         """Return what a checkpoint holds; tensors are not copied."""
@@ -208,3 +134,11 @@ class Training:
         self.log = TrainLog.load(saved.facts["log"])
         self.step.schedule.last_epoch = self.log.steps
         self._began = time.perf_counter() - self.log.seconds * self.log.together
+
+
+def check_in_range(model: Transformer, task: Task, numbering: Numbering, generator: Generator) -> Scored:
+    """Score a fresh held-out batch of the training length, without any effect on training."""
+    size = task.sequence_length(task.train_length)
+    batch_size = max(1, 2048 // size)
+    batch = task.sample(batch_size, task.train_length, generator, split="validation", causal=model.causal)
+    return evaluate(model, batch, numbering.evaluate(batch_size, size, generator))

@@ -1,46 +1,33 @@
-"""What surrounds a training: nothing, unless a recorded run brings checkpoints, several processes and trackers."""
+"""What surrounds a training: checkpoints, the processes that share its steps, and trackers; by default none of them."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 
 from experiments.model.transformer import Transformer
-from experiments.training.checkpoint import State
-from experiments.training.config import TrainConfig
-from experiments.training.progress import Training, TrainLog
-from experiments.training.step import Step
+from experiments.training.checkpoint import Checkpoints, State
+from experiments.training.log import TrainLog
+from experiments.training.parallel import Team
+from experiments.training.progress import Training
 
 
+@dataclass
 class Session:
-    """A training by itself: one process, nothing saved, nobody watching. Recorded runs override these methods."""
+    """The surroundings of a training, or of the several trainings of a search.
 
-    def step(self, model: Transformer, config: TrainConfig) -> Step:
-        """Return what takes the optimizer's steps."""
-        return Step(model, config)
+    Args:
+        checkpoints: save its progress; by default nothing is written.
+        team: the processes that share every step; by default this one alone.
+        watch: called at the start of each training and at each new point of its curve.
+    """
 
-    def leading(self, run: Training) -> AbstractContextManager[None]:
-        """Return a context within which other processes take their part of every step."""
-        return nullcontext()
-
-    def saved(self, part: str) -> State | None:
-        """Return a part of the run's checkpoint, if there is one: ``training``, ``search`` or ``trained``."""
-        return None
-
-    def keep(self, part: str, state: State | None) -> None:
-        """Put a part into later checkpoints, or take it out."""
-
-    def boundary(self, run: Training) -> None:
-        """Mark a place where training can be saved and stopped.
-
-        Raises:
-            Interrupted: the run was told to stop.
-        """
-
-    def watch(self, run: Training) -> None:
-        """Follow a training: called at its start and at each new point of its curve."""
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    team: Team = field(default_factory=Team)
+    watch: Callable[[Training], object] = lambda run: None
 
     def trained(self, model: Transformer, log: TrainLog) -> None:
-        """Take the trained model, before it is measured."""
-
-
-ALONE = Session()
+        """Replace the parts of a training in progress by the trained model; write it if a checkpoint is due."""
+        self.checkpoints.parts = {}
+        facts = {"log": asdict(log), "encoder_dropped": model.encoder_dropped}
+        self.checkpoints.save_if_due("trained", lambda: State(facts, model.state_dict()), keep=True)

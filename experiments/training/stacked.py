@@ -64,7 +64,7 @@ class StackedStep:
         """
         counted = batches[0].counted
         model = self._model
-        if self.steps[0].model.encoder_dropped and not model.encoder_dropped:
+        if not model.encoder_dropped and any(step.model.encoder_dropped for step in self.steps):
             model.drop_encoder()
 
         def loss(

@@ -17,9 +17,9 @@ from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
 from experiments.training.config import TUNED_RATES, TrainConfig
 from experiments.training.evaluate import evaluate
+from experiments.training.log import TrainLog, Tuning
 from experiments.training.loop import train
-from experiments.training.progress import TrainLog, Tuning
-from experiments.training.session import ALONE, Session
+from experiments.training.session import Session
 from pe_zoo import Numbering
 from pe_zoo._knobs import number, true_or_false
 
@@ -59,10 +59,6 @@ def check_tuning(wanted: bool, config: TrainConfig, *, trains: bool) -> None:
         raise ValueError(f"train.learning_rates must be different rates, at least one; got {given}")
 
 
-Trained = tuple[float, Transformer, TrainLog]
-"""A training's loss on held-out data, its model and its log."""
-
-
 def tune(
     build: Callable[[], Transformer],
     task: Task,
@@ -71,11 +67,11 @@ def tune(
     *,
     seed: int,
     label: str = "",
-    session: Session = ALONE,
+    session: Session | None = None,
 ) -> tuple[Transformer, TrainLog]:
     """Train once for each learning rate, all else the same, and keep the best in range.
 
-    No more than two models are held at a time: the best so far and the one in training.
+    No more than two models are in memory at a time: the best so far and the one in training.
 
     Args:
         build: makes the untrained model, the same each time.
@@ -89,24 +85,31 @@ def tune(
     Returns:
         the model of the best rate and its log, with the search in ``tuning``; ``diverged`` if no loss is finite.
     """
-    grid, began = rates(config), time.perf_counter()
-    losses, best, seconds = _resume(build, session)
-    began -= seconds
+    session = session or Session()
+    grid, began, parts = rates(config), time.perf_counter(), session.checkpoints.parts
     questions: list[tuple[Batch, Tensor]] = []
+    losses: list[float] = []
+    best: tuple[float, Transformer, TrainLog] | None = None
+    if saved := parts.get("search"):
+        model = build()
+        losses += saved.facts["losses"]
+        best = min(losses), model, TrainLog.restore(saved, model)
+        saved.tensors = model.state_dict()
+        began -= saved.facts["seconds"]
     for place, rate in enumerate(grid[len(losses) :], len(losses) + 1):
         title = f"{label}, learning rate {rate:g} ({place} of {len(grid)})"
         model = build()
         questions = questions or held_out(task, numbering, seed, causal=model.causal)
-        log = train(
-            model, task, numbering, replace(config, learning_rate=rate), seed=seed, label=title, session=session
-        )
+        at_rate = replace(config, learning_rate=rate)
+        log = train(model, task, numbering, at_rate, seed=seed, label=title, session=session)
         losses.append(loss_on(model, questions) if log.status == "ok" else math.inf)
         if best is None or losses[-1] < best[0]:
             best = losses[-1], model, log
-        del model
-        # A schedule and its step hold each other, and so the model, until they are collected.
-        gc.collect()
-        _save(session, grid[: len(losses)], losses, best, time.perf_counter() - began)
+        _, model, log = best
+        gc.collect()  # a schedule and its step refer to each other, and so keep the other model until then
+        parts.pop("training", None)
+        facts = {"losses": list(losses), "log": asdict(log), "encoder_dropped": model.encoder_dropped}
+        parts["search"] = State(facts | {"seconds": time.perf_counter() - began}, model.state_dict())
     assert best is not None
     loss, model, log = best
     if not math.isfinite(loss):
@@ -114,30 +117,6 @@ def tune(
     tokens = sum(len(batch.tokens) * int(batch.counted.sum()) for batch, _ in questions)
     log.tuning = Tuning(grid, losses, tokens, time.perf_counter() - began)
     return model, log
-
-
-def _save(session: Session, tried: list[float], losses: list[float], best: Trained, seconds: float) -> None:
-    _, model, log = best
-    facts = {
-        "rates": tried,
-        "losses": list(losses),
-        "log": asdict(log),
-        "encoder_dropped": model.encoder_dropped,
-        "seconds": seconds,
-    }
-    session.keep("training", None)
-    session.keep("search", State(facts, model.state_dict()))
-
-
-def _resume(build: Callable[[], Transformer], session: Session) -> tuple[list[float], Trained | None, float]:
-    """Return losses, the best training and the seconds of an interrupted search."""
-    saved = session.saved("search")
-    if saved is None:
-        return [], None, 0.0
-    model, losses = build(), list(saved.facts["losses"])
-    log = TrainLog.restore(saved, model)
-    saved.tensors = model.state_dict()
-    return losses, (min(losses), model, log), saved.facts["seconds"]
 
 
 def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> list[tuple[Batch, Tensor]]:

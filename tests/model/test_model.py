@@ -24,7 +24,8 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.evaluate import evaluate, logits_of
-from experiments.training.loop import check_in_range, train
+from experiments.training.loop import train
+from experiments.training.progress import check_in_range
 from experiments.training.step import Step, make_train_step
 from pe_zoo import Encoder, Geometry, Site
 

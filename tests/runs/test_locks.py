@@ -16,7 +16,7 @@ from support import ROOT, TINY, Command, record_of, run_of
 from experiments.runs import lease
 from experiments.runs.lease import RunLocked, acquire, holder
 from experiments.training.checkpoint import Checkpoints
-from experiments.training.progress import TrainLog
+from experiments.training.log import TrainLog
 
 HOLD = """
 import sys, time

@@ -14,7 +14,7 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
 from experiments.runs import arguments, job, summary, sweep
-from experiments.runs.record import Outcome
+from experiments.runs.recording import Outcome
 from experiments.training.config import TrainConfig
 
 QUICK = ["model=tiny", "train.steps=10"]

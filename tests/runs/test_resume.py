@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from support import ROOT, TINY, Command, record_of, run_of
 
-from experiments.runs import record as _pipeline
 from experiments.training import checkpoint, loop
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interrupted
-from experiments.training.progress import TrainLog
+from experiments.training.log import TrainLog
 
 LONGER = [word.replace("train.steps=9", "train.steps=150") for word in TINY]
 KINDS = {
@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
     if damage in spoiled:
         kept[-1].write_bytes(spoiled[damage])
     else:
-        monkeypatch.setattr(_pipeline.torch, "__version__", "0.0")
+        monkeypatch.setattr(torch, "__version__", "0.0")
     stop_at(0)
     assert command(*TINY).code == 0
     log = (run / "run.log").read_text()
@@ -219,7 +219,7 @@ def test_a_signal_waits_where_it_must() -> None:
     with interruption.listening():
         with interruption.deferred():
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interruption.asked == signal.SIGTERM
+            assert interruption.signum == signal.SIGTERM
         with pytest.raises(Interrupted, match="SIGTERM") as stopped:
             interruption.check()
     assert stopped.value.exit_code == 143
@@ -231,12 +231,12 @@ import os, random, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch
 import run, experiments.runs.config, experiments.runs.record, experiments.runs.summary, hydra, pandas
-from experiments.training import checkpoint as checkpoint
-from experiments.runs import record as _pipeline
+from experiments.training import checkpoint
+from experiments.runs.recording import Recording
 torch.set_num_threads(1)
 checkpoint.SHARE = 1e9  # at every step, so that kills come while one is written
 kills, options = int(sys.argv[2]), sys.argv[3:]
-begin = _pipeline.Recording.make
+begin = Recording.make
 
 def child():
     reading, writing = os.pipe()
@@ -244,7 +244,7 @@ def child():
     if pid == 0:
         sys.argv = ["run.py", *options]
         sys.stdout = sys.stderr = open(os.devnull, "w")
-        _pipeline.Recording.make = lambda *given: (os.write(writing, b"."), begin(*given))[1]
+        Recording.make = lambda *given: (os.write(writing, b"."), begin(*given))[1]
         code = 99
         try:
             code = run.main()

@@ -175,7 +175,7 @@ def test_every_seed_trained_together_logs_its_curve(
 def test_a_mistake_is_said(monkeypatch: pytest.MonkeyPatch, asked: object, said: str) -> None:
     monkeypatch.setattr(tracking, "get_available_trackers", lambda: ["tensorboard"])
     with pytest.raises(ValueError, match=said):
-        _tracker.named(asked)
+        _tracker.known_trackers(asked)
 
 
 def test_the_library_is_needed_by_who_asks_for_it(
@@ -186,7 +186,7 @@ def test_the_library_is_needed_by_who_asks_for_it(
     done = command(*TINY, "tracker=tensorboard")
     assert (done.code, done.err) == (2, said)
     assert not (tmp_path / "results").exists(), "said before anything is written"
-    assert _tracker.named(None) == _tracker.named([]) == ()
+    assert _tracker.known_trackers(None) == _tracker.named([]) == ()
 
 
 def test_files_go_into_the_results_folder_by_default(

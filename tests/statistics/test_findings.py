@@ -22,7 +22,7 @@ from experiments.plan.request import RunConfig
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import job, summary, sweep
-from experiments.runs import record as _pipeline
+from experiments.runs.recording import Outcome
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement
 from experiments.statistics.statements.verdicts import Decided, decide
@@ -249,10 +249,10 @@ def _lines(name: str) -> list[list[str]]:
 def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     prepared = []
 
-    def only_prepared(config: RunConfig, **_: Any) -> _pipeline.Outcome:
+    def only_prepared(config: RunConfig, **_: Any) -> Outcome:
         plan = prepare(config)
         prepared.append(config.run_id)
-        return _pipeline.Outcome("ok", config.run_id, plan.folder)
+        return Outcome("ok", config.run_id, plan.folder)
 
     monkeypatch.setattr(job, "run", only_prepared)
     monkeypatch.setattr(summary, "show", lambda outcome: None)

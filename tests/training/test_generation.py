@@ -134,7 +134,7 @@ def test_many_sequences_are_generated_a_few_at_a_time(monkeypatch: pytest.Monkey
     model = model_of("rope", vocab_size=made.vocab_size)
     positions = torch.arange(9.0) + torch.arange(5.0).unsqueeze(1)
     together = generate(model, batch, positions)
-    monkeypatch.setattr("experiments.training.generate.CHUNK_TOKENS", 20)
+    monkeypatch.setattr("experiments.training.evaluate.CHUNK_TOKENS", 20)
     apart = generate(model, batch, positions)
     some = generate(model, batch, positions, 3)
     assert together is not None

@@ -265,10 +265,10 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun sets it where the user has not
-    processes._share_cores(3)
-    processes._share_cores(16)
+    processes.share_cores(3)
+    processes.share_cores(16)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    processes._share_cores(3)
+    processes.share_cores(3)
     assert given == [2, 1]
 
 

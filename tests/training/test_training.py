@@ -16,8 +16,8 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, tasks
 from experiments.tasks.copy import Copy
 from experiments.training.config import TrainConfig
+from experiments.training.log import TrainLog
 from experiments.training.loop import train
-from experiments.training.progress import TrainLog
 from experiments.training.step import Step
 from pe_zoo import Geometry
 

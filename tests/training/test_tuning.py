@@ -26,8 +26,8 @@ from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.copy import Copy
 from experiments.training import tune as _tune
 from experiments.training.config import TUNED_RATES, TrainConfig
+from experiments.training.log import TrainLog, Tuning
 from experiments.training.loop import train
-from experiments.training.progress import TrainLog, Tuning
 from experiments.training.tune import check_tuning, held_out, loss_on, tune
 from pe_zoo import Geometry
 

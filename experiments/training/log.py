@@ -1,0 +1,121 @@
+"""What happened in training, and in the search for a learning rate: saved, restored, and turned into rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.model.transformer import Transformer
+from experiments.rows.row import Row
+from experiments.training.checkpoint import State
+from experiments.training.evaluate import Subject
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The search for a learning rate.
+
+    Args:
+        rates: the peaks that were tried.
+        losses: of each, on held-out data in range, in nats per counted token; infinite if training diverged.
+        tokens: counted tokens that each loss is a mean over.
+        seconds: wall-clock time of the whole search, all its trainings included.
+    """
+
+    rates: list[float]
+    losses: list[float]
+    tokens: int
+    seconds: float
+
+    @property
+    def chosen(self) -> float | None:
+        """The rate of the lowest loss, the lower one of two; None if all diverged."""
+        loss, rate = min(zip(self.losses, self.rates, strict=True))
+        return rate if math.isfinite(loss) else None
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the chosen rate is the lowest or the highest tried, so that a better one may lie beyond."""
+        return self.chosen in (min(self.rates), max(self.rates))
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``run.json`` holds; a diverged training has the loss null."""
+        return {
+            "grid": self.rates,
+            "losses": [loss if math.isfinite(loss) else None for loss in self.losses],
+            "chosen": self.chosen,
+            "seconds": round(self.seconds, 3),
+            "at_edge": self.at_edge,
+        }
+
+
+@dataclass
+class TrainLog:
+    """What happened in training.
+
+    Args:
+        status: ``ok`` or ``diverged`` (the loss stopped being finite).
+        points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
+        seconds: wall-clock time of the loop, in-range checks included.
+        tokens: tokens trained on.
+        steps: optimizer steps taken.
+        stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
+        together: how many seeds were trained at once; ``seconds`` is one share of their time.
+        tuning: the search for the learning rate, if there was one.
+    """
+
+    status: str = "ok"
+    points: list[tuple[int, float, dict[str, float], int]] = field(default_factory=list)
+    seconds: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+    stopped: str | None = None
+    together: int = 1
+    tuning: Tuning | None = None
+
+    @property
+    def final_loss(self) -> float:
+        return self.points[-1][1] if self.points else math.nan
+
+    @property
+    def quality(self) -> dict[str, float]:
+        """In-range quality at the last check; empty without training."""
+        return self.points[-1][2] if self.points else {}
+
+    @property
+    def divergence(self) -> str:
+        """Why the run has no finite loss."""
+        if self.tuning is not None:
+            return f"no learning rate of {', '.join(map(str, self.tuning.rates))} reached a finite loss"
+        return f"the loss was {self.final_loss} by step {self.points[-1][0]}"
+
+    @classmethod
+    def load(cls, facts: dict[str, Any]) -> TrainLog:
+        """Rebuild a log from plain data, as ``asdict`` and JSON give it."""
+        tuning = facts["tuning"] and Tuning(**facts["tuning"])
+        return cls(**{**facts, "points": list(map(tuple, facts["points"])), "tuning": tuning})
+
+    @classmethod
+    def restore(cls, saved: State, model: Transformer) -> TrainLog:
+        """Bring a model to the end of a saved training; return its log."""
+        model.load_state_dict(saved.tensors)
+        if saved.facts["encoder_dropped"]:
+            model.drop_encoder()
+        return cls.load(saved.facts["log"])
+
+    def rows(self, subject: Subject) -> list[Row]:
+        """Return the training curve, and the loss of every learning rate that was tried."""
+        main = dict.fromkeys((subject.task.metrics[0], "token_accuracy"))
+        guess = {metric: subject.best_guess(metric, subject.task.train_length) for metric in main}
+        rows = []
+        for step, loss, quality, n in self.points:
+            rows.append(subject.row("training", "loss", step=step, value=loss, n=n))
+            for metric in filter(quality.__contains__, main):
+                point = {"value": quality[metric], "chance": guess[metric], "n": n}
+                rows.append(subject.row("training", metric, step=step, **point))
+        tuning = self.tuning or Tuning([], [], 0, 0.0)
+        for rate, loss in zip(tuning.rates, tuning.losses, strict=True):
+            judged = {"value": loss} if math.isfinite(loss) else {"status": "diverged"}
+            rows.append(subject.row("tuning", "validation_loss", learning_rate=rate, n=tuning.tokens, **judged))
+        return rows
