@@ -20,9 +20,9 @@ def main() -> int:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # repeatable GPU kernels; torch reads it when imported
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        from experiments.runs import command  # torch and Hydra take seconds, which --help need not wait for
+        from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for
 
-        return command.run(sys.argv[1:], CONFIGS)
+        return launch.run(sys.argv[1:], CONFIGS)
     except KeyboardInterrupt as stopped:
         if os.environ.get("RANK", "0") == "0":  # of several processes that share a run, one prints
             print("interrupted; the same command resumes where this one stopped", file=sys.stderr)

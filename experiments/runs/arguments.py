@@ -1,16 +1,19 @@
-"""The words of a command line, read; what Hydra would take and has no meaning here is refused before it composes."""
+"""The words of a command line: read, checked before Hydra composes, and expanded by the parts of sweep files."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import yaml
 
+import pe_zoo
 from experiments.plan.request import BadRequest
-from experiments.runs.options import GROUPS, MENUS
+from experiments.runs.options import GROUPS, LISTS, MENUS
 
 RERUN = "--rerun"
 BATCH = "hydra.sweeper.max_batch_size"
@@ -27,21 +30,15 @@ def is_hydras(word: str) -> bool:
 
 @dataclass(frozen=True)
 class Arguments:
-    """A command line.
-
-    Args:
-        words: as given.
-        overrides: ``option=value``.
-        multirun: whether ``-m`` was given.
-        shows: whether it only shows something, such as ``--cfg job``.
-        config_dir: another folder of configuration files.
-    """
+    """A command line: its words, and of these the overrides ``option=value``."""
 
     words: list[str]
     overrides: list[str]
     multirun: bool
     shows: bool
+    """Whether it only shows something, such as ``--cfg job``."""
     config_dir: str | None
+    """Another folder of configuration files."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,11 +47,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(words: list[str]) -> Arguments:
-    """Read a command line.
-
-    Raises:
-        BadRequest: for what cannot be read or has no meaning here.
-    """
+    """Read a command line; BadRequest for what cannot be read or has no meaning here."""
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-m", "--multirun", action="store_true")
@@ -115,3 +108,36 @@ def _check_choice(group: str, value: str) -> None:
         raise BadRequest(f"{group}={value} is no name; {HELP}, and -m takes {group}=one,another")
     if isinstance(choice, str) and ("/" in choice or ".." in choice):
         raise BadRequest(f"{group}={choice!r} must be a name, not a path; {HELP}")
+
+
+def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[list[str]]:
+    """Return a command line for each part of the sweep file that one names; the line itself if that has no parts.
+
+    Hydra's sweeps are all combinations of some lists. A comparison that is not (these encoders on that task, others on
+    another) is a file with ``parts``, each a command line of its own, which may name a sweep of parts in turn. Options
+    on the command line replace those of a part. ``encoder=all`` is a list of every encoder. Both need ``-m``.
+    """
+    for word in words:
+        if word.startswith("+reproduce="):
+            raise BadRequest(f"{word}: published findings are statements now; use +statements={word.partition('=')[2]}")
+    if (every := "encoder=all") in words:
+        _check_multirun(every, multirun)
+        words = [f"encoder={','.join(pe_zoo.names())}" if word == every else word for word in words]
+    named = [word for word in words if word.partition("=")[0] in [f"+{group}" for group in LISTS]]
+    file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
+    content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
+    if "parts" not in content:
+        return [words]
+    _check_multirun(named[0], multirun)
+    kept = [word for word in words if word != named[0]]
+    given = {word.partition("=")[0] for word in kept}
+    lines = []
+    for part, times in itertools.product(content["parts"], content.get("times", [""])):
+        own = (f"name={content['name']}", *part.split(), *times.split())
+        lines += expand([*kept, *(word for word in own if word.partition("=")[0] not in given)], configs)
+    return lines
+
+
+def _check_multirun(word: str, multirun: bool) -> None:
+    if not multirun:
+        raise BadRequest(f"{word} is a list of runs: add -m to run them all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -24,14 +25,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
 from hydra.types import HydraContext
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import (
-    ConfigAttributeError,
-    ConfigKeyError,
-    InterpolationResolutionError,
-    OmegaConfBaseException,
-    ValidationError,
-)
+from omegaconf import DictConfig, OmegaConf, errors
 
 import pe_zoo
 from experiments.model.layout import Layout
@@ -45,7 +39,7 @@ from experiments.runs.options import LISTS, MENUS, PARCEL, THREADS
 from experiments.training.config import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
 
-ERRORS = (HydraException, OmegaConfBaseException)
+ERRORS = (HydraException, errors.OmegaConfBaseException)
 LAUNCHERS = {"joblib": "joblib", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
 """Engines that run a sweep in workers, and the extra that installs each."""
 MOST_SEEDS = 10_000
@@ -111,7 +105,13 @@ def _parse(words: Iterable[str]) -> list[Override]:
     return OverridesParser.create(config_loader=GlobalHydra.instance().config_loader()).parse_overrides(list(words))
 
 
-def values(words: Sequence[str]) -> list[list[str]]:
+def points(lines: Iterable[list[str]], *, multirun: bool) -> Iterator[Sequence[str]]:
+    """Yield the overrides of every point of a sweep that expanded command lines ask for."""
+    for line in lines:
+        yield from itertools.product(*_values([word for word in line if not is_hydras(word)])) if multirun else [line]
+
+
+def _values(words: Sequence[str]) -> list[list[str]]:
     """Return what to combine: for each option its overrides, one where it has one value."""
     lists = [word for word in words if word.startswith(tuple(f"+{group}=" for group in LISTS))]
     params = compose(*lists).hydra.sweeper.params if lists else None
@@ -128,26 +128,24 @@ def values(words: Sequence[str]) -> list[list[str]]:
 
 
 def job_of(words: Sequence[str], *, multirun: bool) -> Job:
-    """Compose one point of a sweep, or a single request, to the runs that it asks for, one per seed.
-
-    Raises:
-        BadRequest: for what Hydra lets pass.
-    """
+    """Compose a point of a sweep, or a single request, to its runs; BadRequest for what Hydra lets pass."""
     seeds = [word for word in words if re.fullmatch(r"seed=\d{1,18}", word)]
     composed = deepcopy(compose(*(word for word in words if word not in seeds)))  # once for all seeds of a point
     try:
         for word in seeds:
             composed.seed = int(word.removeprefix("seed="))
-        return _job(composed, words, multirun)
-    except OmegaConfBaseException as error:
+        plain = {str(name): value for name, value in composed.items() if name != "hydra"}
+        _check_options("", options.schema(), plain)  # ``+zzz=1`` passes Hydra, and must not vanish
+        resolve = OmegaConf.to_container
+        config = {key: resolve(of, resolve=True) if OmegaConf.is_config(of) else of for key, of in plain.items()}
+        return _job(config, composed.hydra.runtime.choices, words, multirun)
+    except errors.OmegaConfBaseException as error:
         raise BadRequest(explain(error)) from error
     except (ValueError, LookupError) as error:
         raise BadRequest(str(error)) from error
 
 
-def _job(composed: DictConfig, words: Sequence[str], multirun: bool) -> Job:
-    choices = composed.hydra.runtime.choices
-    config = _plain(composed)
+def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str], multirun: bool) -> Job:
     for group in LISTS:
         if choices.get(group) and not multirun:
             raise BadRequest(f"+{group}={choices[group]} is a list of runs: add -m to run them all")
@@ -212,16 +210,6 @@ def _check_truth(key: str, given: Any, taken: Any) -> None:
         raise BadRequest(f"{key} must be true or false; got {given}")
 
 
-def _plain(composed: DictConfig) -> dict[str, Any]:
-    """Return the options as plain data. ``+zzz=1`` passes Hydra: an unknown option must not vanish."""
-    plain = {str(name): value for name, value in composed.items() if name != "hydra"}
-    _check_options("", options.schema(), plain)
-    resolve = OmegaConf.to_container
-    return {
-        name: resolve(value, resolve=True) if OmegaConf.is_config(value) else value for name, value in plain.items()
-    }
-
-
 def _typed(node: type, group: str, given: Mapping[str, Any]) -> Any:
     """Return a group as its dataclass, which refuses ``+model.widht=3`` where Hydra does not."""
     _check_options(f"{group}.", node, given)
@@ -238,9 +226,7 @@ def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
 
 def load_plugin(overrides: Iterable[str]) -> None:
     """Import the file of ``plugin=path`` before the menus are made, so that its encoders are on them."""
-    for word in overrides:
-        if word.lstrip("+").partition("=")[0] != "plugin":
-            continue
+    for word in [word for word in overrides if word.lstrip("+").partition("=")[0] == "plugin"]:
         override = OverridesParser.create().parse_override(word)
         if override.is_sweep_override():
             raise BadRequest(f"{word} is more than one file: one may register all the encoders of a sweep")
@@ -252,22 +238,17 @@ def load_plugin(overrides: Iterable[str]) -> None:
 
 
 def check_launcher(given: Arguments, processes: int) -> None:
-    """Refuse an engine that is not installed, or that would have nothing to do.
-
-    Raises:
-        BadRequest: for the first that is refused.
-    """
+    """Refuse an engine that is not installed, or that would have nothing to do."""
     offered = ConfigStore.instance().list(LAUNCHER)
     for word in given.overrides:
         key, _, name = word.lstrip("+").partition("=")
-        if not key.startswith((LAUNCHER, "hydra.launcher")):
-            continue
-        if not given.multirun:
-            raise BadRequest(f"{word} is for the runs of a sweep: add -m")
-        if processes > 1:
-            raise BadRequest(f"{word} starts workers of its own: leave it out under torchrun")
-        if key == LAUNCHER and name in LAUNCHERS and f"{name}_settings.yaml" not in offered:
-            raise BadRequest(f"{word} is not installed here: pip install 'pe-zoo[{LAUNCHERS[name]}]'")
+        if key.startswith((LAUNCHER, "hydra.launcher")):
+            if not given.multirun:
+                raise BadRequest(f"{word} is for the runs of a sweep: add -m")
+            if processes > 1:
+                raise BadRequest(f"{word} starts workers of its own: leave it out under torchrun")
+            if key == LAUNCHER and name in LAUNCHERS and f"{name}_settings.yaml" not in offered:
+                raise BadRequest(f"{word} is not installed here: pip install 'pe-zoo[{LAUNCHERS[name]}]'")
 
 
 Engine = Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]
@@ -296,35 +277,27 @@ def engine(overrides: Iterable[str]) -> Engine | None:
 
 def explain(error: BaseException) -> str:
     """Return Hydra's and OmegaConf's errors in one line: what was given, what is allowed, the nearest to it."""
-    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    cause = error if isinstance(error, errors.OmegaConfBaseException) else error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    message = " ".join(lines[:2])
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, given = str(error.missing_cfg_file).rpartition("/")
         kind = {"positions": "numbering"}.get(group, group)
         return f"no {kind} named {given!r}.{suggestion(given, error.options)}{listing('Known', error.options)}"
-    if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.full_key:
-        return _explain_unknown(cause)
-    if isinstance(cause, ValidationError) and cause.full_key:
-        return f"{cause.full_key}: {_first_lines(cause, 1)}"
-    message = _first_lines(error, 2)
+    if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError) and cause.full_key:
+        given = str(cause.full_key)
+        below, dot, _ = given.rpartition(".")
+        known = [f"{below}{dot}{key}" for key in cause.parent_node or () if key not in ("name", "hydra")]
+        return f"no option {given!r}.{suggestion(given, known)}{listing('Known', known)}"
+    if isinstance(cause, errors.ValidationError) and cause.full_key:
+        return f"{cause.full_key}: {str(cause).strip().splitlines()[0].strip()}"
     if (unread := message.removeprefix("LexerNoViableAltException: ")) != message:
         return f"cannot read {unread.removesuffix(' ^')!r}: put such a value in quotes, \"option='value'\""
     if isinstance(error, OverrideParseException) and error.override not in message:
         return f"cannot read {error.override!r}: {message}"
-    if isinstance(error, InterpolationResolutionError):
-        message = _first_lines(error, 1).partition("interpolation: ")[2] or message
+    if isinstance(error, errors.InterpolationResolutionError):
+        message = lines[0].partition("interpolation: ")[2] or lines[0]
         return f"{error.full_key}: {message}" if error.full_key else message
     if message.startswith("Ambiguous value"):
         return f"{message.split('1. ')[0]}: a list of values needs -m"
     return message
-
-
-def _explain_unknown(cause: ConfigKeyError | ConfigAttributeError) -> str:
-    given = str(cause.full_key)
-    below = given.rpartition(".")[0]
-    known = [f"{below}.{key}" if below else str(key) for key in cause.parent_node or () if key not in ("name", "hydra")]
-    return f"no option {given!r}.{suggestion(given, known)}{listing('Known', known)}"
-
-
-def _first_lines(error: BaseException, count: int) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:count]) or type(error).__name__

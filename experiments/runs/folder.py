@@ -1,4 +1,4 @@
-"""A run's folder: whether the run in it has ended, what an unfinished one left, its log."""
+"""A run's folder: whether the run in it has ended, what an unfinished one left, its log, its figures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from experiments.figures import style
+from experiments.measures import report_of
 from experiments.plan.request import BadRequest
-from experiments.rows.read import FINISHED
+from experiments.rows.read import FINISHED, read_run
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease
 from experiments.training import checkpoint
@@ -48,11 +53,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a run that has ended; None if it has not.
-
-    Raises:
-        BadRequest: its files have changed since.
-    """
+    """Return the record of a run that has ended; None if it has not. BadRequest if its files have changed since."""
     file, reason = "run.json", "is no longer what the run wrote"
     try:
         record = _record(folder)
@@ -81,11 +82,7 @@ def has_leftovers(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Remove what the run in a folder left, and nobody else's files. One that has not ended keeps its checkpoints.
-
-    Raises:
-        OSError: something cannot be removed.
-    """
+    """Remove what the run in a folder left, and nobody else's files. One that has not ended keeps its checkpoints."""
     try:
         ended = ending(folder) is not None
     except BadRequest:
@@ -122,3 +119,26 @@ def log_file(folder: Path) -> Iterator[logging.FileHandler]:
             handler.close()
         except OSError as error:
             logger.warning("%s is cut short: %s", handler.baseFilename, error.strerror or error)
+
+
+def draw_figures(folder: Path, table: pd.DataFrame, measures: Iterable[str]) -> None:
+    """Draw the training curve and each measure's figures into ``figures/``: all of them or none."""
+    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in measures}}
+    unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".figures."))
+    try:
+        for name, plot in plots.items():
+            for stem, figure in plot(table[table["experiment"] == name]).items():
+                style.save(figure, unfinished / f"{name}_{stem}")
+        unfinished.chmod(0o755)
+        unfinished.rename(folder / "figures")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def draw_missing_figures(folder: Path, measures: Iterable[str]) -> None:
+    """Draw the figures of a finished run that has none, as the runs of a sweep."""
+    try:
+        if not (folder / "figures").is_dir() and (rows := read_run(folder, folder.parent.parent)[2]) is not None:
+            draw_figures(folder, pd.DataFrame(rows), measures)
+    except OSError as error:
+        logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

@@ -38,24 +38,16 @@ FOR_WORKERS = {
 
 @dataclass(frozen=True)
 class Job:
-    """One point of a sweep, or the one request of a command line.
-
-    Args:
-        configs: its runs, one per seed.
-        handling: what `run` takes besides the configuration.
-        plugin: the file that its encoders come from, if any.
-    """
+    """One point of a sweep, or the one request of a command line: its runs, one per seed."""
 
     configs: list[RunConfig]
     handling: dict[str, Any]
+    """What `run` takes besides the configuration."""
     plugin: str | None = None
+    """The file that the encoder comes from, if it is not one of ours."""
 
     def outcomes(self, team: Team | None = None) -> Iterator[Outcome]:
-        """Do the runs, in turn or together.
-
-        Raises:
-            Interrupted: one was asked to stop; its outcome comes first.
-        """
+        """Do the runs, in turn or together; Interrupted if one was told to stop, after its outcome."""
         handling = dict(self.handling)
         if (team is None or team.size == 1) and seeds.pays(self.configs):
             again = None if handling["force"] else handling["retry"] or ""

@@ -1,4 +1,4 @@
-"""The runs of a command line: started here or in the workers of an engine, and counted here.
+"""What ``python run.py`` does: read a command line, compose its runs, do them here or in workers, count them.
 
 Workers write into their runs' folders only; if a worker never answered, the state of its run is read from there.
 """
@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,47 +20,81 @@ from experiments.figures import words
 from experiments.plan.request import RESULTS, BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
-from experiments.runs import lease, summary
-from experiments.runs.arguments import Arguments
-from experiments.runs.config import Engine, job_of
+from experiments.runs import arguments, config, lease, rerun, summary
 from experiments.runs.folder import record_of
 from experiments.runs.job import Job, Parcel, refused, set_variables, work
 from experiments.runs.recording import Outcome, status_before
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
-from experiments.training.parallel import Team
+from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def run(words: list[str], configs: Path) -> int:
+    """Do what a command line, without the program, asks for, with the configuration files of a folder.
+
+    Returns:
+        the exit code: 0 all done, 1 a run failed or diverged, 2 a bad request.
+    """
+    with joined() as team:
+        try:
+            if arguments.RERUN in words:
+                return _rerun(words, team)
+            given = arguments.read(words)
+            config.load_plugin(given.overrides)
+            config.publish()
+            lines = arguments.expand(given.overrides, configs, multirun=given.multirun)
+            if given.shows:
+                config.show(given, configs)
+                return 0
+            config.check_launcher(given, team.size)
+            with config.initialized(configs, given.config_dir):
+                launch = Launch(given, team)
+                for point in config.points(lines, multirun=given.multirun):
+                    launch.add(point)
+                return launch.start(config.engine(lines[0]))
+        except (*config.ERRORS, BadRequest, PluginError) as error:
+            print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
+            return 2
+
+
+def _rerun(words: list[str], team: Team) -> int:
+    """``--rerun results/<name>/runs/<run_id> [plugin=FILE.py]``: 0 where the rows came out the same, 1 where not."""
+    places = [word for word in words if word != arguments.RERUN and not word.startswith("plugin=")]
+    plugins = [word.removeprefix("plugin=") for word in words if word.startswith("plugin=")]
+    if len(places) != 1 or len(plugins) > 1:
+        raise BadRequest(
+            f"{arguments.RERUN} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
+        )
+    second = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
+    print(f"\n{second.text}\nfiles: {second.outcome.folder}")
+    return 0 if second.same else 1
+
+
 @dataclass
 class Launch:
-    """The jobs of a command line, and how their runs ended.
+    """The jobs of a command line, and how their runs ended."""
 
-    Args:
-        given: the command line.
-        team: the processes that share its runs.
-    """
-
-    given: Arguments
+    given: arguments.Arguments
     team: Team
     _jobs: list[Job] = field(default_factory=list)
     _before: dict[Path, dict[str, Any] | None] = field(default_factory=dict)
     _outcomes: list[Outcome] = field(default_factory=list)
     _lost: bool = False
 
-    def add(self, point: list[str]) -> None:
+    def add(self, point: Sequence[str]) -> None:
         """Add the runs of one point of a sweep, or note why it cannot be run."""
         try:
-            job = job_of(point, multirun=self.given.multirun)
+            job = config.job_of(point, multirun=self.given.multirun)
         except (BadRequest, PluginError) as error:
             self._add(refused(error))
             return
         self._jobs.append(job)
-        self._before |= {config.folder: record_of(config.folder) for config in job.configs}
+        self._before |= {folder: record_of(folder) for folder in (run.folder for run in job.configs)}
 
-    def start(self, engine: Engine | None) -> int:
+    def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally.
 
         Returns:
@@ -85,7 +119,7 @@ class Launch:
             return 2
         return max([int(self._lost), *map(summary.exit_code, self._outcomes)])
 
-    def _in_workers(self, engine: Engine) -> None:
+    def _in_workers(self, engine: config.Engine) -> None:
         set_variables()
         roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
@@ -118,7 +152,7 @@ class Launch:
         print(f"error: a worker was lost, or could not start: {reason}", file=sys.stderr)
 
     def _names(self) -> list[str]:
-        return list(dict.fromkeys(config.name for job in self._jobs for config in job.configs))
+        return list(dict.fromkeys(run.name for job in self._jobs for run in job.configs))
 
     def _note(self, folders: Iterable[Path]) -> None:
         """Note in each results folder which of its runs a sweep asks for."""

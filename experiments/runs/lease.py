@@ -43,12 +43,8 @@ class Lease:
             return False
 
     def check(self) -> None:
-        """Call this before writing results; a folder that is gone is left to fail there.
-
-        Raises:
-            RunLocked: somebody removed the lock, so the run may be another worker's by now.
-        """
-        if not self.is_own and self.folder.is_dir():
+        """Call this before writing results; RunLocked if somebody removed the lock: the run may be another's by now."""
+        if not self.is_own and self.folder.is_dir():  # a folder that is gone fails when it is written
             raise RunLocked(f"lost its lock ({LOCK} was removed) and may be run by {_name(self.folder)}")
 
 
@@ -67,12 +63,7 @@ def holder(folder: Path) -> str | None:
 
 @contextmanager
 def acquire(folder: Path) -> Iterator[Lease]:
-    """Hold a run's lock within the block.
-
-    Raises:
-        RunLocked: another worker holds it.
-        OSError: the folder cannot be written.
-    """
+    """Hold a run's lock within the block; RunLocked if another worker holds it."""
     lock = FileLock(folder / LOCK, timeout=WAIT_SECONDS, thread_local=False)
     with ExitStack() as stack:
         try:

@@ -25,30 +25,23 @@ PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "sa
 
 def opening(plan: Plan) -> dict[str, Any]:
     """Return what is known of a run when it starts: the request, this machine, versions, commit and command."""
-    labels, packages = plan.config.labels(), {}
+    packages = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
     return {
-        "run_id": plan.config.run_id,
+        **plan.config.labels(),
         "status": "running",
         "message": "",
-        "encoder": labels["encoder"],
         "choice": plan.config.choice,
-        "positions": labels["positions"],
         "layout": str(plan.config.layout),
-        "task": labels["task"],
-        "seed": plan.config.seed,
-        "torch": torch.__version__,
         "python": platform.python_version(),
         "packages": packages,
         "commit": commit(),
         "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "device": device_name(plan),
         "precision": plan.precision,
-        "threads": torch.get_num_threads(),
-        "corpus": plan.task.provenance(),
         "started": now(),
+        **machine(plan),
     }
 
 
@@ -73,21 +66,14 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
     }
 
 
-def origin(plan: Plan, processes: int) -> dict[str, Any]:
-    """Return what must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit."""
+def machine(plan: Plan) -> dict[str, Any]:
+    """Return what decides the last bits of a run besides its configuration."""
     return {
-        "config": plan.config.identity(),
         "corpus": plan.task.provenance(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "processes": processes,
-        "device": device_name(plan),
+        "device": torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device),
     }
-
-
-def device_name(plan: Plan) -> str:
-    """Return the model of the GPU, or ``cpu``."""
-    return torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device)
 
 
 def now() -> str:

@@ -14,10 +14,9 @@ from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, RunConfig
-from experiments.runs import figures as run_figures
-from experiments.runs.folder import clear, ending, has_leftovers, log_file
+from experiments.runs.folder import clear, draw_missing_figures, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
-from experiments.runs.provenance import origin
+from experiments.runs.provenance import machine
 from experiments.runs.recording import Outcome, Recording, status_before
 from experiments.runs.tracker import known_trackers, tracking
 from experiments.training.checkpoint import Checkpoints
@@ -28,12 +27,7 @@ from pe_zoo._knobs import number, one_of
 
 
 class Stopped(Interrupted):
-    """Ctrl-C or SIGTERM during a run.
-
-    Args:
-        signum: which of them.
-        outcome: of that run.
-    """
+    """Ctrl-C or SIGTERM during a run, with the outcome of that run."""
 
     def __init__(self, signum: int, outcome: Outcome) -> None:
         super().__init__(signum)
@@ -121,7 +115,7 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
         if outcome.status == "interrupted" or interruption.signum is not None:
             raise Stopped(interruption.signum or signal.SIGINT, outcome)
     if figures and outcome.status == "finished before":
-        run_figures.draw_missing(folder, plan.experiments)
+        draw_missing_figures(folder, plan.experiments)
     return outcome
 
 
@@ -129,14 +123,14 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
 def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
     """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended.
 
-    Raises:
-        RunLocked: another worker holds the lease.
-        OSError: the folder cannot be written.
+    RunLocked if another worker holds the lease, OSError if the folder cannot be written.
     """
     plan.folder.mkdir(parents=True, exist_ok=True)
     with acquire(plan.folder) as lease:
         outcome = ended_before(plan, again)  # by the worker that had the lease until now
-        checkpoints = Checkpoints(plan.folder, origin(plan, team.size), team.interruption, seconds, lease.check)
+        # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
+        origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
+        checkpoints = Checkpoints(plan.folder, origin, team.interruption, seconds, lease.check)
         checkpoints.clear() if outcome else clear(plan.folder)
         yield outcome or checkpoints
 
@@ -144,12 +138,7 @@ def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator
 def ended_before(plan: Plan, again: str | None) -> Outcome | None:
     """Return the outcome of a run that has ended before and is not to be run again.
 
-    Args:
-        plan: of the run.
-        again: status of the ended runs to run again (blank: none); None: all.
-
-    Raises:
-        BadRequest: see `ending`.
+    ``again`` is the status of the ended runs to run again (blank: none); None: all. BadRequest: see `ending`.
     """
     record = None if again is None else ending(plan.folder)
     if record is None or record["status"] == again:

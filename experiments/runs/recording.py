@@ -17,9 +17,8 @@ from experiments import pipeline
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
 from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
-from experiments.runs import figures as run_figures
 from experiments.runs import provenance
-from experiments.runs.folder import digest
+from experiments.runs.folder import digest, draw_figures
 from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
 from experiments.training.checkpoint import Checkpoints
@@ -37,8 +36,6 @@ class Outcome:
     Args:
         status: ``ok``, ``diverged``, ``failed`` or ``interrupted``; ``finished before``, ``diverged before`` or
             ``failed before`` if there was nothing to do; ``running elsewhere`` if another worker runs it.
-        run_id: of the run.
-        folder: where the run's files are.
         rows: its measurements; none unless it ended well, or diverged, now.
         message: the reason, where there is one.
     """
@@ -60,14 +57,7 @@ class Unwritten(OSError):
 
 
 class Recording(Session):
-    """A run being made and written.
-
-    Args:
-        plan: of the run.
-        checkpoints: in its folder.
-        team: the processes that share its training.
-        trackers: to report to.
-    """
+    """A run being made and written."""
 
     def __init__(self, plan: Plan, checkpoints: Checkpoints, team: Team, trackers: Trackers) -> None:
         super().__init__(checkpoints, team, trackers.watch)
@@ -80,8 +70,7 @@ class Recording(Session):
     def make(self, log: logging.Handler, figures: bool) -> Outcome:
         """Train, measure and write; however the run ends is recorded.
 
-        Raises:
-            RunLocked: another worker has taken the run over; nothing more was written.
+        RunLocked if another worker has taken the run over; nothing more was written.
         """
         outcome = Outcome("failed", self.plan.config.run_id, self.folder)
         try:
@@ -137,7 +126,7 @@ class Recording(Session):
     def _finish(self, outcome: Outcome, figures: bool) -> None:
         write_rows(self.folder / "rows.csv", outcome.rows)
         if figures:
-            run_figures.draw(self.folder, frame(outcome.rows), self.plan.experiments)
+            draw_figures(self.folder, frame(outcome.rows), self.plan.experiments)
         self.record |= self.result | {"rows_sha256": digest(self.folder)}
         outcome.status = self.record["status"]
         self._close()
@@ -151,12 +140,7 @@ class Recording(Session):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Report an error within as the disk's, not the run's.
-
-        Raises:
-            RunLocked: another worker has the run's lease.
-            Unwritten: writing failed.
-        """
+        """Report an error within as the disk's (Unwritten), not the run's; RunLocked if the lease is lost."""
         self.checkpoints.check_lease()
         try:
             yield

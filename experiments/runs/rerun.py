@@ -47,12 +47,9 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     """Repeat a run in ``results/<name>-rerun/`` and compare its rows with the first ones.
 
     Args:
-        place: the folder of a run that has finished, ``results/<name>/runs/<run_id>``.
+        place: the folder of a run that has finished, ``results/<name>/runs/<run_id>``; BadRequest for any other.
         plugin: the file that its encoder came from, if it was not one of ours.
         team: the processes that share the repetition; None: this one alone.
-
-    Raises:
-        BadRequest: there is no such run, it has no rows, or it cannot be repeated here.
     """
     place = place.resolve()
     folder = place.parent.parent
@@ -83,11 +80,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
 
 
 def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str | None, name: str) -> RunConfig:
-    """Return the request that a ``config.yaml`` resolves.
-
-    Raises:
-        ValueError: another version wrote it, or the plug-in is not the one it was made with.
-    """
+    """Return the request of a ``config.yaml``; ValueError if another version, or with another plug-in, wrote it."""
     digest = nested.get("plugin")
     short = f"{name_of(str(digest))[:12]}…" if digest else "no digest"
     if digest and plugin is None:

@@ -41,10 +41,7 @@ class _Seed:
 
 
 def pays(configs: Sequence[RunConfig]) -> bool:
-    """Return whether the runs differ only in their seed, train, and are faster as a stack: on a GPU.
-
-    A search for the learning rate is many trainings of one seed, and is not stacked.
-    """
+    """Return whether runs that differ only in their seed train, each once, and are faster as a stack: on a GPU."""
     if len(configs) < 2 or not configs[0].trains or configs[0].tune:
         return False
     device = configs[0].device
@@ -61,9 +58,6 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
 
     Returns:
         whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
-
-    Raises:
-        Interrupted: the runs were told to stop; their progress is saved.
     """
     interruption = Interruption()
     with ExitStack() as leases, interruption.listening(), interruption.deferred(), repeatable():

@@ -34,29 +34,19 @@ STATES = {
 
 @dataclass(frozen=True)
 class Standing:
-    """How one run stands.
-
-    Args:
-        run_id: the run.
-        state: one of `STATES`.
-        reason: why, where there is a reason.
-        command: what completes it; blank where it is done, or where nobody knows.
-        seconds: of training and measuring, so far as they are recorded.
-    """
+    """The state of one run, a key of `STATES`, and why it is in it."""
 
     run_id: str
     state: str
     reason: str
     command: str
+    """What completes it; blank where it is done, or where nobody knows."""
     seconds: float | None
+    """Of training and measuring, so far as they are recorded."""
 
 
 def standings(folder: Path) -> tuple[list[Standing], list[sweep_notes.Sweep], list[str]]:
-    """Return every run of a folder, the sweeps that asked for them, and a line for each unreadable note of a sweep.
-
-    Raises:
-        ValueError: there is no such folder, or nothing in it.
-    """
+    """Return every run of a folder, the sweeps that asked for them, and a line for each unreadable note of a sweep."""
     sweeps, broken = sweep_notes.read(folder)
     commands = sweep_notes.asked(sweeps)
     try:
@@ -100,11 +90,7 @@ def _worker(place: Path, folder: Path) -> str | None:
 
 
 def text(folder: Path) -> str:
-    """Return what ``--status`` prints: counts, time, then every run that is not done.
-
-    Raises:
-        ValueError: there is no such folder, or nothing in it.
-    """
+    """Return what ``--status`` prints: counts, time, then every run that is not done; ValueError if there is none."""
     runs, sweeps, broken = standings(folder)
     counts = Counter(run.state for run in runs)
     table = [[state, counts[state]] for state in STATES if counts[state]]

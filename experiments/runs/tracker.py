@@ -40,11 +40,7 @@ PLACES = {
 
 
 def known_trackers(given: object) -> tuple[str, ...]:
-    """Return the trackers of ``tracker=``: a name, a list of them, or null.
-
-    Raises:
-        ValueError: one is not known, or not installed.
-    """
+    """Return the trackers of ``tracker=``: a name, a list of them, or null; ValueError for one that is not there."""
     names: object = [given] if isinstance(given, str) else () if given is None else given
     if not isinstance(names, Iterable):
         raise ValueError(f"tracker={given!r} must be a name or a list of names, or null")
@@ -68,12 +64,7 @@ def known_trackers(given: object) -> tuple[str, ...]:
 
 
 class Trackers:
-    """The trackers of a run. One that fails is dropped with a single warning.
-
-    Args:
-        names: which.
-        plan: the run.
-    """
+    """The trackers of a run. One that fails is dropped with a single warning."""
 
     def __init__(self, names: Iterable[str], plan: Plan) -> None:
         self._plan = plan

@@ -13,7 +13,7 @@ import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
 from experiments.plan.request import ModelConfig
-from experiments.runs import sweep
+from experiments.runs import arguments
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 
@@ -60,7 +60,7 @@ def test_every_sweep_names_its_folder_and_known_contestants(command: Command, pa
 def test_no_shipped_sweep_takes_trained_lengths_for_longer_ones() -> None:
     """As where a task draws one symbol less for an even length, and 1.5 times 3 is 4."""
     for path in sorted((CONFIGS / "sweep").glob("*.yaml")):
-        for line in sweep.expand([f"+sweep={path.stem}"], CONFIGS):
+        for line in arguments.expand([f"+sweep={path.stem}"], CONFIGS):
             asked = dict(word.split("=", 1) for word in line if "=" in word)
             multiples = yaml.safe_load(asked.get("length_extrapolation.multiples", "[]"))
             knobs = {key[5:]: yaml.safe_load(value) for key, value in asked.items() if key.startswith("task.")}

@@ -13,7 +13,7 @@ from experiments.measures.length_extrapolation import measure as length_extrapol
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
-from experiments.runs import arguments, job, summary, sweep
+from experiments.runs import arguments, job, summary
 from experiments.runs.recording import Outcome
 from experiments.training.config import TrainConfig
 
@@ -132,7 +132,7 @@ def test_an_option_given_twice_is_refused(typed: list[str], said: str) -> None:
 
 def test_what_is_typed_still_replaces_what_a_sweep_file_says() -> None:
     typed = arguments.read(["-m", "+sweep=zoo_untrained", "seed=7", "structure.reach=4"])
-    for line in sweep.expand(typed.overrides, ROOT / "configs"):
+    for line in arguments.expand(typed.overrides, ROOT / "configs"):
         assert [word for word in line if word.startswith("seed=")] == ["seed=7"]
 
 

@@ -21,7 +21,7 @@ from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
-from experiments.runs import job, summary, sweep
+from experiments.runs import arguments, job, summary
 from experiments.runs.recording import Outcome
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement
@@ -242,7 +242,7 @@ def test_each_finding_has_its_source_and_check() -> None:
 
 
 def _lines(name: str) -> list[list[str]]:
-    return sweep.expand([f"+statements={name}"], ROOT / "configs")
+    return arguments.expand([f"+statements={name}"], ROOT / "configs")
 
 
 @pytest.mark.parametrize("name", [each.name for each in FINDINGS])

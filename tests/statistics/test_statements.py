@@ -18,7 +18,7 @@ import pe_zoo
 import report
 from experiments.rows import results
 from experiments.rows.row import METRICS, Row
-from experiments.runs import sweep
+from experiments.runs import arguments
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import Bounds
 from experiments.statistics.statements.verdicts import Outcome, case_by_case, decide
@@ -321,7 +321,7 @@ def test_every_part_of_a_sweep_composes(command: Command, path: Path) -> None:
     text = path.read_text()
     assert text.startswith("# @package _global_\n# ")
     seen: set[tuple[str, ...]] = set()
-    for line in sweep.expand([f"+sweep={path.stem}"], ROOT / "configs"):
+    for line in arguments.expand([f"+sweep={path.stem}"], ROOT / "configs"):
         first = [word if "[" in word else word.partition(",")[0] for word in line]
         groups: dict[str, list[str]] = {}
         for word in first:
@@ -345,8 +345,8 @@ def test_a_sweep_of_parts_is_run_part_by_part(
     ]
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "two.yaml").write_text(yaml.safe_dump({"name": "two", "parts": parts}))
-    expand = partial(sweep.expand, configs=tmp_path)
-    monkeypatch.setattr(sweep, "expand", lambda words, _, **more: expand(words, **more))
+    expand = partial(arguments.expand, configs=tmp_path)
+    monkeypatch.setattr(arguments, "expand", lambda words, _, **more: expand(words, **more))
     assert command("-m", "+sweep=two").code == 0
     done = command("-m", "+sweep=two", "seed=7", "name=mine")
     assert done.code == 0, done.err
@@ -370,32 +370,32 @@ def test_a_sweep_of_parts_is_run_part_by_part(
 
 
 def test_what_is_given_replaces_what_a_part_says() -> None:
-    lines = sweep.expand(["+sweep=claims_untrained", "seed=7", "name=mine"], ROOT / "configs")
+    lines = arguments.expand(["+sweep=claims_untrained", "seed=7", "name=mine"], ROOT / "configs")
     assert len(lines) == len(yaml.safe_load((ROOT / "configs/sweep/claims_untrained.yaml").read_text())["parts"])
     for line in lines:
         assert line[:2] == ["seed=7", "name=mine"]
         assert len({argument.partition("=")[0] for argument in line}) == len(line)
-    assert sweep.expand(["+sweep=classic"], ROOT / "configs") == [["+sweep=classic"]]
-    assert sweep.expand(["encoder=rope"], ROOT / "configs") == [["encoder=rope"]]
+    assert arguments.expand(["+sweep=classic"], ROOT / "configs") == [["+sweep=classic"]]
+    assert arguments.expand(["encoder=rope"], ROOT / "configs") == [["encoder=rope"]]
 
 
 def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
     content = {"name": "all", "parts": ["task=copy", "task=sort seed=1"], "times": ["encoder=none", "encoder=rope"]}
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "all.yaml").write_text(yaml.safe_dump(content))
-    lines = sweep.expand(["+sweep=all", "encoder=t5"], tmp_path)
+    lines = arguments.expand(["+sweep=all", "encoder=t5"], tmp_path)
     assert lines == [
         ["encoder=t5", "name=all", "task=copy"],
         ["encoder=t5", "name=all", "task=copy"],
         ["encoder=t5", "name=all", "task=sort", "seed=1"],
         ["encoder=t5", "name=all", "task=sort", "seed=1"],
     ]
-    whole = sweep.expand(["+sweep=all"], tmp_path)
+    whole = arguments.expand(["+sweep=all"], tmp_path)
     assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
 
 
 def test_every_task_and_encoder_is_in_the_reference_sweep() -> None:
-    lines = sweep.expand(["+sweep=reference"], ROOT / "configs")
+    lines = arguments.expand(["+sweep=reference"], ROOT / "configs")
     asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
     assert {one["name"] for one in asked} == {"reference"}
     trained = [one for one in asked if "task" in one]
@@ -406,7 +406,7 @@ def test_every_task_and_encoder_is_in_the_reference_sweep() -> None:
 
 
 def test_all_encoders_are_a_list_of_runs(command: Command) -> None:
-    lines = sweep.expand(["encoder=all", "seed=0,1"], ROOT / "configs")
+    lines = arguments.expand(["encoder=all", "seed=0,1"], ROOT / "configs")
     assert lines == [[f"encoder={','.join(pe_zoo.names())}", "seed=0,1"]]
     done = command("encoder=all")
     assert (done.code, done.err) == (2, "error: encoder=all is a list of runs: add -m to run them all\n")
