@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from x_transformers import Decoder, TransformerWrapper
 
 import pe_zoo
 from experiments.model.transformer import Transformer
+from experiments.tasks import Batch
 from pe_zoo import Geometry
 
 logger.disable("x_transformers")  # its remarks about models this small
@@ -27,9 +29,7 @@ PLAIN, FLASH = "as it comes", "fused attention"
 """Settings of a peer. Each is measured in its own precision and under bfloat16 autocast."""
 
 OF_X_TRANSFORMERS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "sinusoidal": {},
-    "learned": {},
+    **{name: {} for name in ("none", "sinusoidal", "learned")},
     "rope": {"rotary_pos_emb": True},
     "xpos": {"rotary_xpos": True},
     "rope_linear": {"rotary_pos_emb": True, "rotary_interpolation_factor": 4.0},
@@ -63,9 +63,18 @@ class Contender:
 
 def contenders(encoder: str, geometry: Geometry, vocab: int) -> Iterator[Contender]:
     """Yield every peer that has the encoder, in every setting that it supports."""
-    for library, setting, build in _peers(encoder, geometry, vocab):
+    builders: dict[tuple[str, str], Callable[..., nn.Module]] = {}
+    if encoder in OF_X_TRANSFORMERS:
+        builders["x-transformers", PLAIN] = partial(_x_transformers, encoder, flash=False)
+        if encoder not in WITHOUT_FLASH:
+            builders["x-transformers", FLASH] = partial(_x_transformers, encoder, flash=True)
+    if encoder in ("learned", "rope", "alibi"):
+        builders["transformers", PLAIN] = partial(_transformers, encoder)
+    if encoder == "none":
+        builders["plain torch", FLASH] = PlainTorch
+    for (library, setting), build in builders.items():
         for autocast in (False, True):
-            yield Contender(library, setting, build, autocast)
+            yield Contender(library, setting, partial(build, geometry, vocab), autocast)
 
 
 def ours(encoder: str, geometry: Geometry, vocab: int) -> Transformer:
@@ -80,35 +89,16 @@ def logits_of(model: nn.Module, tokens: Tensor) -> Tensor:
     return output if isinstance(output, Tensor) else output.logits
 
 
-def _peers(encoder: str, geometry: Geometry, vocab: int) -> Iterator[tuple[str, str, Callable[[], nn.Module]]]:
-    if encoder in OF_X_TRANSFORMERS:
-        yield "x-transformers", PLAIN, lambda: _x_transformers(encoder, geometry, vocab, flash=False)
-        if encoder not in WITHOUT_FLASH:
-            yield "x-transformers", FLASH, lambda: _x_transformers(encoder, geometry, vocab, flash=True)
-    if encoder in ("learned", "rope", "alibi"):
-        yield "transformers", PLAIN, lambda: _transformers(encoder, geometry, vocab)
-    if encoder == "none":
-        yield "plain torch", FLASH, lambda: PlainTorch(geometry, vocab)
-
-
 def _x_transformers(encoder: str, geometry: Geometry, vocab: int, *, flash: bool) -> nn.Module:
-    options = dict(OF_X_TRANSFORMERS[encoder])
+    options = {"attn_dim_head": geometry.head_dim, "attn_flash": flash, **OF_X_TRANSFORMERS[encoder]}
     if encoder == "alibi":
         options["alibi_num_heads"] = geometry.num_heads
     if encoder == "relative_projection":
         options["attn_rel_proj_max_dist"] = min(1024, geometry.train_length)
-    layers = Decoder(
-        dim=geometry.model_dim,
-        depth=geometry.num_layers,
-        heads=geometry.num_heads,
-        attn_dim_head=geometry.head_dim,
-        attn_flash=flash,
-        **options,
-    )
     return TransformerWrapper(
         num_tokens=vocab,
         max_seq_len=geometry.train_length,
-        attn_layers=layers,
+        attn_layers=Decoder(geometry.model_dim, depth=geometry.num_layers, heads=geometry.num_heads, **options),
         use_abs_pos_emb=encoder in ("learned", "sinusoidal"),
         scaled_sinu_pos_emb=encoder == "sinusoidal",
     )
@@ -123,16 +113,8 @@ def _transformers(encoder: str, geometry: Geometry, vocab: int) -> nn.Module:
         return GPT2LMHeadModel(GPT2Config(n_positions=length, n_embd=dim, n_layer=layers, n_head=heads, **shared))
     if encoder == "alibi":
         return BloomForCausalLM(BloomConfig(hidden_size=dim, n_layer=layers, n_head=heads, **shared))
-    return LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=dim,
-            intermediate_size=dim * 8 // 3,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            max_position_embeddings=length,
-            **shared,
-        )
-    )
+    shared |= {"num_hidden_layers": layers, "num_attention_heads": heads, "max_position_embeddings": length}
+    return LlamaForCausalLM(LlamaConfig(hidden_size=dim, intermediate_size=dim * 8 // 3, **shared))
 
 
 class PlainTorch(nn.Module):
@@ -140,26 +122,15 @@ class PlainTorch(nn.Module):
 
     def __init__(self, geometry: Geometry, vocab: int) -> None:
         super().__init__()
-        dim = geometry.model_dim
-        self.num_heads = geometry.num_heads
+        dim, self.num_heads = geometry.model_dim, geometry.num_heads
+        norm, linear = partial(nn.LayerNorm, dim, bias=False), partial(nn.Linear, bias=False)
         self.embedding = nn.Embedding(vocab, dim)
-        self.layers = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "norm": nn.LayerNorm(dim, bias=False),
-                    "mixed": nn.Linear(dim, 3 * dim, bias=False),
-                    "out": nn.Linear(dim, dim, bias=False),
-                    "ffn": nn.Sequential(
-                        nn.LayerNorm(dim, bias=False),
-                        nn.Linear(dim, 4 * dim, bias=False),
-                        nn.GELU(),
-                        nn.Linear(4 * dim, dim, bias=False),
-                    ),
-                }
-            )
-            for _ in range(geometry.num_layers)
-        )
-        self.unembedding = nn.Sequential(nn.LayerNorm(dim, bias=False), nn.Linear(dim, vocab, bias=False))
+        self.layers = nn.ModuleList()
+        for _ in range(geometry.num_layers):
+            layer = {"norm": norm(), "mixed": linear(dim, 3 * dim), "out": linear(dim, dim)}
+            ffn = nn.Sequential(norm(), linear(dim, 4 * dim), nn.GELU(), linear(4 * dim, dim))
+            self.layers.append(nn.ModuleDict({**layer, "ffn": ffn}))
+        self.unembedding = nn.Sequential(norm(), linear(dim, vocab))
 
     def forward(self, tokens: Tensor) -> Tensor:
         stream = self.embedding(tokens)
@@ -173,15 +144,15 @@ class PlainTorch(nn.Module):
         return self.unembedding(stream)
 
 
-def peer_step(model: nn.Module, tokens: Tensor, *, autocast: bool) -> Callable[[], Tensor]:
-    """Return an optimizer step of a peer on fixed tokens, with our optimizer and clipping."""
+def peer_step(model: nn.Module, *, autocast: bool) -> Callable[[Batch], Tensor]:
+    """Return what takes an optimizer step of a peer on a batch, with our optimizer and clipping."""
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-3, betas=(0.9, 0.98), fused=True)
 
-    def step() -> Tensor:
+    def step(batch: Batch) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(tokens.device.type, torch.bfloat16, enabled=autocast):
-            logits = logits_of(model, tokens)[:, :-1]
-        loss = functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=autocast):
+            logits = logits_of(model, batch.tokens)[:, batch.counted]
+        loss = functional.cross_entropy(logits.flatten(0, 1).float(), batch.targets[:, batch.counted].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -1,9 +1,10 @@
-"""The three things that are timed: a training step, a whole run, and a forward pass over a long text."""
+"""The three things that are timed, in turn: a training step, a whole run, and a forward pass over a long text."""
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -16,13 +17,12 @@ import pe_zoo
 from experiments.model.precision import AUTO, FLOAT32
 from experiments.model.streams import initialising, stream
 from experiments.peers.models import Contender, contenders, logits_of, ours, peer_step
-from experiments.peers.timing import in_turn, product_rates, ratio, step_operations
 from experiments.tasks import Batch, Task, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.evaluate import CHUNK_TOKENS, evaluate
 from experiments.training.loop import train
 from experiments.training.progress import LENGTHS
-from experiments.training.step import Step
+from experiments.training.step import Step, next_token
 from pe_zoo import Geometry
 
 OURS = "pe-zoo"
@@ -68,29 +68,68 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 }
 
 
+def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return seconds of each function on a CPU, in turn so that drift affects all; a first round warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for round_number in range(rounds + 1):
+        for name, function in functions.items():
+            started = time.perf_counter()
+            function()
+            if round_number:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def ratio(of: list[float], to: list[float]) -> float:
+    """Return the median over rounds of one's seconds by the other's of the same round."""
+    return median(one / other for one, other in zip(of, to, strict=True))
+
+
+def step_operations(geometry: Geometry, vocab: int, batch_size: int, length: int) -> float:
+    """Count the operations of a step's matrix products, forward and backward (twice); attention in full."""
+    dim = geometry.model_dim
+    per_token = geometry.num_layers * (2 * 12 * dim**2 + 4 * length * dim) + 2 * dim * vocab
+    return 3.0 * batch_size * length * per_token
+
+
+def product_rates(geometry: Geometry, batch_size: int, length: int, rounds: int) -> dict[str, float]:
+    """Return operations per second in each precision, for the four products of a layer, forward only."""
+    dim, tokens = geometry.model_dim, batch_size * length
+    shapes = ((dim, 3 * dim), (dim, dim), (dim, 4 * dim), (4 * dim, dim))
+
+    def multiply(pairs: list[tuple[Tensor, Tensor]]) -> None:
+        for x, weight in pairs:
+            nn.functional.linear(x, weight)
+
+    functions = {}
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        pairs = [(torch.randn(tokens, i).to(dtype), torch.randn(o, i).to(dtype)) for i, o in shapes]
+        functions[name] = partial(multiply, pairs)
+    operations = sum(2.0 * tokens * i * o for i, o in shapes)
+    with torch.no_grad():
+        return {name: operations / min(seconds) for name, seconds in in_turn(functions, 3 * rounds).items()}
+
+
 def training_steps(encoder: str, geometry: Geometry, tokens_per_step: int, *, compiled: bool = False) -> Functions:
     """Return a training step at the training length: ours in both precisions, every peer in every setting."""
     length = geometry.train_length
     tokens = torch.randint(VOCAB, (max(1, tokens_per_step // length), length), generator=stream(0, "peers"))
-    functions: Functions = {}
+    steps: dict[str, Callable[[Batch], object]] = {}
     for name, precision in ((OURS, AUTO), (f"{OURS}, float32", FLOAT32)):
-        step = Step(ours(encoder, geometry, VOCAB).train(), TrainConfig(precision=precision))
-        functions[name] = partial(step, _next_token(tokens))
+        steps[name] = Step(ours(encoder, geometry, VOCAB).train(), TrainConfig(precision=precision))
     for contender in contenders(encoder, geometry, VOCAB):
-        functions[contender.name] = peer_step(contender.build(), tokens, autocast=contender.autocast)
+        steps[contender.name] = peer_step(contender.build(), autocast=contender.autocast)
         if compiled:
-            model = torch.compile(contender.build())
-            assert isinstance(model, nn.Module)
-            functions[f"{contender.name}, compiled"] = peer_step(model, tokens, autocast=contender.autocast)
-    return functions
+            peer: Any = torch.compile(contender.build())
+            steps[f"{contender.name}, compiled"] = peer_step(peer, autocast=contender.autocast)
+    return {name: partial(step, next_token(tokens)) for name, step in steps.items()}
 
 
 def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step: int) -> Functions:
     """Return runs: training on ``copy`` up to the training length, evaluation at up to eight times that."""
     task = tasks.build("copy", train_length=geometry.train_length)
     config = TrainConfig(steps=num_steps, tokens_per_step=tokens_per_step)
-    longest = task.sequence_length(EVALUATED[-1] * task.train_length)
-    wide = replace(geometry, train_length=longest)
+    wide = replace(geometry, train_length=task.sequence_length(EVALUATED[-1] * task.train_length))
     numbering = pe_zoo.numberings.get("sequential")()
 
     def run_ours() -> None:
@@ -100,10 +139,8 @@ def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step
         for batch in _questions(task):
             evaluate(model, batch, torch.arange(batch.tokens.shape[1], dtype=torch.float32))
 
-    functions: Functions = {OURS: run_ours}
-    for contender in contenders(encoder, wide, task.vocab_size):
-        functions[contender.name] = partial(_run_of, contender, task, config)
-    return functions
+    peers = {each.name: partial(_run_of, each, task, config) for each in contenders(encoder, wide, task.vocab_size)}
+    return {OURS: run_ours, **peers}
 
 
 def long_texts(encoder: str, geometry: Geometry) -> Functions:
@@ -113,17 +150,8 @@ def long_texts(encoder: str, geometry: Geometry) -> Functions:
     for contender in contenders("none", geometry, VOCAB):
         if contender.library == "plain torch" and not contender.autocast:
             models[f"{contender.name}, no encoder"] = contender.build()
-    return {name: partial(_read, model.eval(), tokens) for name, model in models.items()}
-
-
-def _read(model: nn.Module, tokens: Tensor) -> Tensor:
-    with torch.no_grad():
-        return logits_of(model, tokens)
-
-
-def _next_token(tokens: Tensor) -> Batch:
-    targets = torch.cat([tokens[:, 1:], tokens[:, :1]], 1)
-    return Batch(tokens, targets, torch.arange(tokens.shape[1]) < tokens.shape[1] - 1)
+    read = torch.no_grad()(logits_of)
+    return {name: partial(read, model.eval(), tokens) for name, model in models.items()}
 
 
 def _questions(task: Task) -> list[Batch]:
@@ -136,21 +164,12 @@ def _run_of(contender: Contender, task: Task, config: TrainConfig) -> None:
     """Train a peer on the same batches in a plain loop; evaluate it in chunks as ours is."""
     with initialising(0, "model"):
         model = contender.build()
-    lengths, data = stream(0, LENGTHS), stream(0, "training data")
-    optimizer = torch.optim.AdamW(model.train().parameters(), lr=config.learning_rate, fused=True)
+    lengths, data, step = stream(0, LENGTHS), stream(0, "training data"), peer_step(model, autocast=contender.autocast)
     for _ in range(config.steps):
         length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         batch_size = max(1, config.tokens_per_step // task.sequence_length(length))
-        batch = task.sample(batch_size, length, data, split="train", causal=True)
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=contender.autocast):
-            logits = logits_of(model, batch.tokens)[:, batch.counted]
-        targets = batch.targets[:, batch.counted]
-        nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip)
-        optimizer.step()
+        step(task.sample(batch_size, length, data, split="train", causal=True))
     with torch.no_grad():
         for batch in _questions(task):
-            at_once = max(1, CHUNK_TOKENS // batch.tokens.shape[1])
-            for start in range(0, len(batch.tokens), at_once):
-                logits_of(model.eval(), batch.tokens[start : start + at_once]).argmax(-1)
+            for tokens in batch.tokens.split(max(1, CHUNK_TOKENS // batch.tokens.shape[1])):
+                logits_of(model.eval(), tokens).argmax(-1)

@@ -17,14 +17,11 @@ def experiment_names() -> list[str]:
 
 
 def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> ModuleType:
-    """Import a measure by name and check the knobs it is given.
+    """Import a measure by name and check the knobs it is given; ValueError for a name or value that is wrong.
 
     The module has ``check(**knobs)``, ``measure(subject, **knobs)`` -> rows, ``NEEDS_TRAINING``, and ``MAIN``: the
     metric whose row carries the status where nothing could be measured (None: the task's). It may have
     ``unmeasured(subject, status, **knobs)``: the rows of a diverged model, where one row is not enough.
-
-    Raises:
-        ValueError: no such measure, no such knob, or a value out of range.
     """
     known = experiment_names()
     if name not in known:

@@ -21,22 +21,14 @@ from pe_zoo import Encoder, Geometry, Numbering
 
 @dataclass(kw_only=True)
 class Plan:
-    """A checked request with its parts: `prepare` makes one.
-
-    Args:
-        config: the request.
-        geometry: what the model dictates to its encoder.
-        task: draws batches.
-        numbering: assigns positions.
-        experiments: the modules of the measures, by name.
-        device: where the model is.
-    """
+    """A checked request with its parts: `prepare` makes one."""
 
     config: RunConfig
     geometry: Geometry
     task: Task
     numbering: Numbering
     experiments: dict[str, ModuleType]
+    """The modules of the measures, by name."""
     device: torch.device
 
     @property
@@ -64,11 +56,7 @@ class Plan:
 
     @cached_property
     def ffn_extra(self) -> int:
-        """Hidden units added to each feed-forward block for ``model.as_many_as``.
-
-        Raises:
-            ValueError: that encoder has no more parameters than the run's own.
-        """
+        """Hidden units added to each feed-forward block for ``model.as_many_as``, whose parameters must be more."""
         wanted = self.config.model.as_many_as
         if wanted is None:
             return 0
@@ -96,15 +84,12 @@ class Plan:
 
     def around(self, encoder: Encoder) -> Transformer:
         """Build the trunk around an encoder."""
+        given = ("causal", "temperature", "temperature_floor", "temperature_on", "ffn_multiple")
         return Transformer(
             self.task.vocab_size,
             self.geometry,
             encoder,
-            causal=self.config.model.causal,
             layout=self.config.layout,
-            temperature=self.config.model.temperature,
-            temperature_floor=self.config.model.temperature_floor,
-            temperature_on=self.config.model.temperature_on,
-            ffn_multiple=self.config.model.ffn_multiple,
             ffn_extra=self.ffn_extra,
+            **{name: getattr(self.config.model, name) for name in given},
         )

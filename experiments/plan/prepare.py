@@ -31,11 +31,7 @@ REGISTRIES = {"encoder": pe_zoo.get, "task": tasks.get, "positions": pe_zoo.numb
 
 
 def prepare(config: RunConfig) -> Plan:
-    """Build a request's parts and check that they go together.
-
-    Raises:
-        BadRequest: with one line for the user.
-    """
+    """Build a request's parts and check that they go together; BadRequest with one line for the user."""
     try:
         check_name(config.name)
         for group, get in REGISTRIES.items():
@@ -69,11 +65,7 @@ def _with_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _blame_plugin(name: str) -> Iterator[None]:
-    """Turn any error that a plug-in encoder raises within into one line with the place in its author's file.
-
-    Raises:
-        ValueError: the plug-in raised something.
-    """
+    """Turn any error that a plug-in encoder raises within into a ValueError with the place in its author's file."""
     try:
         yield
     except Unsupported:
@@ -99,15 +91,10 @@ def _last_place(error: Exception, package: str) -> str:
 
 def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     task = _build(tasks, config.task)
-    geometry = Geometry(
-        model_dim=config.model.model_dim,
-        num_heads=config.model.num_heads,
-        num_layers=config.model.num_layers,
-        train_length=task.sequence_length(task.train_length),
-    )
+    shape = {name: getattr(config.model, name) for name in ("model_dim", "num_heads", "num_layers")}
     plan = Plan(
         config=config,
-        geometry=geometry,
+        geometry=Geometry(**shape, train_length=task.sequence_length(task.train_length)),
         task=task,
         numbering=_build(pe_zoo.numberings, config.positions).bound(partial(task.numbers, causal=config.model.causal)),
         experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
@@ -144,18 +131,18 @@ def _rehearse(plan: Plan) -> None:
 
 def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
     """Refuse a numbering that leaves float32's whole numbers, or the encoder's table (``max_length``)."""
-    lowest, highest = numbering.lowest(length), numbering.highest(length)
+    lowest, highest, rows = numbering.lowest(length), numbering.highest(length), encoder.max_length
     if max(-lowest, highest) > FURTHEST:
         raise ValueError(
             f"positions={numbering.name} reaches {max(-lowest, highest):.10g} in training, but float32 distinguishes "
             f"whole positions only up to {FURTHEST}; lower its knobs"
         )
-    if encoder.max_length is not None and highest > encoder.max_length - 1:
+    if rows is not None and highest > rows - 1:
         raise ValueError(
-            f"encoder={encoder.name} takes positions up to {encoder.max_length - 1}, but positions="
-            f"{numbering.name} reaches {highest:.10g} in training; raise the one or lower the other"
+            f"encoder={encoder.name} takes positions up to {rows - 1}, but positions={numbering.name} reaches "
+            f"{highest:.10g} in training; raise the one or lower the other"
         )
-    if encoder.max_length is not None and lowest < 0:
+    if rows is not None and lowest < 0:
         raise ValueError(
             f"encoder={encoder.name} takes positions from 0 on, but positions={numbering.name} reaches "
             f"{lowest:.10g}; choose an encoder without a table, or another numbering"
@@ -163,11 +150,7 @@ def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
 
 
 def check_name(name: str) -> str:
-    """Return a plain folder name: letters, digits, ``._-``, not starting with a dot.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return a plain folder name: letters, digits, ``._-``, not starting with a dot; ValueError for another one."""
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name):
         raise ValueError(f"name={name!r} must be a plain folder name (letters, digits, '_', '-', '.'), not a path")
     return name
@@ -183,11 +166,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def find_device(wanted: str) -> torch.device:
-    """Return the device; ``auto`` is the GPU if there is one.
-
-    Raises:
-        ValueError: this machine has no such device.
-    """
+    """Return the device; ``auto`` is the GPU if there is one. ValueError if this machine has no such device."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

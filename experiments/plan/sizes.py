@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -20,10 +19,8 @@ FLOAT = 4
 TOKEN = 8
 TRAINED = 4
 """Numbers per trained parameter: itself, its gradient and Adam's two moments."""
-MULTIPLES = ("multiples", "reach")
-"""Knobs of measures that are lengths in training lengths."""
-LENGTHS = ("memory_lengths",)
-"""Knobs of measures that are lengths in tokens."""
+LENGTHS = {"multiples": True, "reach": True, "memory_lengths": False}
+"""Knobs of measures that are lengths, in training lengths or in tokens."""
 OUT_OF_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "numel: integer multiplication")
 """How torch reports that a CPU tensor does not fit."""
 
@@ -39,11 +36,7 @@ def machine_memory(device: torch.device) -> int:
 
 
 def check_sizes(config: RunConfig, device: torch.device) -> None:
-    """Refuse a trunk or training sequences that cannot fit.
-
-    Raises:
-        ValueError: with the option and how much it would take.
-    """
+    """Refuse a trunk or training sequences that cannot fit: ValueError with the option and how much it would take."""
     model, memory = config.model, machine_memory(device)
     matrices = model.num_layers * (4 + 2 * model.ffn_multiple) * model.model_dim**2
     _refuse_above(
@@ -65,11 +58,7 @@ def check_sizes(config: RunConfig, device: torch.device) -> None:
 
 
 def check_parts(plan: Plan) -> None:
-    """Refuse a vocabulary or an encoder with more parameters than fit.
-
-    Raises:
-        ValueError: with the option and how much it would take.
-    """
+    """Refuse, as `check_sizes` does, a vocabulary or an encoder with more parameters than fit."""
     config, tokens = plan.config, plan.task.vocab_size
     memory, each = machine_memory(plan.device), FLOAT * (TRAINED if config.trains else 1)
     embeddings = 2 * tokens * config.model.model_dim * each
@@ -78,51 +67,40 @@ def check_parts(plan: Plan) -> None:
     try:
         with torch.device("meta"):
             parameters = sum(p.numel() for p in plan.encoder().parameters())
-    except Exception:  # noqa: BLE001
-        return  # it needs numbers to be made, or cannot be made at all: building it reports that
+    except Exception:  # noqa: BLE001  # it needs numbers to be made, or cannot be made at all: building it reports that
+        return
     _refuse_above(memory, parameters * each, f"encoder={config.encoder['name']} with {parameters} parameters")
 
 
 def check_measurements(plan: Plan) -> None:
-    """Refuse measures whose sequences cannot fit, one by itself or all tokens of them.
-
-    Raises:
-        ValueError: with the option and how much it would take.
-    """
+    """Refuse, as `check_sizes` does, measures whose sequences cannot fit, one by itself or all tokens of them."""
     task, memory = plan.task, machine_memory(plan.device)
     for name, knobs in plan.config.experiments.items():
-        for knob in (*MULTIPLES, *LENGTHS):
-            given = _numbers(knobs.get(knob))
-            if not given:
+        for knob, relative in LENGTHS.items():
+            given = knobs.get(knob)
+            longest = max(given, default=None) if isinstance(given, list | tuple) else given
+            if longest is None:
                 continue
-            longest = max(given)
-            try:
-                tokens = (
-                    longest if knob in LENGTHS else task.sequence_length(max(1, round(longest * task.train_length)))
-                )
-            except Unsupported:
-                continue
-            needed = int(tokens) * _bytes_per_token(plan.config.model, trains=False)
-            _refuse_above(memory, needed, f"a sequence of {name}.{knob}={longest:g}")
+            with suppress(Unsupported):
+                symbols = max(1, round(longest * task.train_length))
+                tokens = task.sequence_length(symbols) if relative else int(longest)
+                needed = tokens * _bytes_per_token(plan.config.model, trains=False)
+                _refuse_above(memory, needed, f"a sequence of {name}.{knob}={longest:g}")
         samples = knobs.get("samples") or 0
         _refuse_above(memory, 2 * TOKEN * samples * plan.geometry.train_length, f"{name}.samples={samples}")
 
 
 @contextmanager
 def within_memory(what: str) -> Iterator[None]:
-    """Turn a failed allocation within into a request error.
-
-    Raises:
-        ValueError: ``what`` is too large for this machine.
-    """
+    """Turn a failed allocation within into a ValueError: ``what`` is too large for this machine."""
     try:
         yield
-    except (MemoryError, OverflowError) as error:
-        raise ValueError(_too_large(what, error)) from error
-    except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in OUT_OF_MEMORY):
-            raise ValueError(_too_large(what, error)) from error
-        raise
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        known = isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
+        if isinstance(error, RuntimeError) and not known:
+            raise
+        reason = str(error).partition("DefaultCPUAllocator: ")[2] or str(error) or "the allocation failed"
+        raise ValueError(f"not enough memory for {what}: {reason.splitlines()[0]}; ask for less") from error
 
 
 def _bytes_per_token(model: ModelConfig, *, trains: bool) -> int:
@@ -132,18 +110,7 @@ def _bytes_per_token(model: ModelConfig, *, trains: bool) -> int:
     return FLOAT * model.model_dim * states
 
 
-def _numbers(given: Any) -> list[float]:
-    return list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
-
-
 def _refuse_above(memory: int, needed: int, what: str) -> None:
     if needed > memory:
-        raise ValueError(
-            f"not enough memory for {what}: at least {needed / 1e9:.4g} GB needed, {memory / 1e9:.4g} GB here; ask for "
-            f"less"
-        )
-
-
-def _too_large(what: str, error: BaseException) -> str:
-    reason = str(error).partition("DefaultCPUAllocator: ")[2] or str(error) or "the allocation failed"
-    return f"not enough memory for {what}: {reason.splitlines()[0]}; ask for less"
+        sizes = f"at least {needed / 1e9:.4g} GB needed, {memory / 1e9:.4g} GB here"
+        raise ValueError(f"not enough memory for {what}: {sizes}; ask for less")

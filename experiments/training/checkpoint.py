@@ -93,21 +93,14 @@ class Checkpoints:
             return
 
     def boundary(self, part: str, capture: Callable[[], State]) -> None:
-        """Save here if a checkpoint is due, and stop here if the run was told to.
-
-        Raises:
-            Interrupted: the run was told to stop.
-        """
+        """Save here if a checkpoint is due, and stop here (Interrupted) if the run was told to."""
         self.save_if_due(part, capture)
         self.interruption.check()
 
     def save_if_due(self, part: str, capture: Callable[[], State], *, keep: bool = False) -> None:
         """Add a part and write all of them, if the run was told to stop or a checkpoint is due.
 
-        Args:
-            part: its name.
-            capture: makes it.
-            keep: add it even if nothing is written now.
+        With ``keep`` it is added even if nothing is written now.
         """
         stopping, passed = self.interruption.signum is not None, time.perf_counter() - self._last
         if stopping or keep or passed >= self.every_seconds:
@@ -121,11 +114,7 @@ class Checkpoints:
         return sum(t.nbytes for state in self.parts.values() for t in state.tensors.values()) / ASSUMED_BYTES_PER_SECOND
 
     def write(self) -> None:
-        """Write all ``parts``. A failure is logged and does not stop the run.
-
-        Raises:
-            RunLocked: the run is no longer this worker's.
-        """
+        """Write all ``parts``. A failure is logged and does not stop the run; RunLocked if the lease is lost."""
         self.check_lease()
         started = time.perf_counter()
         facts = {name: state.facts for name, state in self.parts.items()}

@@ -20,11 +20,8 @@ class Cache:
     those that rotate a key differently for each query. Caching rotated keys would be faster, and wrong for these.
 
     Args:
-        model: causal.
+        model: causal; Unsupported otherwise.
         positions: of all tokens there will be, ``(length,)`` or ``(batch, length)``.
-
-    Raises:
-        Unsupported: the model is bidirectional.
     """
 
     def __init__(self, model: Transformer, positions: Tensor) -> None:
@@ -37,14 +34,7 @@ class Cache:
         self._pasts = [Past(positions.shape[-1]) for _ in model.layers]
 
     def read(self, tokens: Tensor) -> Tensor:
-        """Read further tokens and return their logits.
-
-        Args:
-            tokens: ``(batch, new)`` int64.
-
-        Returns:
-            ``(batch, new, vocab)``.
-        """
+        """Read further tokens, ``(batch, new)`` int64, and return their logits, ``(batch, new, vocab)``."""
         end = self.length + tokens.shape[-1]
         if end > self.positions.shape[-1]:
             raise ValueError(f"{end} tokens for {self.positions.shape[-1]} positions: there must be one each")

@@ -12,11 +12,7 @@ ALWAYS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was told to stop.
-
-    Args:
-        signum: the signal; a shell expects exit code 128 plus its number.
-    """
+    """A run was told to stop, by a signal."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
@@ -24,7 +20,7 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a process that this signal ended."""
+        """What a shell expects of a process that this signal ended."""
         return 128 + self.signum
 
 
@@ -76,10 +72,6 @@ class Interruption:
             self._deferred = before
 
     def check(self) -> None:
-        """Stop here if a signal has come.
-
-        Raises:
-            Interrupted: it has.
-        """
+        """Stop here (Interrupted) if a signal has come."""
         if self.signum is not None:
             raise Interrupted(self.signum)

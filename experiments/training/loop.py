@@ -33,10 +33,7 @@ def train(
         config: how.
         seed: decides the data and their order, whatever the encoder; the lengths of batches are the same for all seeds.
         label: shown on the progress bar, which is silent where there is no terminal.
-        session: checkpoints, other processes and trackers, if any.
-
-    Raises:
-        Interrupted: the run was told to stop; its progress is saved.
+        session: checkpoints, other processes and trackers, if any. Where it is told to stop: Interrupted.
     """
     session = session or Session()
     run = Training(session.team.step(model.train(), config), task, numbering, seed)

@@ -94,9 +94,7 @@ class Team(Processes):
             error: why this process cannot continue, in a line and as a traceback.
 
         Raises:
-            Dismissed: the training has ended.
-            Lost: a process has ended.
-            RuntimeError: in process 0, because another process could not continue.
+            Dismissed: the training has ended; in process 0 RuntimeError, if another process could not continue.
         """
         flags = torch.tensor([leave, error is not None, self.interruption.signum or 0, *present])
         with self.together():

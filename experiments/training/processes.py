@@ -36,31 +36,19 @@ class Lost(Interrupted):
 
 @dataclass
 class Processes:
-    """The processes of a run; one alone unless told otherwise.
-
-    Args:
-        rank: of this process, from 0.
-        size: how many there are.
-        local_rank: of this process among those on its machine.
-        local_size: how many are on its machine.
-        messages: the group for messages; the default group is for sums.
-        interruption: whether this process was told to stop.
-    """
+    """The processes of a run, one alone by default; ``local`` are those on this process's machine."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
     messages: distributed.ProcessGroup | None = None
+    """The group for messages; the default group is for sums."""
     interruption: Interruption = field(default_factory=Interruption)
     _lost: bool = field(default=False, init=False)
 
     def device(self, wanted: str) -> str:
-        """Return the device of this process for a run on ``wanted``: one of the GPUs each.
-
-        Raises:
-            ValueError: there are too few.
-        """
+        """Return the device of this process for a run on ``wanted``: a GPU each. ValueError if there are too few."""
         if self.size == 1 or wanted == "cpu":
             return wanted
         if wanted not in ("auto", "cuda"):
@@ -76,8 +64,7 @@ class Processes:
     def alike(self, make: Callable[[], T], facts: Callable[[T], object]) -> T:
         """Call ``make`` in every process and check that the facts of its result are the same in all.
 
-        Raises:
-            ValueError: in all processes, if ``make`` raises it in one or if results differ.
+        ValueError in all of them, if ``make`` raises it in one or if results differ.
         """
         if self.size == 1:
             return make()
@@ -128,11 +115,7 @@ class Processes:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Treat an error within as the loss of a process.
-
-        Raises:
-            Lost: a process has ended.
-        """
+        """Treat an error within as the loss of a process, and raise Lost."""
         try:
             if self._lost:
                 raise RuntimeError

@@ -37,30 +37,28 @@ class StackedStep:
             assert isinstance(layer, Layer)
             layer.attention = PLAIN  # the fused kernel takes no stack with a bias that is learned
         names = {id(parameter): name for name, parameter in first.model.named_parameters()}
-        self._names = [names[id(parameter)] for parameter in _parameters(first)]
+        self._stacks = [self._values[names[id(parameter)]] for parameter in _parameters(first)]
+        stacks = iter(self._stacks)
         groups = [
-            {**group, "params": [self._values[names[id(parameter)]] for parameter in group["params"]]}
-            for group in first.optimizer.param_groups
+            {**group, "params": [next(stacks) for _ in group["params"]]} for group in first.optimizer.param_groups
         ]
         self._optimizer = type(first.optimizer)(groups)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, first.share_of_peak)
         self._schedule.last_epoch = first.schedule.last_epoch
-        for group, as_it_was in zip(self._optimizer.param_groups, first.optimizer.param_groups, strict=True):
-            group["lr"] = as_it_was["lr"]
-        for name, *own in zip(self._names, *map(_parameters, steps), strict=True):
-            kept = [step.optimizer.state[p] for step, p in zip(steps, own, strict=True) if p in step.optimizer.state]
-            if kept:
-                self._optimizer.state[self._values[name]] = {
-                    "step": kept[0]["step"].clone(),
-                    **{key: torch.stack([moments[key] for moments in kept]) for key in kept[0] if key != "step"},
-                }
+        states = [step.optimizer.state_dict() for step in steps]
+        moments = {
+            i: {
+                key: value.clone() if key == "step" else torch.stack([each["state"][i][key] for each in states])
+                for key, value in of_first.items()
+            }
+            for i, of_first in states[0]["state"].items()
+        }
+        self._optimizer.load_state_dict({"state": moments, "param_groups": states[0]["param_groups"]})
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
         """Take one step; return each seed's mean loss in nats per counted token, ``(seeds,)``, detached.
 
-        Args:
-            batches: of each seed, all of one shape and counted at the same positions.
-            positions: of each seed.
+        Batches, with their positions, are one per seed, of one shape and counted at the same positions.
         """
         counted = batches[0].counted
         model = self._model
@@ -85,19 +83,17 @@ class StackedStep:
 
     def distribute(self) -> None:
         """Copy the stack's state to every seed's own model, moments and schedule."""
-        with torch.no_grad():
-            for seed, step in enumerate(self.steps):
-                for name, parameter in zip(self._names, _parameters(step), strict=True):
-                    stacked = self._values[name]
-                    parameter.copy_(stacked[seed])
-                    if moments := self._optimizer.state.get(stacked):
-                        step.optimizer.state[parameter] = {
-                            "step": moments["step"].clone(),
-                            **{key: moments[key][seed].clone() for key in moments if key != "step"},
-                        }
-                step.schedule.last_epoch = self._schedule.last_epoch
-                for own, group in zip(step.optimizer.param_groups, self._optimizer.param_groups, strict=True):
-                    own["lr"] = group["lr"]
+        state = self._optimizer.state_dict()
+        for seed, step in enumerate(self.steps):
+            with torch.no_grad():
+                for parameter, stack in zip(_parameters(step), self._stacks, strict=True):
+                    parameter.copy_(stack[seed])
+            moments = {
+                i: {key: (value if key == "step" else value[seed]).clone() for key, value in of_stack.items()}
+                for i, of_stack in state["state"].items()
+            }
+            step.optimizer.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
+            step.schedule.last_epoch = self._schedule.last_epoch
 
     def _clip(self, limit: float) -> None:
         """Clip each seed's gradient by its own norm, so that a seed that diverges leaves the others alone."""

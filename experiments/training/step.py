@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -71,17 +72,16 @@ class Step:
         self.schedule.step()
 
 
+def next_token(tokens: Tensor) -> Batch:
+    """Return tokens, ``(batch, length)`` int64, as a batch: every token but the first is predicted."""
+    return Batch(tokens, tokens.roll(-1, 1), torch.arange(tokens.shape[1], device=tokens.device) < tokens.shape[1] - 1)
+
+
 def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
-    """Return a function that takes one optimizer step on fixed tokens, as the trainer takes it; for timing.
+    """Return a function that takes one optimizer step, as the trainer does, and returns its loss; for timing.
 
     Args:
         model: the model, on its device, in training mode.
         tokens: ``(batch, length)`` int64; every token but the first is predicted from those before it.
-
-    Returns:
-        a function that takes the step and returns its loss.
     """
-    targets = torch.cat([tokens[:, 1:], tokens[:, :1]], 1)
-    counted = torch.arange(tokens.shape[1], device=tokens.device) < tokens.shape[1] - 1
-    batch, step = Batch(tokens, targets, counted), Step(model, TrainConfig())
-    return lambda: step(batch)
+    return partial(Step(model, TrainConfig()), next_token(tokens))

@@ -186,7 +186,7 @@ def test_the_library_is_needed_by_who_asks_for_it(
     done = command(*TINY, "tracker=tensorboard")
     assert (done.code, done.err) == (2, said)
     assert not (tmp_path / "results").exists(), "said before anything is written"
-    assert _tracker.known_trackers(None) == _tracker.named([]) == ()
+    assert _tracker.known_trackers(None) == _tracker.known_trackers([]) == ()
 
 
 def test_files_go_into_the_results_folder_by_default(
