@@ -8,8 +8,6 @@ Needs the extra peers: pip install -c constraints.txt -e '.[peers]'. Ratios are 
 by ours of the same round: above 1, ours is faster. Other processes on the machine disturb them.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from importlib.util import find_spec

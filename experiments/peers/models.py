@@ -4,8 +4,6 @@ All have our shape: the same layers, heads and dimensions, feed-forward matrices
 and an unembedding of its own; parameters differ by less than 8 %.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The three things that are timed, in turn: a training step, a whole run, and a forward pass over a long text."""
 
-from __future__ import annotations
-
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping

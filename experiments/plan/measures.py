@@ -1,7 +1,5 @@
 """The registry of measures: every folder of ``experiments/measures/`` is one, found by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType

@@ -1,7 +1,5 @@
 """A run whose parts have all been built once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

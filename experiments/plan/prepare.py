@@ -1,7 +1,5 @@
 """Build every part of a request once and refuse what cannot run, before anything is written."""
 
-from __future__ import annotations
-
 import os
 import re
 import traceback

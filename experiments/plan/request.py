@@ -1,7 +1,5 @@
 """A request for one run: everything that decides its results, as plain data, and the id that follows from it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Refuse what surely does not fit into memory before anything is built: lower bounds, not estimates."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

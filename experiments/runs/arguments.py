@@ -1,7 +1,5 @@
 """The words of a command line: read, checked before Hydra composes, and expanded by the parts of sweep files."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Iterable

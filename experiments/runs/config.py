@@ -1,7 +1,5 @@
 """The one bridge to Hydra: menus from registries, command lines to runs, launchers, and each mistake in one line."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

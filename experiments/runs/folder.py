@@ -1,7 +1,5 @@
 """A run's folder: whether the run in it has ended, what an unfinished one left, its log, its figures."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """The text of ``python run.py --help``: everything there is to choose from, a line each. Imports no torch."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """One point of a sweep: its runs one after another, in this process or in a worker of an engine."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -3,8 +3,6 @@
 Workers write into their runs' folders only; if a worker never answered, the state of its run is read from there.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex

@@ -3,8 +3,6 @@
 Where the file system has no locks, `filelock` uses a file that names its holder instead.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every option of a run and its type, made from the registries and signatures; Hydra's menus are made from these."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache

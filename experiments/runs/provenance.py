@@ -1,7 +1,5 @@
 """What run.json says of a run: what was asked for, what it was made with, and how its training went."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

@@ -3,8 +3,6 @@
 A run that has ended is left alone; one that was interrupted resumes from its checkpoint.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +31,7 @@ class Stopped(Interrupted):
         super().__init__(signum)
         self.outcome = outcome
 
-    def __reduce__(self) -> tuple[type[Stopped], tuple[int, Outcome]]:
+    def __reduce__(self) -> tuple[object, tuple[int, Outcome]]:
         return type(self), (self.signum, self.outcome)
 
 

@@ -1,7 +1,5 @@
 """A run in the making: the pipeline's session that writes run.json, checkpoints, the model, rows and figures."""
 
-from __future__ import annotations
-
 import logging
 import time
 import traceback

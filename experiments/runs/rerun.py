@@ -1,7 +1,5 @@
 """A run repeated from its configuration: are the rows the same, to the last bit?"""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter

@@ -4,8 +4,6 @@ The stack's progress is left as each run's own checkpoint, so `record.run` finds
 when interrupted. Together or alone, a run is the same up to rounding.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """How far the runs of a folder are, and the command that completes those that are not done."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta

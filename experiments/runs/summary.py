@@ -1,7 +1,5 @@
 """What a person reads on the terminal when a run has ended."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter

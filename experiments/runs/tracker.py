@@ -3,8 +3,6 @@
 All of them are reached through ``accelerate.tracking``; a run's own files hold everything that they get, and more.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

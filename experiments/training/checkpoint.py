@@ -3,8 +3,6 @@
 A checkpoint is one safetensors file with JSON metadata, named by its number and sha256. Reading one executes nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """How a model is trained: the options of ``train.*``, their ranges, and when training ends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from experiments.model.precision import AUTO, PRECISIONS

@@ -1,11 +1,10 @@
 """Teacher-forced evaluation: a model's answers to a batch of one length, scored token by token."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Generator, Tensor
@@ -38,16 +37,16 @@ class Scored:
     target_bytes: Tensor | None = None
 
     @classmethod
-    def joined(cls, parts: list[Scored]) -> Scored:
+    def joined(cls, parts: list[Self]) -> Self:
         """Concatenate the answers to several batches of one task."""
+        correct, nats = torch.cat([part.correct for part in parts]), torch.cat([part.nats for part in parts])
         widths = [part.target_bytes for part in parts if part.target_bytes is not None]
-        correct, nats = (torch.cat([getattr(part, name) for part in parts]) for name in ("correct", "nats"))
         return cls(correct, nats, torch.cat(widths) if widths else None)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Scored:
+    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Apply a change, such as a selection or a new shape, to every field."""
         widths = None if self.target_bytes is None else change(self.target_bytes)
-        return Scored(change(self.correct), change(self.nats), widths)
+        return replace(self, correct=change(self.correct), nats=change(self.nats), target_bytes=widths)
 
     @property
     def num_sequences(self) -> int:

@@ -1,7 +1,5 @@
 """Free-running answers: the model reads its own output in place of the truth, one token at a time, with a cache."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

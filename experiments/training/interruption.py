@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM during a run: it stops at a place where it can be resumed."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
 """What happened in training, and in the search for a learning rate: saved, restored, and turned into rows."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row
@@ -91,13 +89,13 @@ class TrainLog:
         return f"the loss was {self.final_loss} by step {self.points[-1][0]}"
 
     @classmethod
-    def load(cls, facts: dict[str, Any]) -> TrainLog:
+    def load(cls, facts: dict[str, Any]) -> Self:
         """Rebuild a log from plain data, as ``asdict`` and JSON give it."""
         tuning = facts["tuning"] and Tuning(**facts["tuning"])
         return cls(**{**facts, "points": list(map(tuple, facts["points"])), "tuning": tuning})
 
     @classmethod
-    def restore(cls, saved: State, model: Transformer) -> TrainLog:
+    def restore(cls, saved: State, model: Transformer) -> Self:
         """Bring a model to the end of a saved training; return its log."""
         model.load_state_dict(saved.tensors)
         if saved.facts["encoder_dropped"]:

@@ -1,7 +1,5 @@
 """The training loop. It knows batches and parameters, not tasks or encoders."""
 
-from __future__ import annotations
-
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 

@@ -7,8 +7,6 @@ arXiv:2006.15704) averages over processes instead, which is another gradient whe
 gives unused parameters (those of a dropped encoder) a gradient of zero, which would decay their moments.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import traceback

@@ -1,7 +1,5 @@
 """The processes that ``torchrun`` started together: their ranks, what they exchange, and how they end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A training in progress: what decides how it continues, one step of it, its in-range checks; saved and restored."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import asdict

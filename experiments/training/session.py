@@ -1,7 +1,5 @@
 """What surrounds a training: checkpoints, the processes that share its steps, and trackers; by default none of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 

@@ -5,8 +5,6 @@ forward pass over the stack, and the sum of the losses gives every seed its own 
 on another's numbers. A model this small leaves most of a GPU idle; on a CPU the stack is slower than a loop.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """One optimizer step. To change the optimizer or its schedule, change this file alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """The search for a learning rate: one training for each, judged on held-out data of the training lengths."""
 
-from __future__ import annotations
-
 import gc
 import math
 import time
