@@ -181,10 +181,7 @@ def _measured(given: Any) -> list[str]:
 
 
 def _check_given(words: Sequence[str], config: Mapping[str, Any], measured: Collection[str], multirun: bool) -> None:
-    """Refuse options of measures that are not taken, and numbers for true or false.
-
-    In a sweep a measure's option may concern some of its runs only; its value is checked all the same.
-    """
+    """Refuse options of measures that are not taken (by no run of a sweep, perhaps), and numbers for true or false."""
     others = [name for name in experiment_names() if name not in measured]
     for name in others:
         load_experiment(name, config[name])

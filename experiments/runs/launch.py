@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
-from experiments.plan.request import RESULTS, BadRequest
+from experiments.plan.request import BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import arguments, config, lease, rerun, summary
@@ -31,11 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(words: list[str], configs: Path) -> int:
-    """Do what a command line, without the program, asks for, with the configuration files of a folder.
-
-    Returns:
-        the exit code: 0 all done, 1 a run failed or diverged, 2 a bad request.
-    """
+    """Do what a command line asks for; return the exit code: 0 all done, 1 a run failed or diverged, 2 bad request."""
     with joined() as team:
         try:
             if arguments.RERUN in words:
@@ -93,11 +89,7 @@ class Launch:
         self._before |= {folder: record_of(folder) for folder in (run.folder for run in job.configs)}
 
     def start(self, engine: config.Engine | None) -> int:
-        """Do the jobs, in this process without an engine; print a tally.
-
-        Returns:
-            2 where something was refused, or no worker started; 1 where something failed or was lost; else 0.
-        """
+        """Do the jobs, in this process without an engine; print a tally; return the exit code."""
         self._note(self._before)
         try:
             if self._jobs and engine:
@@ -121,7 +113,7 @@ class Launch:
         set_variables()
         roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
-        places = ", ".join(f"results/{name}" for name in self._names())
+        places = ", ".join(map(str, self._places()))
         count = words.count(len(self._jobs), "job")
         print(f"{count} to workers; python report.py {places} --status tells how many runs are done", flush=True)
         try:
@@ -149,18 +141,18 @@ class Launch:
         self._lost = True
         print(f"error: a worker was lost, or could not start: {reason}", file=sys.stderr)
 
-    def _names(self) -> list[str]:
-        return list(dict.fromkeys(run.name for job in self._jobs for run in job.configs))
+    def _places(self) -> list[Path]:
+        return list(dict.fromkeys(folder.parent.parent for folder in self._before))
 
     def _note(self, folders: Iterable[Path]) -> None:
         """Note in each results folder which of its runs a sweep asks for."""
         if self.team.rank or not self.given.multirun:
             return
         command, folders = shlex.join(["python", "run.py", *self.given.words]), list(folders)
-        for name in self._names():
-            runs = tuple(folder.name for folder in folders if folder.parent.parent == RESULTS / name)
+        for place in self._places():
+            runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
-                sweeps.write(RESULTS / name, sweeps.Sweep(command, 1, 1, runs))
+                sweeps.write(place, sweeps.Sweep(command, 1, 1, runs))
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:

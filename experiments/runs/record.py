@@ -47,14 +47,8 @@ def run(
 ) -> Outcome:
     """Run a request in ``results/<name>/runs/<run_id>/``, unless it has ended there before.
 
-    Args:
-        config: what to run.
-        force: run it again if it has ended. What was interrupted resumes all the same, and ends as if begun again.
-        retry: ``failed`` runs it again if it failed.
-        checkpoint_seconds: least time between two checkpoints.
-        tracker: names of trackers to report to.
-        figures: draw the run's own figures, also if it ended before without them.
-        team: the processes that share the run, each of which calls this; None: this one alone.
+    The options are those of `help.OPTIONS`; each process of a team calls this. What was interrupted resumes even with
+    ``force``, and ends as if begun again.
 
     Raises:
         BadRequest: before anything is written; also if the files of a finished run were altered.
@@ -119,10 +113,7 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
 
 @contextmanager
 def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
-    """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended.
-
-    RunLocked if another worker holds the lease, OSError if the folder cannot be written.
-    """
+    """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     with acquire(plan.folder) as lease:
         outcome = ended_before(plan, again)  # by the worker that had the lease until now
@@ -134,10 +125,7 @@ def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator
 
 
 def ended_before(plan: Plan, again: str | None) -> Outcome | None:
-    """Return the outcome of a run that has ended before and is not to be run again.
-
-    ``again`` is the status of the ended runs to run again (blank: none); None: all. BadRequest: see `ending`.
-    """
+    """Return the outcome of a run that has ended, unless its status is to be run ``again`` (blank: none; None: all)."""
     record = None if again is None else ending(plan.folder)
     if record is None or record["status"] == again:
         return None

@@ -66,10 +66,7 @@ class Recording(Session):
         self.record = provenance.opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
 
     def make(self, log: logging.Handler, figures: bool) -> Outcome:
-        """Train, measure and write; however the run ends is recorded.
-
-        RunLocked if another worker has taken the run over; nothing more was written.
-        """
+        """Train, measure and write; record the end, unless another worker has taken the run over (RunLocked)."""
         outcome = Outcome("failed", self.plan.config.run_id, self.folder)
         try:
             with self._writing():

@@ -49,11 +49,6 @@ def pays(configs: Sequence[RunConfig]) -> bool:
 def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_seconds: float) -> bool:
     """Train what is not yet trained and leave it as the runs' checkpoints; `record.run` does the rest.
 
-    Args:
-        configs: equal but for their seed.
-        again: status of the ended runs that are run again (blank: none); None: all. Their files are removed here.
-        checkpoint_seconds: least time between two checkpoints.
-
     Returns:
         whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
     """

@@ -21,12 +21,8 @@ from pe_zoo._knobs import listing, suggestion
 
 logger = logging.getLogger("pe_zoo")
 
-RUN_NAME = {
-    **dict.fromkeys(("wandb", "trackio"), "name"),
-    "mlflow": "run_name",
-    "swanlab": "experiment_name",
-    "clearml": "task_name",
-}
+RUN_NAME = {"wandb": "name", "trackio": "name", "mlflow": "run_name", "swanlab": "experiment_name"}
+RUN_NAME["clearml"] = "task_name"
 """Tracker that sorts runs into projects -> its argument for the name of a run; the others have one name only."""
 PLACES = {
     "wandb": ("WANDB_DIR", "{}"),
@@ -87,26 +83,28 @@ class Trackers:
 
     def watch(self, run: Training) -> None:
         """Log the new points of a training; all of them at once where it was resumed."""
-        config = self._plan.config
+        config, rate = self._plan.config, run.step.config.learning_rate
         if run is not self._run:
             self._run, self._points = run, 0
-        prefix, before = "", 0
+        now = {"learning_rate": float(run.step.schedule.get_last_lr()[0])}
+        now["tokens_per_second"] = run.log.tokens / run.seconds
         if config.tune:  # trackers want their steps to rise
-            rate = run.step.config.learning_rate
-            prefix, before = f"learning_rate_{rate:g}/", rates(config.train).index(rate) * config.train.last_step
-        for step, loss, quality, _ in run.log.points[self._points :]:
-            values = _point(loss, quality)
-            if step == run.log.steps:
-                values["learning_rate"] = float(run.step.schedule.get_last_lr()[0])
-                values["tokens_per_second"] = run.log.tokens / run.seconds
-            self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
-        self._points = len(run.log.points)
+            before = rates(config.train).index(rate) * config.train.last_step
+            self._curve(run.log, now, f"learning_rate_{rate:g}/", before)
+        else:
+            self._curve(run.log, now)
 
     def trained(self, log: TrainLog) -> None:
         """Log a training that `watch` never saw: one that ended before, or together with other seeds."""
         if self._run is None and not self._plan.config.tune:
-            for step, loss, quality, _ in log.points:
-                self._log(_point(loss, quality), step)
+            self._curve(log, {})
+
+    def _curve(self, log: TrainLog, now: dict[str, float], prefix: str = "", before: int = 0) -> None:
+        for step, loss, quality, _ in log.points[self._points :]:
+            values = {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
+            values |= now if step == log.steps else {}
+            self._log({f"{prefix}{name}": value for name, value in values.items()}, before + step)
+        self._points = len(log.points)
 
     def results(self, rows: Iterable[Row], step: int) -> None:
         """Log every experiment's main metric, for every length and condition."""
@@ -151,10 +149,6 @@ def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
 def place_of(plan: Plan) -> Path:
     """Return where trackers keep their files, if that can be set: beside the runs."""
     return plan.folder.parent.parent / "trackers"
-
-
-def _point(loss: float, quality: dict[str, float]) -> dict[str, float]:
-    return {"loss": loss, **{f"in_range_{metric}": value for metric, value in quality.items()}}
 
 
 def _name(row: Row) -> str:
