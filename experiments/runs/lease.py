@@ -5,9 +5,8 @@ Where the file system has no locks, `filelock` uses a file that names its holder
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,27 +24,6 @@ class RunLocked(Exception):
     """Another worker has the run; the message names it."""
 
 
-@dataclass(frozen=True)
-class Lease:
-    """This worker's hold on a run: its folder, and the inode of the lock file; another one is another worker's."""
-
-    folder: Path
-    inode: int
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the lock file is still the one that this worker holds."""
-        try:
-            return (self.folder / LOCK).stat().st_ino == self.inode
-        except OSError:
-            return False
-
-    def check(self) -> None:
-        """Call this before writing results; RunLocked if somebody removed the lock: the run may be another's by now."""
-        if not self.is_own and self.folder.is_dir():  # a folder that is gone fails when it is written
-            raise RunLocked(f"lost its lock ({LOCK} was removed) and may be run by {_name(self.folder)}")
-
-
 def holder(folder: Path) -> str | None:
     """Return who is working on a run, or None if nobody is."""
     if not (folder / LOCK).is_file():
@@ -60,24 +38,41 @@ def holder(folder: Path) -> str | None:
 
 
 @contextmanager
-def acquire(folder: Path) -> Iterator[Lease]:
-    """Hold a run's lock within the block; RunLocked if another worker holds it."""
+def acquire(folder: Path) -> Iterator[Callable[[], None]]:
+    """Hold a run's lock within the block; RunLocked if another worker holds it.
+
+    Yields:
+        what to call before results are written: RunLocked if somebody removed the lock, so that the run may be another
+        worker's by now.
+    """
     lock = FileLock(folder / LOCK, timeout=WAIT_SECONDS, thread_local=False)
     with ExitStack() as stack:
         try:
             stack.enter_context(lock)
         except Timeout:
             raise RunLocked(f"is being run by {_name(folder)}") from None
-        lease = Lease(folder, (folder / LOCK).stat().st_ino)
+        inode = (folder / LOCK).stat().st_ino
         since = datetime.now(UTC).isoformat(timespec="seconds")
         (folder / HOLDER).write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}", encoding="utf-8")
+
+        def check() -> None:
+            if _inode(folder) != inode and folder.is_dir():  # a folder that is gone fails when it is written
+                raise RunLocked(f"lost its lock ({LOCK} was removed) and may be run by {_name(folder)}")
+
         try:
-            yield lease
+            yield check
         finally:
-            if lease.is_own:  # still locked, so nobody else can have made these files
+            if _inode(folder) == inode:  # still locked, so nobody else can have made these files
                 for name in (HOLDER, LOCK):
                     with suppress(OSError):
                         (folder / name).unlink()
+
+
+def _inode(folder: Path) -> int | None:
+    try:
+        return (folder / LOCK).stat().st_ino
+    except OSError:
+        return None
 
 
 def _name(folder: Path) -> str:

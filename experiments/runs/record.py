@@ -115,11 +115,11 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
 def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
     """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended."""
     plan.folder.mkdir(parents=True, exist_ok=True)
-    with acquire(plan.folder) as lease:
+    with acquire(plan.folder) as check_lease:
         outcome = ended_before(plan, again)  # by the worker that had the lease until now
         # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
         origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
-        checkpoints = Checkpoints(plan.folder, origin, team.interruption, seconds, lease.check)
+        checkpoints = Checkpoints(plan.folder, origin, team.interruption, seconds, check_lease)
         checkpoints.clear() if outcome else clear(plan.folder)
         yield outcome or checkpoints
 

@@ -48,14 +48,14 @@ def replace_lock(folder: Path) -> None:
 
 def test_the_holder_is_named_and_nothing_is_left_of_a_lock(tmp_path: Path) -> None:
     assert holder(tmp_path) is None
-    with acquire(tmp_path) as mine:
-        mine.check()
+    with acquire(tmp_path) as check_lease:
+        check_lease()
         found = holder(tmp_path)
         assert found is not None
         assert f"process {os.getpid()} on " in found
         with pytest.raises(RunLocked, match=rf"process {os.getpid()} on "), acquire(tmp_path):
             pass
-        mine.check()
+        check_lease()
     assert holder(tmp_path) is None
     assert not list(tmp_path.iterdir())
 
@@ -71,8 +71,8 @@ def test_a_stopped_process_keeps_its_lock_and_a_killed_one_does_not(
     other.wait()
     assert (tmp_path / lease.HOLDER).is_file()
     assert holder(tmp_path) is None
-    with acquire(tmp_path) as mine:
-        mine.check()
+    with acquire(tmp_path) as check_lease:
+        check_lease()
     assert not list(tmp_path.iterdir())
 
 
@@ -103,16 +103,16 @@ def test_a_damaged_name_holds_nothing_and_stops_nothing(tmp_path: Path, content:
 
 
 def test_whoever_lost_a_lock_finds_out_and_takes_none_away(tmp_path: Path) -> None:
-    with acquire(tmp_path) as mine:
+    with acquire(tmp_path) as check_lease:
         replace_lock(tmp_path)
         with pytest.raises(RunLocked, match="process 1 on far"):
-            mine.check()
+            check_lease()
     assert (tmp_path / lease.LOCK).exists(), "it is the other worker's"
     (tmp_path / lease.LOCK).unlink()
-    with acquire(tmp_path) as mine:
+    with acquire(tmp_path) as check_lease:
         (tmp_path / lease.LOCK).unlink()
         with pytest.raises(RunLocked):
-            mine.check()
+            check_lease()
 
 
 def test_a_run_without_its_lock_writes_nothing_more(
