@@ -88,7 +88,8 @@ def logits_of(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def _x_transformers(encoder: str, geometry: Geometry, vocab: int, *, flash: bool) -> nn.Module:
-    options = {"attn_dim_head": geometry.head_dim, "attn_flash": flash, **OF_X_TRANSFORMERS[encoder]}
+    options = {"dim": geometry.model_dim, "depth": geometry.num_layers, "heads": geometry.num_heads}
+    options |= {"attn_dim_head": geometry.head_dim, "attn_flash": flash, **OF_X_TRANSFORMERS[encoder]}
     if encoder == "alibi":
         options["alibi_num_heads"] = geometry.num_heads
     if encoder == "relative_projection":
@@ -96,7 +97,7 @@ def _x_transformers(encoder: str, geometry: Geometry, vocab: int, *, flash: bool
     return TransformerWrapper(
         num_tokens=vocab,
         max_seq_len=geometry.train_length,
-        attn_layers=Decoder(geometry.model_dim, depth=geometry.num_layers, heads=geometry.num_heads, **options),
+        attn_layers=Decoder(**options),
         use_abs_pos_emb=encoder in ("learned", "sinusoidal"),
         scaled_sinu_pos_emb=encoder == "sinusoidal",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
 from support import ROOT, Command
 
@@ -140,6 +141,22 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
     assert command("-m", "experiment=structure,cost", "structure.reach=4", "model=tiny").code == 0
     assert [run.experiments["structure"]["reach"] for run in asked if "structure" in run.experiments] == [4]
     assert len(asked) == 2
+
+
+def test_seeds_of_a_point_are_composed_once(
+    command: Command, asked: list[RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    composed: list[object] = []
+    compose = hydra.compose
+    monkeypatch.setattr(hydra, "compose", lambda *given, **more: composed.append(given) or compose(*given, **more))
+    assert command("-m", *QUICK, "encoder=none,rope", "seed=0,1,2", "name=at${seed}").code == 0
+    assert len(composed) == 3, "two points, and the engine's options"
+    together = [(run.run_id, run.name) for run in asked]
+    asked.clear()
+    for encoder in ("none", "rope"):
+        for seed in range(3):
+            assert command(*QUICK, f"encoder={encoder}", f"seed={seed}", "name=at${seed}").code == 0
+    assert [(run.run_id, run.name) for run in asked] == together
 
 
 @pytest.fixture
