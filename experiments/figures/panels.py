@@ -129,36 +129,41 @@ def by_task(
     return found
 
 
-def dot_panels(names: Sequence[str], titles: Sequence[str], *, inches: float = 0.24) -> tuple[Figure, list[Axes]]:
+def dot_panels(
+    names: Sequence[str], titles: Sequence[str], *, inches: float = 0.24, sharex: bool = False
+) -> tuple[Figure, list[Axes]]:
     """Return a figure with titled panels side by side that share a line for each name, the first on top."""
     figure = style.figure(1.2 + inches * max(2, len(names)))
-    panels = list(figure.subplots(1, len(titles), sharey=True, squeeze=False)[0])
+    panels = list(figure.subplots(1, len(titles), sharex=sharex, sharey=True, squeeze=False)[0])
     for axes, title in zip(panels, titles, strict=True):
         for place in range(0, len(names), 2):
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f0", zorder=0)
         axes.grid(visible=False, axis="y")
-        axes.set_title(title, fontsize="medium")
+        axes.set_title(title, fontsize="medium" if len(titles) < 4 else "small")
         sns.despine(ax=axes, left=True)
     panels[0].set_yticks(range(len(names)), names, fontsize="small")
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     return figure, panels
 
 
-def colour_bar(figure: Figure, colours: Any, scale: Normalize, ticks: Mapping[float, str], **how: Any) -> None:
+def colour_bar(
+    figure: Figure, colours: Any, scale: Normalize, ticks: Mapping[float, str] | None = None, **how: Any
+) -> None:
     """Add a colour bar above all panels.
 
     Args:
         figure: whose panels share the colours.
         colours: colour map.
         scale: from values to colours.
-        ticks: value -> text beside it.
+        ticks: value -> text beside it; None: numbers.
         how: further arguments of matplotlib's colour bar.
     """
     with style.theme():
         tall = figure.get_figheight()
         where: dict[str, Any] = {"location": "top", "fraction": 0.25 / tall, "pad": 0.1 / tall, "aspect": 40}
         bar = figure.colorbar(ScalarMappable(scale, colours), ax=figure.axes, **where | how)
-        bar.set_ticks(list(ticks), labels=list(ticks.values()))
+        if ticks:
+            bar.set_ticks(list(ticks), labels=list(ticks.values()))
         bar.ax.tick_params(labelsize="small")
         bar.ax.xaxis.label.set_fontsize("small")
 

@@ -220,7 +220,7 @@ def test_every_change_against_loops(causal: bool, on_positions: bool) -> None:
                 norm = before[layer][0, span.start + i]
                 squares.setdefault((layer, "before"), []).append(float(norm.square().sum()))
     assert relative(found.output) == pytest.approx(math.sqrt(sum(squares["output"]) / sum(squares["said"])), rel=1e-4)
-    assert found.share_changed() == changed / places
+    assert found.changed.double().mean().item() == changed / places
     for layer in range(3):
         expected = math.sqrt(sum(squares[layer]) / sum(squares[layer, "before"]))
         assert relative(found.representation[:, layer]) == pytest.approx(expected, rel=1e-4, abs=1e-7)
@@ -472,9 +472,9 @@ STEMS = {"quality_loss", "output_change", "damage", "damage_positions", "sensiti
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("labels", [1, 2, 39])
+@pytest.mark.parametrize("labels", [1, 2, 21])
 def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_path: Path) -> None:
-    rows = {1: table[table["run_id"] == "rope-0"], 2: table, 39: many(table, 39)}[labels]
+    rows = {1: table[table["run_id"] == "rope-0"], 2: table, 21: many(table, 21)}[labels]
     drawn = permutation_report.plot(rows)
     assert set(drawn) == {f"copy_{stem}" for stem in STEMS}
     assert {stem.removeprefix("copy_") for stem in drawn} == set(permutation_report.CAPTIONS)
@@ -483,7 +483,7 @@ def test_figures_of_one_run_and_of_many(table: pd.DataFrame, labels: int, tmp_pa
         if labels > 1:
             assert set(rows["encoder"]) <= words, stem
         assert figure.get_figwidth() == style.room()
-        assert figure.get_figheight() < 16
+        assert figure.get_figheight() < 18
     style.save(drawn["copy_sensitivity"], tmp_path / "sensitivity")
 
 

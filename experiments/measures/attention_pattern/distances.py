@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from experiments.figures import style
-from experiments.figures.panels import Grid, small_multiples
+from experiments.figures.panels import Grid, colour_bar, small_multiples
 from experiments.figures.style import Look
 from experiments.measures.attention_pattern import INITIAL
 from experiments.measures.attention_pattern.heads import UNIFORM
@@ -89,14 +88,8 @@ def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
         height=1.5,
         sharey=False,
     )
-    with style.theme():
-        tall = figure.get_figheight()
-        how: dict[str, Any] = {"location": "top", "extend": "both", "fraction": 0.25 / tall, "pad": 0.1 / tall}
-        bar = figure.colorbar(ScalarMappable(scale, colours), ax=figure.axes, aspect=40, **how)
-        ticks = range(-DOUBLINGS, DOUBLINGS + 1)
-        bar.set_ticks(list(ticks), labels=[f"{2**t}×" if t >= 0 else f"1/{2**-t}×" for t in ticks])
-        bar.ax.tick_params(labelsize="small")
-        bar.set_label(f"relative to {UNIFORM}", fontsize="small")
+    ticks: dict[float, str] = {t: f"{2**t}×" if t >= 0 else f"1/{2**-t}×" for t in range(-DOUBLINGS, DOUBLINGS + 1)}
+    colour_bar(figure, colours, scale, ticks, extend="both", label=f"relative to {UNIFORM}")
     return figure
 
 

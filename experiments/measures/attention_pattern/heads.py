@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.figures import style
-from experiments.figures.panels import why_empty
+from experiments.figures.panels import dot_panels, why_empty
 from experiments.figures.style import Look
 from experiments.measures.attention_pattern import INITIAL
 from experiments.rows.row import COORDINATES, among, metric_of
@@ -54,15 +53,10 @@ def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, larg
     else:
         rows, look_of = rows.assign(line=rows["series"]), {series: looks[series] for series in series_names}
     with style.theme():
-        figure = style.figure(1.2 + 0.24 * max(2, len(look_of)))
-        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        figure, panels = dot_panels(list(look_of), [metric_of(metric).label for metric in metrics])
         for axes, metric in zip(panels, metrics, strict=True):
             _panel(axes, rows, metric, look_of, largest=largest)
-            axes.set_title(metric_of(metric).label, fontsize="medium")
             axes.set_xlabel(metric_of(metric).unit, fontsize="small")
-            sns.despine(ax=axes, left=True)
-        panels[0].set_yticks(range(len(look_of)), list(look_of), fontsize="small")
-        panels[0].set_ylim(len(look_of) - 0.5, -0.5)
         text = "the most pronounced heads" if largest else "how widely heads attend"
         figure.suptitle(style.title(rows, text), fontsize="large")
         grey: dict[str, Any] = {"color": "#555555", "linestyle": ""}
@@ -98,9 +92,6 @@ def _panel(axes: Axes, rows: pd.DataFrame, metric: str, looks: dict[str, Look], 
         half = 0.0 if math.isnan(now["half_width"]) else now["half_width"]
         bar: dict[str, Any] = {"color": look.colour, "linestyle": "", "elinewidth": 1.1, **look.marking()}
         axes.errorbar(now["mean"], place, xerr=half, zorder=4, **bar)
-    axes.grid(visible=False, axis="y")
-    for place in range(0, len(looks), 2):
-        axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f0", zorder=0)
     if metric_of(metric).unit.startswith("share"):
         axes.set_xlim(-0.04, 1.04)
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])

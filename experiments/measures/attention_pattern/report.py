@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.figures.style import looks, slug
+from experiments.figures.panels import by_task
+from experiments.figures.style import Look
 from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
 from experiments.measures.attention_pattern.distances import histograms, lifts
 from experiments.measures.attention_pattern.heads import dots, over_heads
@@ -40,22 +41,19 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = with_series(rows_of(rows, NAME))
+    return by_task(rows, NAME, _figures)
+
+
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
     drawn = {}
-    for task, of_task in rows.groupby("task"):
-        found, stem = looks(of_task), slug(str(task))
-        valued = set(of_task.loc[of_task["status"] == "ok", "metric"])
-        if MASS in valued and of_task["run_id"].nunique() == 1:
-            drawn[f"{stem}_attention_histogram"] = histograms(of_task, MASS)
-        elif MASS in valued:
-            drawn[f"{stem}_attention_lift"] = lifts(of_task, MASS, found)
-        for name, metrics, largest in (
-            ("attention_heads", SCORES, True),
-            ("attention_spread", (DISTANCE, ENTROPY), False),
-        ):
-            measured = [metric for metric in metrics if metric in valued]
-            if measured:
-                drawn[f"{stem}_{name}"] = dots(of_task, measured, found, largest=largest)
+    valued = set(rows.loc[rows["status"] == "ok", "metric"])
+    if MASS in valued and rows["run_id"].nunique() == 1:
+        drawn["attention_histogram"] = histograms(rows, MASS)
+    elif MASS in valued:
+        drawn["attention_lift"] = lifts(rows, MASS, looks)
+    for name, metrics in (("attention_heads", SCORES), ("attention_spread", (DISTANCE, ENTROPY))):
+        if measured := [metric for metric in metrics if metric in valued]:
+            drawn[name] = dots(rows, measured, looks, largest=metrics is SCORES)
     return drawn
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.figures.length_panels import columns_at, panels
-from experiments.figures.style import slug
+from experiments.figures.panels import by_task
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
 from experiments.rows.row import main_metric, metric_of, rows_of
 from experiments.statistics.intervals import by_measurement, with_series
@@ -41,15 +41,17 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = rows_of(rows, NAME)
+    return by_task(rows, NAME, _figures)
+
+
+def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
+    rows, lines = _by_line(rows)
     figures = {}
-    for task, of_task in rows.groupby("task"):
-        of_task, lines = _by_line(of_task)
-        for metric in QUALITIES:
-            of_metric = of_task[of_task["metric"] == metric]
-            if (of_metric["status"] == "ok").any():
-                title = f"{metric_of(metric).label}, extended without training"
-                figures[f"{slug(str(task))}_{NAME}_{metric}"] = panels(of_metric, lines, title, "length measured")
+    for metric in QUALITIES:
+        of_metric = rows[rows["metric"] == metric]
+        if (of_metric["status"] == "ok").any():
+            title = f"{metric_of(metric).label}, extended without training"
+            figures[f"{NAME}_{metric}"] = panels(of_metric, lines, title, "length measured")
     return figures
 
 

@@ -6,10 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.figures.length_panels import columns_at, panels
-from experiments.figures.style import slug
+from experiments.figures.panels import by_task
 from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
 from experiments.rows.row import rows_of
-from experiments.statistics.intervals import by_measurement, with_series
+from experiments.statistics.intervals import by_measurement
 
 CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
 CAPTIONS = {
@@ -44,12 +44,11 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = with_series(rows_of(rows, NAME))
+    return by_task(rows, NAME, _figures)
+
+
+def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
     rows = rows[(rows["metric"] == QUALITY) & rows["condition"].isin(CONDITIONS)]
-    return {
-        f"{slug(str(task))}_{NAME}": panels(
-            of_task.assign(line=of_task["condition"]), CONDITIONS, "use of context", "length of windows"
-        )
-        for task, of_task in rows.groupby("task")
-        if (of_task["status"] == "ok").any()
-    }
+    if not (rows["status"] == "ok").any():
+        return {}
+    return {NAME: panels(rows.assign(line=rows["condition"]), CONDITIONS, "use of context", "length of windows")}

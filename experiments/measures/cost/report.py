@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from experiments.figures import style
-from experiments.figures.panels import GREY, line, small_multiples, under_heads
+from experiments.figures.panels import GREY, by_task, dot_panels, line, small_multiples, under_heads
 from experiments.figures.style import Look
 from experiments.measures.cost import NAME
 from experiments.rows.row import among, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, over_seeds
 
 MEMORY = "peak_memory_mib"
 PANELS = {
@@ -44,16 +43,12 @@ HEADS = {
     "relative_peak_memory": "memory at {}, × without",
 }
 CAPTIONS = {
-    "peak_memory": (
-        "Memory held at once by a forward pass over one sequence without gradients, beyond the model itself, against "
-        "the length of the sequence in positions. Grey: the same model without the encoder. Dotted: growth in "
-        "proportion to the length, through the longest length measured without the encoder. Lines are steeper while "
-        "all queries are computed at once, and end where the encoder supports no longer sequence."
-    ),
-    "relative_cost": (
-        "Cost with the encoder in multiples of the cost without it: 1 is free. Training at the training length, the "
-        "others at the longest length measured. Means over seeds; blank where the encoder is unsupported."
-    ),
+    "peak_memory": "Peak memory of a forward pass over one sequence without gradients, beyond the model itself, over "
+    "the length of the sequence in positions. Grey: the same model without the encoder. Dotted: growth in proportion "
+    "to the length, through the longest length measured without the encoder. Lines are steeper while all queries are "
+    "computed at once, and end where the encoder supports no longer sequence.",
+    "relative_cost": "Cost with the encoder in multiples of the cost without it: 1 is free. Training at the training "
+    "length, the others at the longest length measured. Means over seeds; blank where the encoder is unsupported.",
 }
 
 
@@ -78,14 +73,11 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = with_series(rows_of(rows, NAME))
-    found = {}
-    for task, of_task in rows.groupby("task"):
-        for name, draw in (("peak_memory", _peak_memory), ("relative_cost", _relative_cost)):
-            figure = draw(of_task, style.looks(of_task))
-            if figure is not None:
-                found[f"{style.slug(str(task))}_{name}"] = figure
-    return found
+    return by_task(
+        rows,
+        NAME,
+        lambda of_task, looks: {draw.__name__[1:]: draw(of_task, looks) for draw in (_peak_memory, _relative_cost)},
+    )
 
 
 def _at_longest(rows: pd.DataFrame) -> pd.DataFrame:
@@ -125,7 +117,7 @@ def _peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
         Line2D([], [], **guide_style, label="in proportion to length"),
     ]
     metric = metric_of(MEMORY)
-    what = {"title": metric.label, "x": "positions", "y": f"held at once ({metric.unit})"}
+    what = {"title": metric.label, "x": "positions", "y": f"peak memory ({metric.unit})"}
     return small_multiples(rows, looks, draw, **what, key=key)
 
 
@@ -138,22 +130,17 @@ def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
     means = over_seeds(at, ["series", "metric"]).set_index(["metric", "series"])["mean"]
     series_names = among(looks, rows["series"])
     with style.theme():
-        figure = style.figure(1.5 + 0.18 * len(series_names))
-        panels = figure.subplots(1, len(PANELS), sharey=True)
-        for axes, (title, drawn) in zip(panels, PANELS.items(), strict=True):
+        figure, panels = dot_panels(series_names, list(PANELS), inches=0.18)
+        for axes, drawn in zip(panels, PANELS.values(), strict=True):
             for metric, name in drawn.items():
                 values = [means.get((metric, series), float("nan")) for series in series_names]
                 axes.plot(values, range(len(series_names)), linestyle="none", markeredgewidth=0, **STYLES[name])
             axes.axvline(1, color="#666666", linewidth=1.0, zorder=1)
-            axes.set_title(title, fontsize="medium")
             of_panel = means[means.index.isin(drawn, level="metric")]
             low, high = min(0.8, of_panel.min() / 1.15), max(2.2, of_panel.max() * 1.15)
             axes.set_xscale("log")
             axes.set_xlim(low, high)
             _number(axes.xaxis, low, high)
-            sns.despine(ax=axes, left=True)
-        panels[0].set_yticks(range(len(series_names)), series_names, fontsize="small")
-        panels[0].set_ylim(len(series_names) - 0.4, -0.6)
         panels[1].set_xlabel("multiple of the cost without the encoder")
         figure.suptitle(style.title(rows, "cost of the encoder"), fontsize="large")
         style.legend(figure, [Line2D([], [], linestyle="none", **how, label=name) for name, how in STYLES.items()])

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.figures import style
-from experiments.figures.panels import small_multiples
-from experiments.figures.style import Look, looks, slug
+from experiments.figures.panels import by_task, shades, small_multiples
+from experiments.figures.style import Look
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
 from experiments.rows.row import among, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, over_seeds
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
 
@@ -29,18 +29,16 @@ def plot(rows: pd.DataFrame) -> dict[str, Figure]:
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = with_series(rows_of(rows, NAME))
-    figures = {}
-    for task, of_task in rows.groupby("task"):
-        found = looks(of_task)
-        for metric in QUALITIES:
-            of_metric = of_task[of_task["metric"] == metric]
-            if len(of_metric):
-                figures[f"{slug(str(task))}_{metric}"] = _over_length(of_metric, found)
-        of_position = of_task[of_task["metric"] == POSITION_LOSS]
-        if (of_position["status"] == "ok").any():
-            figures[f"{slug(str(task))}_{POSITION_LOSS}"] = _over_position(of_position, found)
-    return figures
+    return by_task(rows, NAME, _figures)
+
+
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
+    by_metric = dict(list(rows.groupby("metric")))
+    drawn = {metric: _over_length(by_metric[metric], looks) for metric in QUALITIES if metric in by_metric}
+    of_position = by_metric.get(POSITION_LOSS, rows.head(0))
+    if (of_position["status"] == "ok").any():
+        drawn[POSITION_LOSS] = _over_position(of_position, looks)
+    return drawn
 
 
 def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
@@ -94,7 +92,7 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
     summary = over_seeds(rows, ["series", "eval_length", "middle"])
     lengths, furthest = sorted(set(rows["eval_length"])), int(last.max())
-    colours = dict(zip(lengths, sns.color_palette("viridis_r", len(lengths) + 1)[1:], strict=True))
+    colours = shades(lengths)
     within = rows[rows["eval_length"] == rows["train_length"]]
     ends = within["last"].groupby(within["series"]).max()
     ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]

@@ -37,9 +37,14 @@ class Change(NamedTuple):
     share: float | None = None
 
     @property
-    def name(self) -> str:
-        """In words: ``2-gram shuffle``, ``shuffle within 4``, ``adjacent swaps 25%``."""
+    def key(self) -> str:
+        """Return ``2-gram shuffle``, ``shuffle within 4``, ``adjacent swaps 25%``: as random streams are named."""
         if self.size is not None and "n-gram" in self.condition:
             return self.condition.replace("n-gram", f"{self.size}-gram")
         size = "" if self.size is None else f" {self.size}"
         return self.condition + size + ("" if self.share is None else f" {100 * self.share:g}%")
+
+    @property
+    def name(self) -> str:
+        """Return the key as a reader meets it: a 1-gram shuffle is the shuffle, drawn a second time."""
+        return self.key.replace("1-gram shuffle", "shuffle, second draw") if self.size == 1 else self.key

@@ -20,16 +20,15 @@ from experiments.measures.permutation_sensitivity import (
     SLOPES,
     TOKENS,
     Change,
-    permutations,
 )
 from experiments.measures.permutation_sensitivity.effects import Effects, effects, relative
-from experiments.measures.permutation_sensitivity.permutations import Intervention, makers, slope
+from experiments.measures.permutation_sensitivity.permutations import DISTANCE, Intervention, Maker, makers, slope
 from experiments.rows.row import Row, lost
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
 from pe_zoo._knobs import number, whole
 
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
+__all__ = ["DISTANCES", "MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 FOLDS = 8
 """Parts that the sequences are cut into, so that one seed has an interval too."""
@@ -54,11 +53,11 @@ def measure(
     windows: tuple[int, ...] = (4, 8),
     swap_shares: tuple[float, ...] = (0.1, 0.25, 0.5),
 ) -> list[Row]:
-    """What permuting the input does to quality, answers, outputs and representations.
+    """Measure what permuting the input does to quality, answers, outputs and representations.
 
-    The same permutations are put on the tokens (``shuffle``) and on the positions (``positions: shuffle``) of the
-    task's input. ``1-gram shuffle`` is ``shuffle`` drawn again: the difference of the two is the noise of sampling.
-    At initialisation, positions are permuted by a shuffle and a reversal only.
+    The same permutations are applied to the tokens (``shuffle``) and to the positions (``positions: shuffle``) of the
+    task's input. An n-gram shuffle of size 1 is a second draw of ``shuffle``: their difference is the noise of
+    sampling. At initialisation, positions are permuted by a shuffle and a reversal only.
 
     Args:
         subject: the model and its task; measured at the training length.
@@ -67,34 +66,33 @@ def measure(
         windows: sizes of the pieces within which order is shuffled, each at least 2.
         swap_shares: shares of neighbouring pairs that are swapped, each in (0, 1].
     """
-    span = subject.task.input_span(subject.task.train_length)
-    batch, positions = subject.question(NAME, samples, subject.task.train_length)
-    chosen = _interventions(subject, len(batch.tokens), span, (ngrams, windows, swap_shares))
+    length = subject.task.train_length
+    span = subject.task.input_span(length)
+    batch, positions = subject.question(NAME, samples, length)
+    chosen = _interventions(subject, len(batch.tokens), span, makers(ngrams, windows, swap_shares))
     first = {change: done for change, done in chosen.items() if not done.on_positions or _is_layered(change)}
     trained = effects(subject.model, batch, positions, span, chosen)
     initial = effects(subject.initial(), batch, positions, span, first) if subject.trained else trained
-    chance = {metric: subject.best_guess(metric, subject.task.train_length) for metric in subject.task.metrics}
+    chance = {metric: subject.best_guess(metric, length) for metric in subject.task.metrics}
     if batch.counted[: span.stop].any():
-        # A guess is known for all places together, and not all are asked. Of text it is the same at each.
+        # A guess is known for all places together, and not all are scored here. Of text it is the same at each.
         chance |= {metric: math.nan for metric in chance if metric != "bits_per_byte"}
-    rows = _qualities(subject, trained[""], Change(""), chance)
+    rows = _answers(subject, trained[""], trained[""], Change(""), chance)
     for change, intervention in chosen.items():
-        rows += _distances(subject, intervention, change)
-        rows += _qualities(subject, trained[change], change, chance)
-        rows += _losses(subject, trained[""], trained[change], change)
+        where, orders = change._asdict(), intervention.orders
+        rows += [subject.row(NAME, name, **where, value=DISTANCE[name](orders), n=len(orders)) for name in DISTANCES]
+        rows += _answers(subject, trained[""], trained[change], change, chance)
         rows += _changes(subject, trained[change], change, "")
         if change in first:
             rows += _changes(subject, initial[change], change, "initial_")
     return rows + _sensitivities(subject, trained, chosen)
 
 
-def _interventions(
-    subject: Subject, samples: int, span: slice, family: tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
-) -> dict[Change, Intervention]:
-    """Every change of order; positions are permuted as the tokens are."""
+def _interventions(subject: Subject, samples: int, span: slice, by: dict[Change, Maker]) -> dict[Change, Intervention]:
+    """Draw every change of order; positions are permuted as the tokens are."""
     orders = {}
-    for change, make in makers(*family).items():
-        generator = subject.stream(f"{NAME}/{change.name}")
+    for change, make in by.items():
+        generator = subject.stream(f"{NAME}/{change.key}")
         orders[change] = torch.stack([make(span.stop - span.start, generator) for _ in range(samples)])
     tokens = {change: Intervention(order) for change, order in orders.items()}
     return tokens | {
@@ -107,44 +105,27 @@ def _is_layered(change: Change) -> bool:
     return change.condition.removeprefix(f"{POSITIONS}: ") in LAYERED
 
 
-def _distance(metric: str, orders: Tensor) -> float:
-    value: float = getattr(permutations, metric)(orders)
-    return value
-
-
-def _distances(subject: Subject, intervention: Intervention, change: Change) -> list[Row]:
-    orders = intervention.orders
-    return [
-        subject.row(NAME, metric, **change._asdict(), value=_distance(metric, orders), n=len(orders))
-        for metric in DISTANCES
-    ]
-
-
-def _qualities(subject: Subject, effect: Effects | Unsupported, change: Change, chance: dict[str, float]) -> list[Row]:
-    """How good the answers are."""
-    where, metrics = change._asdict(), subject.task.metrics
-    if isinstance(effect, Unsupported):
-        return [subject.cannot(NAME, metric, effect, **where) for metric in metrics]
-    return [
-        subject.row(
-            NAME, metric, **where, value=effect.quality(metric), chance=chance[metric], n=effect.scored.n(metric)
-        )
-        for metric in metrics
-    ]
-
-
-def _losses(
-    subject: Subject, before: Effects | Unsupported, effect: Effects | Unsupported, change: Change
+def _answers(
+    subject: Subject,
+    before: Effects | Unsupported,
+    after: Effects | Unsupported,
+    change: Change,
+    chance: dict[str, float],
 ) -> list[Row]:
-    """What a change of order does to the answers."""
+    """Return rows of how good the answers are and, unless nothing was changed, of what is lost."""
     where = change._asdict()
-    if isinstance(effect, Unsupported):
-        return [subject.cannot(NAME, metric, effect, **where) for metric in ("quality_loss", "answers_changed")]
-    damage, scored = _damage(subject, before, effect), effect.scored
-    return [
-        subject.row(NAME, "quality_loss", **where, value=damage, n=scored.num_sequences),
-        subject.row(NAME, "answers_changed", **where, value=effect.share_changed(), n=scored.num_tokens),
+    if isinstance(after, Unsupported):
+        return [subject.cannot(NAME, metric, after, **where) for metric in (*chance, "quality_loss", "answers_changed")]
+    scored = after.scored
+    rows = [
+        subject.row(NAME, metric, **where, value=after.quality(metric), chance=guess, n=scored.n(metric))
+        for metric, guess in chance.items()
     ]
+    if change.condition:
+        damage, changed = _damage(subject, before, after), after.changed.double().mean().item()
+        rows.append(subject.row(NAME, "quality_loss", **where, value=damage, n=scored.num_sequences))
+        rows.append(subject.row(NAME, "answers_changed", **where, value=changed, n=scored.num_tokens))
+    return rows
 
 
 def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, part: Tensor | None = None) -> float:
@@ -155,7 +136,7 @@ def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, par
 
 
 def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> list[Row]:
-    """How far outputs and representations move."""
+    """Return rows of how far outputs and representations move."""
     wanted: list[tuple[str, str, int | None]] = [("output_change", "output", None)]
     if change.condition in LAYERED:
         wanted.append(("equivariance_error", "equivariance", None))
@@ -177,12 +158,10 @@ def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, st
 def _sensitivities(
     subject: Subject, trained: Mapping[Change | Literal[""], Effects | Unsupported], chosen: dict[Change, Intervention]
 ) -> list[Row]:
-    """The slopes of damage over each distance, of all sequences and of each fold, for tokens and for positions."""
+    """Return the slopes of damage over each distance, of all sequences and of each fold, for tokens and positions."""
     everything = torch.arange(len(next(iter(chosen.values())).orders))
     folds = everything.tensor_split(min(FOLDS, len(everything)))
-    parts: dict[int | None, Tensor] = {None: everything}
-    if len(folds) > 1:
-        parts |= dict(enumerate(folds, 1))
+    parts: dict[int | None, Tensor] = {None: everything, **(dict(enumerate(folds, 1)) if len(folds) > 1 else {})}
     rows = []
     for kind in (TOKENS, POSITIONS):
         of_kind = {change: done for change, done in chosen.items() if done.on_positions == (kind == POSITIONS)}
@@ -194,7 +173,7 @@ def _sensitivities(
             if refused is not None:
                 rows.append(subject.cannot(NAME, metric, refused, condition=kind, part=place))
                 continue
-            far = [_distance(distance, done.orders[part]) for done in of_kind.values()]
+            far = [DISTANCE[distance](done.orders[part]) for done in of_kind.values()]
             lost = [_damage(subject, trained[""], e, part) for e in found if not isinstance(e, Unsupported)]
             rows.append(subject.row(NAME, metric, condition=kind, part=place, value=slope(far, lost), n=len(part)))
     return rows

@@ -1,4 +1,4 @@
-"""Permutations of an input, how far each is from leaving it alone, and how to put one on tokens or on positions."""
+"""Permutations of an input, their distances from the identity, and how to apply one to tokens or positions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Generator, Tensor
 from experiments.measures.permutation_sensitivity import Change
 
 Maker = Callable[[int, Generator], Tensor]
-"""A length and a source of randomness to a permutation, ``(length,)``: place i takes what stood at ``[i]``."""
+"""From a length and a source of randomness to a permutation, ``(length,)``: place i takes what was at ``[i]``."""
 
 
 def makers(ngrams: Iterable[int], windows: Iterable[int], swap_shares: Iterable[float]) -> dict[Change, Maker]:
-    """Every change of order, and what draws its permutations."""
+    """Return every change of order and the function that draws its permutations."""
     return {
         Change("shuffle"): partial(ngram_shuffle, n=1),
         **{Change("n-gram shuffle", size=n): partial(ngram_shuffle, n=n) for n in ngrams},
@@ -28,22 +28,19 @@ def makers(ngrams: Iterable[int], windows: Iterable[int], swap_shares: Iterable[
 
 
 def ngram_shuffle(length: int, generator: Generator, *, n: int) -> Tensor:
-    """Pieces of n neighbours (the last may be shorter) change places, whole. Sinha et al. (2021), arXiv:2104.06644."""
+    """Shuffle whole pieces of n neighbours (the last may be shorter). Sinha et al. (2021), arXiv:2104.06644."""
     pieces = torch.arange(length).split(n)
     return torch.cat([pieces[i] for i in torch.randperm(len(pieces), generator=generator).tolist()])
 
 
 def window_shuffle(length: int, generator: Generator, *, width: int) -> Tensor:
-    """Places change within pieces of ``width`` (the last may be shorter), and the pieces stay where they are.
-
-    The contrary of `ngram_shuffle`: neighbours are lost, and nothing moves far.
-    """
+    """Shuffle within pieces of ``width`` (the last may be shorter): neighbours are lost, and nothing moves far."""
     pieces = torch.arange(length).split(width)
     return torch.cat([piece[torch.randperm(len(piece), generator=generator)] for piece in pieces])
 
 
 def adjacent_swaps(length: int, generator: Generator, *, share: float) -> Tensor:
-    """A share of the disjoint pairs of neighbours, at least one, change places within themselves."""
+    """Swap a share of the disjoint pairs of neighbours, at least one."""
     order = torch.arange(length)
     num_pairs = length // 2
     lefts = 2 * torch.randperm(num_pairs, generator=generator)[: max(1, round(share * num_pairs))]
@@ -52,53 +49,43 @@ def adjacent_swaps(length: int, generator: Generator, *, share: float) -> Tensor
 
 
 def rotation(length: int, generator: Generator) -> Tensor:
-    """Everything moves round by the same random number of places, at least one."""
+    """Rotate everything by the same random number of places, at least one."""
     return torch.arange(length).roll(int(torch.randint(1, max(2, length), (), generator=generator)))
 
 
 def index_displacement(orders: Tensor) -> float:
-    """Mean |π(i) − i| / length: how far tokens moved. IDC of Clouatre et al. (2021), arXiv:2107.13955.
+    """Return the mean |π(i) − i| / length of ``(..., length)``. IDC of Clouatre et al. (2021), arXiv:2107.13955.
 
-    0 for the identity, about 1/3 for a random permutation, 1/2 for a reversal. A permutation and its inverse have the
-    same.
-
-    Args:
-        orders: ``(..., length)``.
+    0 for the identity, about 1/3 for a random permutation, 1/2 for a reversal; the same for the inverse.
     """
     length = orders.shape[-1]
     return (orders - torch.arange(length)).abs().double().mean().item() / length
 
 
 def neighbours_lost(orders: Tensor) -> float:
-    """Share of neighbours that no longer follow one another. DND of Clouatre et al. (2021), arXiv:2107.13955.
+    """Return the share of neighbours that are parted, of ``(..., length)``. DND of Clouatre et al. (2021).
 
-    0 for the identity, 1 − 1/length on average for a random permutation, 1 for a reversal; 0 if there is one token.
-    A permutation and its inverse have the same.
-
-    Args:
-        orders: ``(..., length)``.
+    0 for the identity, 1 − 1/length on average for a random permutation, 1 for a reversal; the same for the inverse.
     """
     kept = (orders.diff() == 1).double()
     return 1.0 - kept.mean().item() if kept.numel() else 0.0
 
 
-def slope(distances: Sequence[float], damages: Sequence[float]) -> float:
-    """Of the line through the origin that fits the damage best, by least squares: Σ distance · damage / Σ distance².
+DISTANCE = {"index_displacement": index_displacement, "neighbours_lost": neighbours_lost}
 
-    Args:
-        distances: of some permutations from leaving the input alone, at least one of them above 0.
-        damages: what each of them did.
-    """
+
+def slope(distances: Sequence[float], damages: Sequence[float]) -> float:
+    """Return the least-squares slope of a line through the origin: Σ distance · damage / Σ distance²."""
     products = sum(distance * damage for distance, damage in zip(distances, damages, strict=True))
     return products / sum(distance * distance for distance in distances)
 
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """One change of order, a permutation for each sequence, put on tokens or on positions.
+    """One change of order, a permutation for each sequence, of tokens or of positions.
 
-    On tokens, place i takes the token of place π(i). On positions, tokens stay and the one at place π(i) is told the
-    position of place i. So both give every token the same position. They differ in the place it stands at.
+    Of tokens, place i takes the token of place π(i). Of positions, tokens stay and the one at place π(i) gets the
+    position of place i. So both give every token the same position, at different places.
 
     Args:
         orders: π, ``(batch, span)``.
@@ -109,7 +96,7 @@ class Intervention:
     on_positions: bool = False
 
     def __call__(self, tokens: Tensor, positions: Tensor, span: slice) -> tuple[Tensor, Tensor]:
-        """Tokens, ``(batch, length)``, and positions, ``(length,)`` or ``(batch, length)``, with the span permuted."""
+        """Return tokens, ``(batch, length)``, and positions, ``(length,)`` or so, with the span permuted."""
         if self.on_positions:
             positions = positions.expand_as(tokens).clone()
             positions[:, span] = positions[:, span].gather(1, self.orders.argsort(-1))
@@ -119,11 +106,11 @@ class Intervention:
         return tokens, positions
 
     def part(self, rows: slice) -> Intervention:
-        """The same for some of the sequences."""
+        """Return the same for some of the sequences."""
         return Intervention(self.orders[rows], self.on_positions)
 
     def moved(self, values: Tensor) -> Tensor:
-        """What stood at each place of the span, ``(batch, span, dim)``, where its tokens are now."""
+        """Return ``(batch, span, dim)`` values with each at the new place of its token."""
         if self.on_positions:
             return values
         return values.gather(1, self.orders.to(values.device).unsqueeze(-1).expand_as(values))

@@ -10,31 +10,29 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from experiments.figures.panels import GREY, highest, line, small_multiples, spread, under_heads
-from experiments.figures.style import Look, looks, slug
+from experiments.figures.panels import GREY, by_task, highest, line, small_multiples, spread, under_heads
+from experiments.figures.style import Look
 from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
 from experiments.rows.row import metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_LAYERS = 5
 """Layers that the report's table has room for."""
 CAPTIONS = {
-    "probe_error": (
-        "By how many places a linear probe is wrong, on average, about the place of a token, reading the state before "
-        "the first layer (0) and after each; held-out sequences of the training length. Solid: trained. Dashed: before "
-        "training. Grey: probes of tokens alone, of the trained states with shuffled labels, and the best constant "
-        "guess. Bands: 95 % intervals over seeds."
-    ),
+    "probe_error": "Mean absolute error, in places, of a linear probe that predicts the place of a token from its "
+    "state before the first layer (0) and after each; held-out sequences of the training length. Solid: trained. "
+    "Dashed: before training. Grey: probes of tokens alone, of the trained states with shuffled labels, and the best "
+    "constant guess. Bands: 95 % intervals over seeds.",
 }
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each series, metric and layer. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series, metric and layer. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the report's table, with their column's heading in ``head``: layers, controls, constant guess."""
+    """Return the rows of the table, with their column's heading in ``head``: layers, controls, constant guess."""
     layers = spread([int(layer) for layer in rows["layer"].dropna().unique()], MOST_LAYERS)
     of_main = rows[rows["metric"] == MAIN]
     plain = of_main[of_main["condition"] == ""]
@@ -50,20 +48,17 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Error over layers, a panel a series: stem -> figure, for each task.
+    """Plot the error over layers, a panel for each series: stem -> figure, for each task.
 
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = with_series(rows_of(rows, NAME))
-    return {
-        f"{slug(str(task))}_{MAIN}": _over_layers(of_task, looks(of_task))
-        for task, of_task in rows.groupby("task")
-        if (of_task["status"] == "ok").any()
-    }
+    return by_task(rows, NAME, _over_layers)
 
 
-def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
+def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
+    if not (rows["status"] == "ok").any():
+        return {}
     layered = over_seeds(rows[rows["layer"].notna()], ["series", "metric", "condition", "layer"])
     alone = over_seeds(rows[rows["condition"] == TOKENS], ["series"]).set_index("series")["mean"]
     constant = rows.groupby("series")["chance"].mean()
@@ -95,5 +90,5 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
         Line2D([], [], **constant_style, label="best constant guess"),
     ]
     metric = metric_of(MAIN)
-    what = {"title": "places read by a linear probe", "x": "layer"}
-    return small_multiples(rows, looks, draw, **what, y=f"mean error ({metric.unit})", key=key)
+    what = {"title": "error of a linear probe for places", "x": "layer"}
+    return {MAIN: small_multiples(rows, looks, draw, **what, y=f"mean error ({metric.unit})", key=key)}

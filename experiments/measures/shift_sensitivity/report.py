@@ -9,36 +9,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.figures import style as _style
-from experiments.figures.panels import GREY, failed, highest, line, small_multiples, spread, under_heads
-from experiments.figures.style import Look, looks, slug
+from experiments.figures import style
+from experiments.figures.panels import GREY, by_task, failed, highest, line, small_multiples, spread, under_heads
+from experiments.figures.style import Look
 from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
 from experiments.rows.row import main_metric, metric_of, rows_of
-from experiments.statistics.intervals import by_measurement, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_SHIFTS = 5
 """Shifts that the report's table has room for."""
 CAPTIONS = {
-    "shift_quality": (
-        "Quality of the trained model with all positions shifted by the same number; at the training length. Dotted: "
-        "guessing without reading. Bands: 95 % intervals over seeds. A line ends where the encoder takes no such "
-        "positions."
-    ),
-    "shift_output_change": (
-        "How much the outputs change when all positions are shifted, relative to the outputs at shift 0. Solid: "
-        "trained. Dashed: before training. Bands: 95 % intervals over seeds. A line ends where the encoder takes no "
-        "such positions."
-    ),
+    "shift_quality": "Quality of the trained model with all positions shifted by the same number; at the training "
+    "length. Dotted: guessing without reading. Bands: 95 % intervals over seeds. A line ends where the encoder does "
+    "not support the positions.",
+    "shift_output_change": "Change of the outputs when all positions are shifted, relative to the outputs at shift 0. "
+    "Solid: trained. Dashed: before training. Bands: 95 % intervals over seeds. A line ends where the encoder does "
+    "not support the positions.",
 }
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean, interval and number of seeds for each series, metric and shift. See `by_measurement`."""
+    """Return mean, interval and number of seeds for each series, metric and shift. See `by_measurement`."""
     return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the report's table, with their column's heading in ``head``: quality, what is lost, change."""
+    """Return the rows of the table, with their column's heading in ``head``: quality, loss, change."""
     rows = _shifted(rows)
     shifts = spread([int(shift) for shift in rows["shifted"] if shift], MOST_SHIFTS)
     quality, lost = main_metric(rows["metric"].unique()), rows[rows["metric"] == MAIN]
@@ -54,26 +50,27 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Quality over shift, and change of the outputs before and after training: stem -> figure, for each task.
+    """Plot quality over shift, and change of the outputs before and after training: stem -> figure, for each task.
 
     Args:
         rows: of this experiment, of one run or of many.
     """
-    rows = _shifted(with_series(rows_of(rows, NAME)))
+    return by_task(rows, NAME, lambda of_task, looks: _figures(_shifted(of_task), looks))
+
+
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
+    valued, without = set(rows.loc[rows["status"] == "ok", "metric"]), failed(rows)
     figures = {}
-    for task, of_task in rows.groupby("task"):
-        valued = set(of_task.loc[of_task["status"] == "ok", "metric"])
-        found, quality = looks(of_task), main_metric(valued)
-        without = failed(of_task)
-        for stem, metrics, draw in (("quality", [quality], _of_quality), (CHANGE, [*CHANGES], _of_change)):
-            if valued & set(metrics):
-                drawn = pd.concat([of_task[of_task["metric"].isin(metrics)], without])
-                figures[f"{slug(str(task))}_shift_{stem}"] = draw(drawn, found)
+    for name, metrics, draw in (
+        ("shift_quality", [main_metric(valued)], _of_quality),
+        ("shift_output_change", [*CHANGES], _of_change),
+    ):
+        if valued & set(metrics):
+            figures[name] = draw(pd.concat([rows[rows["metric"].isin(metrics)], without]), looks)
     return figures
 
 
 def _shifted(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``shifted``: the shift, 0 where there is none."""
     return rows.assign(shifted=rows["shift"].fillna(0).astype(int))
 
 
@@ -103,9 +100,9 @@ def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     dashed: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (3, 2))}
 
     def draw(axes: Axes, series: str, look: Look) -> None:
-        for metric, style in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **_marked(look)})):
+        for metric, how in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **_marked(look)})):
             part = summary[(summary["series"] == series) & (summary["metric"] == metric)]
-            line(axes, part, "shifted", look.colour, **style)
+            line(axes, part, "shifted", look.colour, **how)
         _shift_axis(axes, sorted(set(rows["shifted"]) - {0}))
         axes.set_ylim(-0.03 * top, 1.05 * top)
 
@@ -125,4 +122,4 @@ def _shift_axis(axes: Axes, shifts: list[int]) -> None:
     """Logarithmic above 1, linear below, so that 0 has a place; a tick at every shift, numbers while there is room."""
     axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
     axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
-    _style.ticks(axes.xaxis, shifts, spread(shifts, 6))
+    style.ticks(axes.xaxis, shifts, spread(shifts, 6))

@@ -126,8 +126,8 @@ def wavelengths(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
 
     def draw(axes: Axes, series: str, look: Look) -> None:
         part = summary[summary["series"] == series]
-        marking = look.marking() | {"markersize": 3.5, "linestyle": "none"}
-        axes.plot(part["dimension"], part["mean"], color=look.colour, **marking)
+        marking = look.marking() | {"markersize": 3.5}
+        axes.plot(part["dimension"], part["mean"], color=look.colour, linestyle="none", **marking)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylim(min(values) / 1.5, max(values) * 1.5)

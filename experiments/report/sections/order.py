@@ -7,7 +7,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures import permutation_sensitivity
 from experiments.measures.permutation_sensitivity import report as permutation_report
-from experiments.measures.permutation_sensitivity.changes import change_names, order
+from experiments.measures.permutation_sensitivity.report import change_names, order
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
