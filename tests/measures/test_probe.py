@@ -52,7 +52,7 @@ def test_every_strength_is_the_ridge_regression_of_that_strength() -> None:
     for part in (slice(0, 2), slice(2, 5)):
         sums.add(x[part].flatten(0, 1), labels[part].flatten(0, 1))
     new = torch.randn(11, 6, dtype=torch.float64)
-    read = sums.probes().read(new)
+    read = sums.probe()(new)
     assert read.shape == (len(regression.STRENGTHS), 11, 2)
     for place, strength in enumerate(regression.STRENGTHS):
         for label in range(2):
@@ -106,7 +106,7 @@ def test_what_is_learned_by_heart_does_not_count() -> None:
     labels = torch.arange(12).expand(8, 12).unsqueeze(-1)
     sums = regression.Sums()
     sums.add(x[:4].flatten(0, 1), labels[:4].flatten(0, 1))
-    fitted = sums.probes().read(x[:4].flatten(0, 1))[-1, :, 0] - labels[:4].flatten()
+    fitted = sums.probe()(x[:4].flatten(0, 1))[-1, :, 0] - labels[:4].flatten()
     assert fitted.abs().mean() < 0.01
     assert regression.probe_errors(lambda part: [x[part]], labels).item() > 0.8 * regression.constant_error(12)
 

@@ -65,7 +65,6 @@ def measure(subject: Subject, *, samples: int | None = None, max_histograms: int
 
 
 def _spread(subject: Subject, samples: int, apart: bool) -> list[Row]:
-    """Measure on the task's own sequences."""
     batch, positions = subject.question(NAME, samples, subject.task.train_length)
     bins = distance_bins(batch.tokens.shape[1], causal=subject.model.causal)
     return _rows(subject, batch.tokens, positions, spread(bins), bins, apart)

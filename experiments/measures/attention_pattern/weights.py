@@ -45,15 +45,21 @@ class Pattern:
 
 
 def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally) -> list[dict[str, Pattern]]:
-    """Return the patterns of each layer's weights, by metric.
+    """Return the patterns of each layer's weights, by metric, computed on a few sequences at a time.
 
     Args:
-        model: evaluated on a few sequences at a time.
+        model: any.
         tokens: ``(batch, length)`` int64.
         positions: ``(length,)`` or ``(batch, length)``.
         tally: of one layer's weights.
     """
-    seen = [_seen(model, layer, tokens.shape[1]) for layer in model.layers if isinstance(layer, Layer)]
+    place = torch.arange(tokens.shape[1])
+    back = place[:, None] - place
+    seen = [
+        visible(back, layer.windows, model.causal).expand(1, layer.num_heads, -1, -1)[0]
+        for layer in model.layers
+        if isinstance(layer, Layer)
+    ]
     sums: list[dict[str, tuple[Tensor, Tensor]]] = [{} for _ in seen]
     for parts in _weights(model, tokens, positions):
         for weights, mask, total in zip(parts, seen, sums, strict=True):
@@ -72,11 +78,6 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
 
 def _mean(total: Tensor, count: Tensor) -> Tensor:
     return total / count.reshape(-1, *[1] * (total.ndim - 1))
-
-
-def _seen(model: Transformer, layer: Layer, length: int) -> Tensor:
-    place = torch.arange(length)
-    return visible(place[:, None] - place, layer.windows, model.causal).expand(1, layer.num_heads, -1, -1)[0]
 
 
 def _weights(model: Transformer, tokens: Tensor, positions: Tensor) -> Iterator[list[Tensor]]:
@@ -156,14 +157,7 @@ def induction(weights: Tensor, seen: Tensor) -> dict[str, tuple[Tensor, Tensor]]
 def repeated(begin: int, symbols: Tensor, count: int, longest: int, generator: Generator) -> Tensor:
     """Return random sequences, each twice after the beginning token: ``(count, 1 + 2 · period)`` int64.
 
-    No symbol occurs twice in a period; the period is as long as symbols and length allow.
-
-    Args:
-        begin: first token of every sequence.
-        symbols: to draw from, all different.
-        count: number of sequences.
-        longest: length allowed.
-        generator: of the random orders.
+    No symbol occurs twice in a period; the period is as long as the different symbols and the longest length allow.
 
     Raises:
         Unsupported: the period would be shorter than ``SHORTEST``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import pe_zoo
 from experiments.model.attention import PLAIN, attend
 from experiments.model.layout import visible
 from experiments.model.transformer import Layer, Transformer
-from pe_zoo import Encoder, Geometry, Site, Unsupported
+from pe_zoo import Encoder, Site, Unsupported
 from pe_zoo._knobs import knobs
 
 FACTOR = "factor"
@@ -34,11 +34,8 @@ def replacing(trained: Encoder, *, causal: bool) -> list[str]:
     found = []
     for name in pe_zoo.names():
         if FACTOR in knobs(pe_zoo.get(name)):
-            try:
-                Replacement(name, trained, causal=causal)
-            except Unsupported:
-                continue
-            found.append(name)
+            with suppress(Unsupported):
+                found.append(Replacement(name, trained, causal=causal).name)
     return found
 
 
@@ -57,49 +54,40 @@ class Replacement:
 
     def __init__(self, name: str, trained: Encoder, *, causal: bool, chosen: bool = False) -> None:
         self.name, self.trained = name, trained
-        self.knobs = {
-            knob: getattr(trained, knob)
-            for knob in knobs(type(trained))
-            if knob in knobs(pe_zoo.get(name)) and knob != FACTOR and hasattr(trained, knob)
-        }
+        own, length = knobs(pe_zoo.get(name)), trained.geometry.train_length
+        shared = [knob for knob in knobs(type(trained)) if knob in own and knob != FACTOR and hasattr(trained, knob)]
+        self.knobs = {knob: getattr(trained, knob) for knob in shared}
         for encoder in (trained, self._build()):
             if encoder.state_dict():
                 raise Unsupported(f"{encoder.name} has parameters or buffers; a replacement must have none")
             if encoder.causal_only and not causal:
                 raise Unsupported(f"{encoder.name} needs a causal mask")
-        self.extends = FACTOR in knobs(pe_zoo.get(name))
-        self.origin = 1.0
-        length = trained.geometry.train_length
-        if self.extends:
+        self.origin: float | None = None
+        self.extends = False
+        if FACTOR in own:
             origins = dict.fromkeys((1.0, float(getattr(trained, FACTOR, 1.0))))
             same = [start for start in origins if agree(self._build(start), trained, length, causal=causal)]
             if not same and not chosen:
                 raise Unsupported(f"{name} is {trained.name} at no factor, within the training length")
             self.origin = same[0] if same else 1.0
-            self.extends = not self._extends_by_length(length, causal=causal)
+            # One that extends the context by itself at factor 1 would be extended twice by a larger factor.
+            longer = replace(trained.geometry, train_length=4 * length)
+            here, there = (pe_zoo.build(name, sizes, **{FACTOR: 1.0}) for sizes in (trained.geometry, longer))
+            self.extends = agree(here, there, 4 * length, causal=causal)
 
     def at(self, reach: float) -> tuple[Encoder, dict[str, Any]]:
         """Return the encoder for a length in training lengths, and its factor, if it has one."""
-        if not self.extends:
-            return self._build(self.origin if FACTOR in knobs(pe_zoo.get(self.name)) else None), {}
+        if not self.extends or self.origin is None:
+            return self._build(self.origin), {}
         factor = self.origin * max(1.0, reach)
         return self._build(factor), {FACTOR: float(f"{factor:.4g}")}
 
-    def _build(self, factor: float | None = None, geometry: Geometry | None = None, **given: Any) -> Encoder:
-        given = given or self.knobs
-        given = given if factor is None else given | {FACTOR: factor}
+    def _build(self, factor: float | None = None) -> Encoder:
+        given = self.knobs if factor is None else self.knobs | {FACTOR: factor}
         try:
-            return pe_zoo.build(self.name, geometry or self.trained.geometry, **given)
+            return pe_zoo.build(self.name, self.trained.geometry, **given)
         except ValueError as error:
             raise Unsupported(f"{self.name} cannot be built for this model: {error}") from error
-
-    def _extends_by_length(self, length: int, *, causal: bool) -> bool:
-        """Whether it extends the context by itself, at factor 1: a larger factor would extend it twice."""
-        geometry = self.trained.geometry
-        longer = replace(geometry, train_length=4 * length)
-        cls = pe_zoo.get(self.name)
-        here, there = (pe_zoo.build(cls.name, sizes, **{FACTOR: 1.0}) for sizes in (geometry, longer))
-        return not agree(here, there, 4 * length, causal=causal)
 
 
 def agree(one: Encoder, other: Encoder, length: int, *, causal: bool) -> bool:

@@ -31,14 +31,7 @@ class Places:
 
     @classmethod
     def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Places:
-        """Choose about ``budget`` tokens for either comparison.
-
-        Args:
-            text_length: of the running text in tokens, at least twice ``longest``.
-            longest: length of the longest window.
-            targets: tokens to predict at a window's end.
-            budget: tokens, at least 1.
-        """
+        """Choose about ``budget`` tokens for either comparison; the text has at least twice the ``longest`` window."""
         room = text_length - longest
         windows, stretches = (max(1, min(budget, room) // size) for size in (targets, longest))
         ends = longest + torch.arange(1, windows + 1) * room // windows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet, ref
 
@@ -14,12 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class CountedMemory(TorchDispatchMode):
-    """Counts the bytes that tensors created within hold at once, on the CPU: exact, and the same each time.
+    """Counts the bytes that tensors created within occupy at once, on the CPU: exact, and the same each time.
 
-    A storage counts from the operation that creates it until nothing refers to it; views share one. Storages that
-    existed before (parameters, inputs) do not count; storages that stay (gradients, optimizer moments) do. Buffers
-    inside one operation, such as the blocks of a fused attention kernel, and memory that the allocator keeps are not
-    seen: a process may hold more.
+    A storage counts from the operation that creates it until nothing refers to it; views share one. Storages from
+    before (parameters, inputs) do not count; storages that stay (gradients, optimizer moments) do. Buffers inside one
+    operation and memory that the allocator keeps are not counted.
     """
 
     def __init__(self) -> None:
@@ -64,9 +62,7 @@ class AllocatedMemory:
         self.restart()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         torch.cuda.synchronize(self.device)
         self.peak = torch.cuda.max_memory_allocated(self.device) - self._before
 

@@ -38,6 +38,9 @@ class Both:
     def ratio(self) -> float:
         return self.with_encoder / self.without
 
+    def per(self, tokens: int) -> Both:
+        return Both(self.with_encoder / tokens, self.without / tokens, self.n)
+
 
 class Trunks:
     """An initialised model with its encoder, one without, and the sequences that both process.
@@ -65,8 +68,7 @@ class Trunks:
                 model(tokens, positions)
             return operations.count / size
 
-        ours, bare = map(count, self._fresh())
-        return Both(ours, bare)
+        return Both(*map(count, self._fresh()))
 
     def forward_bytes(self, size: int) -> Both:
         """Measure the memory of a forward pass over one sequence without gradients, beyond model and input."""
@@ -77,8 +79,7 @@ class Trunks:
                 model(tokens, positions)
             return memory.peak
 
-        ours, bare = map(peak, self.models)
-        return Both(ours, bare)
+        return Both(*map(peak, self.models))
 
     def training_bytes(self) -> Both:
         """Measure the memory of a training step beyond model and batch, including the optimizer's moments."""
@@ -92,22 +93,19 @@ class Trunks:
                 step(batch, positions)
             return memory.peak
 
-        ours, bare = map(peak, self._fresh())
-        return Both(ours, bare)
+        return Both(*map(peak, self._fresh()))
 
     def training_seconds(self, seconds: float) -> Both:
         """Time a training step, per token, at the training length."""
         batch, positions = self._training_batch()
         steps = [Step(model.train(), self.config) for model in self._fresh()]
-        found = self._in_turn(lambda which: steps[which](batch, positions), seconds)
-        return _per(batch.tokens.numel(), found)
+        return self._in_turn(lambda which: steps[which](batch, positions), seconds).per(batch.tokens.numel())
 
     def inference_seconds(self, size: int, seconds: float) -> Both:
         """Time a forward pass without gradients, per token, with as many sequences at once as evaluation takes."""
         tokens, positions = self._sequences(max(1, CHUNK_TOKENS // size), size)
         with torch.no_grad():
-            found = self._in_turn(lambda which: self.models[which](tokens, positions), seconds)
-        return _per(tokens.numel(), found)
+            return self._in_turn(lambda which: self.models[which](tokens, positions), seconds).per(tokens.numel())
 
     def generation_seconds(self, size: int, seconds: float) -> Both:
         """Time generation from a cache, per token, at the end of one sequence.
@@ -127,7 +125,7 @@ class Trunks:
             for place in range(size - last, size):
                 caches[which].read(tokens[:, place : place + 1])
 
-        return _per(last, self._in_turn(generate, seconds, fill))
+        return self._in_turn(generate, seconds, fill).per(last)
 
     def _fresh(self) -> tuple[Transformer, Transformer]:
         ours, bare = self.subject.initial().eval(), self.subject.initial().eval()
@@ -139,25 +137,23 @@ class Trunks:
     ) -> Both:
         """Return median seconds of both models, timed alternately since machines drift, after one pair to warm up.
 
-        Args:
-            do: the timed call, for the model with the encoder (0) or without (1).
-            seconds: total time to add pairs for.
-            before: a call before each timed one.
+        ``do`` and ``before``, which is not timed, get 0 for the model with the encoder and 1 for the one without.
         """
+
+        def timed(which: int) -> float:
+            before(which)
+            self._finish()
+            started = time.perf_counter()
+            do(which)
+            self._finish()
+            return time.perf_counter() - started
+
         times: list[tuple[float, float]] = []
         started = time.perf_counter()
         while len(times) <= LEAST_PAIRS or time.perf_counter() - started < seconds:
-            times.append((self._timed(do, before, 0), self._timed(do, before, 1)))
+            times.append((timed(0), timed(1)))
         ours, bare = (median(column) for column in zip(*times[1:], strict=True))
         return Both(ours, bare, len(times) - 1)
-
-    def _timed(self, do: Callable[[int], object], before: Callable[[int], object], which: int) -> float:
-        before(which)
-        self._finish()
-        started = time.perf_counter()
-        do(which)
-        self._finish()
-        return time.perf_counter() - started
 
     def _finish(self) -> None:
         if self.device.type == "cuda":
@@ -178,7 +174,3 @@ class Trunks:
         batch = task.sample(batch_size, task.train_length, generator, split="train", causal=causal)
         positions = self.subject.numbering.train(batch_size, size, generator)
         return batch.to(self.device), positions.to(self.device)
-
-
-def _per(tokens: int, found: Both) -> Both:
-    return Both(found.with_encoder / tokens, found.without / tokens, found.n)

@@ -74,9 +74,7 @@ def _ends(summary: pd.DataFrame) -> dict[str, str]:
         parts = []
         for status in ("unsupported", "diverged"):
             lacking = group[group[status] > 0]
-            if len(lacking) == len(group) and (group["seeds"] == 0).all():
-                parts.append(status)
-            elif len(lacking):
+            if len(lacking):
                 count = "" if (lacking["seeds"] == 0).all() else f"{lacking[status].max()} of its seeds "
                 start = "" if len(lacking) == len(group) else f" from {lacking['eval_length'].min()}"
                 parts.append(f"{count}{status}{start}")

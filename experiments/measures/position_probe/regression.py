@@ -1,9 +1,8 @@
-"""A linear probe: ridge regression in closed form, from sums over sequences, so that no features are kept."""
+"""A linear probe: ridge regression in closed form, from sums over sequences, so that no features are stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,35 +12,16 @@ from experiments.model.transformer import Transformer
 from experiments.training.evaluate import CHUNK_TOKENS
 
 STRENGTHS = tuple(10.0**power for power in range(2, -7, -1))
-"""Penalties to choose from, the strongest first; at the first next to nothing but the mean of the labels is left."""
+"""Penalties to choose from, the strongest first; the first leaves next to nothing but the mean of the labels."""
 LEAST = 4
 """Fewest sequences: two to fit on, one to choose the strength on, one to test on."""
 CONSTANT = 1e-12
-"""A feature whose variance is below this share of its mean square is a constant, and what is left of it rounding."""
+"""A feature whose variance is below this share of its mean square is constant up to rounding."""
 
 Features = Callable[[slice], list[Tensor]]
 """Some of the sequences to the features of their tokens: for each layer ``(sequences, length, features)``."""
-
-
-@dataclass(frozen=True, eq=False)
-class Probes:
-    """Linear maps from features to labels, one for each strength.
-
-    Args:
-        mean: ``(features,)``.
-        scale: ``(features,)``, the deviation; 1 for constants.
-        weights: ``(strengths, features, labels)``, of standardised features.
-        intercept: ``(labels,)``.
-    """
-
-    mean: Tensor
-    scale: Tensor
-    weights: Tensor
-    intercept: Tensor
-
-    def read(self, features: Tensor) -> Tensor:
-        """What each probe reads out of features, ``(tokens, features)`` to ``(strengths, tokens, labels)``."""
-        return (features.double() - self.mean) / self.scale @ self.weights + self.intercept
+Probe = Callable[[Tensor], Tensor]
+"""Features, ``(tokens, features)``, to the readings of each strength, ``(strengths, tokens, labels)``."""
 
 
 class Sums:
@@ -52,14 +32,14 @@ class Sums:
         self.sums: list[Tensor] = []
 
     def add(self, features: Tensor, labels: Tensor) -> None:
-        """More tokens: ``(tokens, features)`` and ``(tokens, labels)``."""
+        """Add tokens: ``(tokens, features)`` and ``(tokens, labels)``."""
         x, y = features.double(), labels.double()
         sums = [x.sum(0), y.sum(0), x.mT @ x, x.mT @ y]
         self.sums = [before + more for before, more in zip(self.sums, sums, strict=True)] if self.sums else sums
         self.count += len(x)
 
-    def probes(self) -> Probes:
-        """The minimum over w of mean (y − z·w − mean y)² + strength · |w|², z the standardised features, for each."""
+    def probe(self) -> Probe:
+        """Minimise mean (y − z·w − mean y)² + strength · |w|² over w for each strength, z the standardised features."""
         mean, intercept, squares, products = (total / self.count for total in self.sums)
         variance = squares.diagonal() - mean**2
         constant = variance <= CONSTANT * squares.diagonal()
@@ -69,15 +49,15 @@ class Sums:
         values, vectors = torch.linalg.eigh((squares - torch.outer(mean, mean)) * together)
         along = vectors.mT @ ((products - torch.outer(mean, intercept)) * (varies / scale).unsqueeze(1))
         strengths = torch.tensor(STRENGTHS, dtype=torch.float64)
-        shrunk = along / (values.clamp_min(0) + strengths.unsqueeze(1)).unsqueeze(2)
-        return Probes(mean, scale, vectors @ shrunk, intercept)
+        weights = vectors @ (along / (values.clamp_min(0) + strengths.unsqueeze(1)).unsqueeze(2))
+        return lambda features: (features.double() - mean) / scale @ weights + intercept
 
 
 def probe_errors(features: Features, labels: Tensor) -> Tensor:
-    """Mean absolute errors on held-out sequences, ``(layers, labels)`` float64.
+    """Return mean absolute errors on held-out sequences, ``(layers, labels)`` float64.
 
     The first half of the sequences is fitted on, the next quarter decides the strength, for each layer and label by
-    itself, and the rest is tested on. What is read is cut to the range of places there are: 0 … length − 1.
+    itself, and the rest is tested on. Readings are clamped to the places there are: 0 … length − 1.
 
     Args:
         features: of any of the sequences.
@@ -90,24 +70,24 @@ def probe_errors(features: Features, labels: Tensor) -> Tensor:
         sums = sums or [Sums() for _ in layers]
         for total, x in zip(sums, layers, strict=True):
             total.add(x.flatten(0, 1), labels[part].flatten(0, 1))
-    probes = [total.probes() for total in sums]
+    probes = [total.probe() for total in sums]
     best = _errors(probes, features, labels, choose).argmin(1, keepdim=True)
     return _errors(probes, features, labels, test).gather(1, best).squeeze(1)
 
 
 def num_tested(num_sequences: int) -> int:
-    """How many of the sequences are tested on."""
+    """Return the number of sequences that are tested on."""
     return len(range(num_sequences)[_parts(num_sequences)[2]])
 
 
 def constant_error(length: int) -> float:
-    """Mean absolute error of the best constant, the median of the places; about a quarter of the length."""
+    """Return the mean absolute error of the best constant, the median of the places; about a quarter of the length."""
     places = torch.arange(length, dtype=torch.float64)
     return (places - (length - 1) / 2).abs().mean().item()
 
 
 def streams(model: Transformer, tokens: Tensor, positions: Tensor) -> Features:
-    """The residual stream before the first layer and after each, as features: without gradients, on the CPU."""
+    """Return the residual stream before the first layer and after each as features, on the CPU."""
     device = model.token_embedding.weight.device
 
     def some(part: slice) -> list[Tensor]:
@@ -123,7 +103,7 @@ def streams(model: Transformer, tokens: Tensor, positions: Tensor) -> Features:
 
 
 def identities(tokens: Tensor, vocab_size: int) -> Features:
-    """Which token stands there and nothing else, as the only layer of features."""
+    """Return the identity of each token as the only layer of features."""
     return lambda part: [functional.one_hot(tokens[part], vocab_size)]
 
 
@@ -137,13 +117,12 @@ def _chunks(part: slice, length: int) -> list[slice]:
     return [slice(start, min(start + at_once, part.stop)) for start in range(part.start, part.stop, at_once)]
 
 
-def _errors(probes: list[Probes], features: Features, labels: Tensor, part: slice) -> Tensor:
+def _errors(probes: list[Probe], features: Features, labels: Tensor, part: slice) -> Tensor:
     """``(layers, strengths, labels)``."""
     length = labels.shape[1]
     total = torch.zeros(len(probes), len(STRENGTHS), labels.shape[2], dtype=torch.float64)
     for chunk in _chunks(part, length):
         true = labels[chunk].flatten(0, 1).double()
         for layer, x in enumerate(features(chunk)):
-            read = probes[layer].read(x.flatten(0, 1)).clamp(0, length - 1)
-            total[layer] += (read - true).abs().sum(1)
+            total[layer] += (probes[layer](x.flatten(0, 1)).clamp(0, length - 1) - true).abs().sum(1)
     return total / ((part.stop - part.start) * length)

@@ -82,7 +82,14 @@ def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     chance_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": ":"}
 
     def draw(axes: Axes, series: str, look: Look) -> None:
-        line(axes, summary[summary["series"] == series], "shifted", look.colour, linewidth=1.6, **_marked(look))
+        line(
+            axes,
+            summary[summary["series"] == series],
+            "shifted",
+            look.colour,
+            linewidth=1.6,
+            **look.marking() | {"markersize": 5},
+        )
         if chance.notna()[series]:
             axes.axhline(chance[series], **chance_style)
         _shift_axis(axes, sorted(set(rows["shifted"])))
@@ -100,7 +107,7 @@ def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     dashed: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (3, 2))}
 
     def draw(axes: Axes, series: str, look: Look) -> None:
-        for metric, how in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **_marked(look)})):
+        for metric, how in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **look.marking(), "markersize": 5})):
             part = summary[(summary["series"] == series) & (summary["metric"] == metric)]
             line(axes, part, "shifted", look.colour, **how)
         _shift_axis(axes, sorted(set(rows["shifted"]) - {0}))
@@ -112,10 +119,6 @@ def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     ]
     what = {"title": "change of the outputs, positions shifted", "x": "shift"}
     return small_multiples(rows, looks, draw, **what, y=f"change ({metric_of(CHANGE).unit})", key=key)
-
-
-def _marked(look: Look) -> dict[str, Any]:
-    return look.marking() | {"markersize": 5}
 
 
 def _shift_axis(axes: Axes, shifts: list[int]) -> None:

@@ -64,7 +64,7 @@ def kernel(
         encoder: of ``exact``; parameters of its first layer.
         positions: ``(length,)``.
         generator: of the contents.
-        causal: what the encoder is told.
+        causal: whether the encoder is to treat the model as causal.
         draws: contents, at least 1.
         queries: number of queries, the last of the sequence; None: all.
     """
