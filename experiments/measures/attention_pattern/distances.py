@@ -1,7 +1,5 @@
 """Figures of attention weight over distance: of one run by head, of many as maps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figure of the most pronounced head, or the mean of heads, among all heads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention weights of each head over distance, and on a few informative keys."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

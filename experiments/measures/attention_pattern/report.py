@@ -1,7 +1,5 @@
 """Figures and table of attention weights over distance and of each head's scores."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

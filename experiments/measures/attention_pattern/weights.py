@@ -1,9 +1,8 @@
 """Sums of attention weights: over ranges of distance, and on a few informative keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Generator, Tensor
@@ -38,10 +37,10 @@ class Pattern:
     uniform: Tensor
     n: Tensor
 
-    def over_heads(self) -> Pattern:
+    def over_heads(self) -> Self:
         """Return the mean of the heads as a pattern of one head."""
         value, uniform = (part.mean(0, keepdim=True) for part in (self.value, self.uniform))
-        return Pattern(value, uniform, self.n.sum(0, keepdim=True))
+        return replace(self, value=value, uniform=uniform, n=self.n.sum(0, keepdim=True))
 
 
 def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally) -> list[dict[str, Pattern]]:

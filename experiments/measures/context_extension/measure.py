@@ -1,7 +1,5 @@
 """Evaluate a trained model beyond its training length, unchanged and changed without training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any

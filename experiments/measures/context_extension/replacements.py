@@ -1,7 +1,5 @@
 """Temporary changes of a trained model: another encoder in place of its own, a window, or no encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace

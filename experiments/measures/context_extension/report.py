@@ -1,7 +1,5 @@
 """Figures of quality over length, of a trained model unchanged and changed without training."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

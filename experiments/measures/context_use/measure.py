@@ -1,7 +1,5 @@
 """Bits per byte of the same text after different contexts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Figures of bits per byte over the length of windows, with distant text and without."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -1,9 +1,8 @@
 """Predictions of the same text after more context, less of it, or other text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ class Places:
     size: int
 
     @classmethod
-    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Places:
+    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Self:
         """Choose about ``budget`` tokens for either comparison; the text has at least twice the ``longest`` window."""
         room = text_length - longest
         windows, stretches = (max(1, min(budget, room) // size) for size in (targets, longest))

@@ -1,7 +1,5 @@
 """Parameters, operations, time and memory of a model with its encoder and without."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

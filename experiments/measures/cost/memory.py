@@ -1,7 +1,5 @@
 """Peak memory of a computation, beyond what was allocated before it."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any, Self
 from weakref import WeakSet, ref

@@ -1,7 +1,5 @@
 """Figures of memory over length, and of cost relative to the model without the encoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,11 +1,10 @@
 """Operations, time and memory of the same model with its encoder and without."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -38,8 +37,8 @@ class Both:
     def ratio(self) -> float:
         return self.with_encoder / self.without
 
-    def per(self, tokens: int) -> Both:
-        return Both(self.with_encoder / tokens, self.without / tokens, self.n)
+    def per(self, tokens: int) -> Self:
+        return replace(self, with_encoder=self.with_encoder / tokens, without=self.without / tokens)
 
 
 class Trunks:
@@ -68,7 +67,7 @@ class Trunks:
                 model(tokens, positions)
             return operations.count / size
 
-        return Both(*map(count, self._fresh()))
+        return _both(count, self._fresh())
 
     def forward_bytes(self, size: int) -> Both:
         """Measure the memory of a forward pass over one sequence without gradients, beyond model and input."""
@@ -79,7 +78,7 @@ class Trunks:
                 model(tokens, positions)
             return memory.peak
 
-        return Both(*map(peak, self.models))
+        return _both(peak, self.models)
 
     def training_bytes(self) -> Both:
         """Measure the memory of a training step beyond model and batch, including the optimizer's moments."""
@@ -93,7 +92,7 @@ class Trunks:
                 step(batch, positions)
             return memory.peak
 
-        return Both(*map(peak, self._fresh()))
+        return _both(peak, self._fresh())
 
     def training_seconds(self, seconds: float) -> Both:
         """Time a training step, per token, at the training length."""
@@ -174,3 +173,8 @@ class Trunks:
         batch = task.sample(batch_size, task.train_length, generator, split="train", causal=causal)
         positions = self.subject.numbering.train(batch_size, size, generator)
         return batch.to(self.device), positions.to(self.device)
+
+
+def _both(amount: Callable[[Transformer], float], models: tuple[Transformer, Transformer]) -> Both:
+    ours, bare = map(amount, models)
+    return Both(ours, bare)

@@ -1,7 +1,5 @@
 """Evaluate a trained model at multiples of its training length."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Figures of quality over length, and of loss over position."""
 
-from __future__ import annotations
-
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes

@@ -1,10 +1,8 @@
 """Effects of permuting an input on a model's answers, its outputs, and the representations in between."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,7 +37,7 @@ class Effects:
     representation: Tensor
 
     @classmethod
-    def joined(cls, parts: list[Effects]) -> Effects:
+    def joined(cls, parts: list[Self]) -> Self:
         """Concatenate the effects on several batches."""
         names = ("changed", "output", "equivariance", "representation")
         tensors = (torch.cat([getattr(part, name) for part in parts]) for name in names)

@@ -1,7 +1,5 @@
 """Figures of permutation sensitivity, from rows alone."""
 
-from __future__ import annotations
-
 import textwrap
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Effects of changes of order on answers, outputs and representations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from itertools import product

@@ -1,10 +1,9 @@
 """Permutations of an input, their distances from the identity, and how to apply one to tokens or positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 import torch
 from torch import Generator, Tensor
@@ -105,9 +104,9 @@ class Intervention:
         tokens[:, span] = tokens[:, span].gather(1, self.orders)
         return tokens, positions
 
-    def part(self, rows: slice) -> Intervention:
+    def part(self, rows: slice) -> Self:
         """Return the same for some of the sequences."""
-        return Intervention(self.orders[rows], self.on_positions)
+        return replace(self, orders=self.orders[rows])
 
     def moved(self, values: Tensor) -> Tensor:
         """Return ``(batch, span, dim)`` values with each at the new place of its token."""

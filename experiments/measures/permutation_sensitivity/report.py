@@ -1,7 +1,5 @@
 """Summary, figures and tables of the effects of changes of order."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pandas as pd
@@ -103,5 +101,5 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["part"].isna()]
     heading = [heads.get(key) for key in zip(rows["metric"], rows["condition"], strict=True)]
     places = {head: place for place, head in enumerate(heads.values())}
-    found = rows.assign(head=heading).dropna(subset="head")
+    found = rows.assign(head=pd.Series(heading, rows.index, dtype=object)).dropna(subset="head")
     return found.sort_values("head", key=lambda column: column.map(places), kind="stable")

@@ -1,7 +1,5 @@
 """Errors of linear probes for positions, layer by layer."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

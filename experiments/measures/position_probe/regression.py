@@ -1,7 +1,5 @@
 """A linear probe: ridge regression in closed form, from sums over sequences, so that no features are stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Figures and tables of the errors of position probes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Outputs and quality of a model with all positions shifted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Figures and tables of quality and outputs over the shift of positions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """How untrained encoders and models behave: shifted, reversed, beyond training, and how far back they see."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint

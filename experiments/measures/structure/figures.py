@@ -1,7 +1,5 @@
 """Figures of untrained encoders, a panel for each series."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

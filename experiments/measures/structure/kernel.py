@@ -1,7 +1,5 @@
 """The kernel that an encoder puts on scores, the weights that attention makes of it, and numbers about both."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """Codes, kernel and properties of an untrained encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

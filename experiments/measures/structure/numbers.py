@@ -1,7 +1,5 @@
 """Rows of numbers about an untrained encoder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

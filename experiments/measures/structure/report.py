@@ -1,7 +1,5 @@
 """Figures and tables of untrained encoders."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """Numbers about position vectors and about components that are sinusoids of the position."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
