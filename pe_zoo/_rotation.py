@@ -5,8 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Geometry, Site
-from pe_zoo._positions import angles
+from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._knobs import number
+from pe_zoo._positions import angles, geometric_frequencies
 
 
 def pairs_of(encoder: str, geometry: Geometry) -> int:
@@ -64,6 +65,35 @@ def rotate_both(
     of_keys = _cos_and_sin(angles(site.key_positions, frequencies), scale, k.dtype)
     of_queries = [part[..., site.rows, :] for part in of_keys]
     return _rotate(q, of_queries[0], of_queries[1], pairing), _rotate(k, of_keys[0], of_keys[1], pairing)
+
+
+class Rotary(Encoder):
+    """Rotates pairs of dimensions at frequencies that do not depend on the text; a subclass says at which.
+
+    Args:
+        base: of RoPE's frequencies, above 0.
+    """
+
+    shift_invariant = True
+    direction_aware = True
+    pairing = "interleaved"
+    scale = 1.0
+
+    def __init__(self, geometry: Geometry, base: float) -> None:
+        super().__init__(geometry)
+        self.pairs = pairs_of(self.name, geometry)
+        self.base = number(f"{self.name} base", base, above=0)
+
+    def plain_frequencies(self, device: torch.device | None = None) -> Tensor:
+        """RoPE's: ``base^(−2i/head_dim)`` radians per position, ``(pairs,)`` float64."""
+        return geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Radians per position of each pair, float64; pairs beyond those given are not rotated."""
+        raise NotImplementedError
+
+    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
+        return rotate_both(q, k, site, self.frequencies(q.device), self.pairing, self.scale)
 
 
 def reach(site: Site) -> Tensor:

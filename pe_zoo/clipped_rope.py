@@ -5,15 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number, one_of
-from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary
 
 
 @register("clipped_rope")
-class ClippedRoPE(Encoder):
+class ClippedRoPE(Rotary):
     """Rotates as RoPE does, with the lowest frequencies clipped: faded out by a cosine taper, or cut off.
     "CoPE: Clipped RoPE", Li et al. (2026), arXiv:2602.05258, §4.2.
 
@@ -33,28 +32,19 @@ class ClippedRoPE(Encoder):
     clipped.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(
         self, geometry: Geometry, *, fraction: float = 0.3125, clipping: str = "soft", base: float = 10000.0
     ) -> None:
-        super().__init__(geometry)
-        self.pairs = pairs_of("clipped_rope", geometry)
+        super().__init__(geometry, base)
         number("clipped_rope fraction", fraction, above=0, below=1)
         self.clipped_pairs = min(math.ceil(fraction * self.pairs - 1e-9), self.pairs - 1)
         self.clipping = one_of("clipped_rope clipping", clipping, ("soft", "hard"))
-        self.base = number("clipped_rope base", base, above=0)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64."""
-        plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+        plain = self.plain_frequencies(device)
         fade = torch.zeros(self.clipped_pairs, dtype=torch.float64, device=device)
         if self.clipping == "soft":
             steps = torch.linspace(0, math.pi, self.clipped_pairs, dtype=torch.float64, device=device)
             fade = (1 + steps.cos()) / 2
         kept = torch.ones(self.pairs - self.clipped_pairs, dtype=torch.float64, device=device)
         return plain * torch.cat([kept, fade])
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device))

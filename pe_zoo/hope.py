@@ -5,15 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number, whole
-from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary
 
 
 @register("hope")
-class HoPE(Encoder):
+class HoPE(Rotary):
     """Rotates only pairs whose wavelength fits into the training length; the others carry no position.
     High-frequency rotary position encoding, Chen et al. (2024), arXiv:2410.21216, on the rotation of Su et al. (2021),
     arXiv:2104.09864, §3.2.
@@ -31,21 +30,13 @@ class HoPE(Encoder):
     Departures: the pair of the highest frequency is rotated even if that is shorter than its wavelength of 2π.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(self, geometry: Geometry, *, longest_wavelength: int | None = None, base: float = 10000.0) -> None:
-        super().__init__(geometry)
-        pairs = pairs_of("hope", geometry)
+        super().__init__(geometry, base)
         longest = geometry.train_length if longest_wavelength is None else longest_wavelength
         whole("hope longest_wavelength", longest, at_least=1)
-        self.base = number("hope base", base, at_least=1)
-        wavelengths = [2 * math.pi * base ** (2 * i / geometry.head_dim) for i in range(pairs)]
+        number("hope base", base, at_least=1)
+        wavelengths = [2 * math.pi * base ** (2 * i / geometry.head_dim) for i in range(self.pairs)]
         self.rotated_pairs = max(1, sum(wavelength <= longest for wavelength in wavelengths))
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of the rotated pairs, float64."""
-        return geometric_frequencies(self.rotated_pairs, self.base, self.geometry.head_dim, device)
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device))
+        return self.plain_frequencies(device)[: self.rotated_pairs]

@@ -3,15 +3,14 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
-from pe_zoo._knobs import number, true_or_false
-from pe_zoo._positions import geometric_frequencies
+from pe_zoo._encoder import Geometry, Site
+from pe_zoo._knobs import true_or_false
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary, rotate_both
 
 
 @register("learned_rope")
-class LearnedRoPE(Encoder):
+class LearnedRoPE(Rotary):
     """Rotates query and key pairs at learned frequencies, initialised to those of RoPE.
     LeRoPE, Karypis (2026), arXiv:2607.10134, on the rotation of Su et al. (2021), arXiv:2104.09864, §3.2.
 
@@ -27,20 +26,14 @@ class LearnedRoPE(Encoder):
     learns at the rate of every other parameter.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(self, geometry: Geometry, *, per_layer: bool = False, base: float = 10000.0) -> None:
-        super().__init__(geometry)
-        self.pairs = pairs_of("learned_rope", geometry)
+        super().__init__(geometry, base)
         true_or_false("learned_rope per_layer", per_layer)
-        self.base = number("learned_rope base", base, above=0)
         self.log_scale = nn.Parameter(torch.zeros(geometry.num_layers if per_layer else 1, self.pairs))
 
-    def frequencies(self, layer: int, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair in a layer, ``(pairs,)`` float64."""
+    def frequencies(self, device: torch.device | None = None, layer: int = 0) -> Tensor:
         log_scale = self.log_scale[layer if len(self.log_scale) > 1 else 0].double()
-        return geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device) * log_scale.exp()
+        return self.plain_frequencies(device) * log_scale.exp()
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(site.layer, q.device))
+        return rotate_both(q, k, site, self.frequencies(q.device, site.layer))

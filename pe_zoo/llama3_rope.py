@@ -5,15 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number, whole
-from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary
 
 
 @register("llama3_rope")
-class Llama3RoPE(Encoder):
+class Llama3RoPE(Rotary):
     """Rotates as RoPE does, with long wavelengths interpolated by a factor and short ones kept.
     Grattafiori et al. (2024), arXiv:2407.21783, §3.2, for the base; the rule is that of Llama 3.1's code.
 
@@ -34,9 +33,6 @@ class Llama3RoPE(Encoder):
     Departures: the factor holds from the start of training; Llama continued training of a model pretrained with RoPE.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(
         self,
         geometry: Geometry,
@@ -47,8 +43,7 @@ class Llama3RoPE(Encoder):
         high_freq_factor: float = 4.0,
         base: float = 500000.0,
     ) -> None:
-        super().__init__(geometry)
-        self.pairs = pairs_of("llama3_rope", geometry)
+        super().__init__(geometry, base)
         self.factor = number("llama3_rope factor", factor, at_least=1)
         length = geometry.train_length if original_length is None else original_length
         self.original_length = whole("llama3_rope original_length", length, at_least=1)
@@ -59,14 +54,9 @@ class Llama3RoPE(Encoder):
                 f"llama3_rope high_freq_factor must be above low_freq_factor; "
                 f"got {high_freq_factor:g} and {low_freq_factor:g}"
             )
-        self.base = number("llama3_rope base", base, above=0)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64."""
-        plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+        plain = self.plain_frequencies(device)
         rotations = self.original_length * plain / (2 * math.pi)
         share = ((rotations - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
         return plain * (share + (1 - share) / self.factor)
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device))

@@ -3,15 +3,14 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number
-from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary
 
 
 @register("p_rope")
-class PRoPE(Encoder):
+class PRoPE(Rotary):
     """Rotates only RoPE's highest frequencies; the pairs of the lowest carry no position, only content.
     Barbero et al. (2024), arXiv:2410.06205, §6.
 
@@ -29,19 +28,10 @@ class PRoPE(Encoder):
     Departures: none. Angles are computed in float64.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(self, geometry: Geometry, *, fraction: float = 0.75, base: float = 10000.0) -> None:
-        super().__init__(geometry)
-        pairs = pairs_of("p_rope", geometry)
+        super().__init__(geometry, base)
         number("p_rope fraction", fraction, above=0, at_most=1)
-        self.rotated_pairs = max(1, int(fraction * pairs + 1e-9))  # 15/22 of 22 pairs is 15, not 14.999…
-        self.base = number("p_rope base", base, above=0)
+        self.rotated_pairs = max(1, int(fraction * self.pairs + 1e-9))  # 15/22 of 22 pairs is 15, not 14.999…
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of the rotated pairs, float64."""
-        return geometric_frequencies(self.rotated_pairs, self.base, self.geometry.head_dim, device)
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device))
+        return self.plain_frequencies(device)[: self.rotated_pairs]

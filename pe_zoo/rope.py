@@ -3,18 +3,15 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number, one_of
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both, rotate_pairs
-
-turn = rotate_pairs
-"""The name under which this module has always offered it."""
+from pe_zoo._rotation import Rotary
 
 
 @register("rope")
-class RoPE(Encoder):
+class RoPE(Rotary):
     """Rotates query and key pairs by position, so that scores depend on relative distance.
     Su et al. (2021), arXiv:2104.09864, §3.2.
 
@@ -34,9 +31,6 @@ class RoPE(Encoder):
     Departures: none. Angles are computed in float64.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(
         self,
         geometry: Geometry,
@@ -46,25 +40,18 @@ class RoPE(Encoder):
         fraction: float = 1.0,
         spectrum: str = "compressed",
     ) -> None:
-        super().__init__(geometry)
-        pairs = pairs_of("rope", geometry)
-        self.base = number("rope base", base, above=0)
+        super().__init__(geometry, base)
         self.pairing = one_of("rope pairing", pairing, ("interleaved", "half"))
         self.spectrum = one_of("rope spectrum", spectrum, ("compressed", "truncated"))
         number("rope fraction", fraction, above=0, at_most=1)
-        self.rotated_pairs = int(fraction * pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
+        self.rotated_pairs = int(fraction * self.pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
         if self.rotated_pairs < 1:
             raise ValueError(
                 f"rope fraction={fraction:g} of head_dim={geometry.head_dim} is less than one pair; raise it"
             )
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64; 0 for pairs that are not rotated."""
-        rotated, head_dim = self.rotated_pairs, self.geometry.head_dim
         if self.spectrum == "compressed":
-            return geometric_frequencies(rotated, self.base, 2 * rotated, device)
-        still = torch.zeros(head_dim // 2 - rotated, dtype=torch.float64, device=device)
-        return torch.cat([geometric_frequencies(rotated, self.base, head_dim, device), still])
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device), self.pairing)
+            return geometric_frequencies(self.rotated_pairs, self.base, 2 * self.rotated_pairs, device)
+        rotated = torch.arange(self.pairs, device=device) < self.rotated_pairs
+        return self.plain_frequencies(device) * rotated

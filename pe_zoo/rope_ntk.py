@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both
+from pe_zoo._rotation import Rotary
 
 
 @register("rope_ntk")
-class NTKRoPE(Encoder):
+class NTKRoPE(Rotary):
     """Rotates as RoPE does, at a raised base: interpolates the lowest frequency by a factor and keeps the highest.
     "NTK-aware" interpolation, Peng et al. (2023), arXiv:2309.00071, §3.1.
 
@@ -27,21 +27,11 @@ class NTKRoPE(Encoder):
     Departures: the factor holds from the start of training; the method was made for a model already trained with RoPE.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:
-        super().__init__(geometry)
-        self.pairs = pairs_of("rope_ntk", geometry)
+        super().__init__(geometry, base)
         self.factor = number("rope_ntk factor", factor, at_least=1)
-        self.base = number("rope_ntk base", base, above=0)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64."""
-        head_dim = self.geometry.head_dim
         # The formula leaves the first pair alone, and with head_dim 2 there is no other.
-        slower = geometric_frequencies(self.pairs, self.factor, max(head_dim - 2, 1), device)
-        return geometric_frequencies(self.pairs, self.base, head_dim, device) * slower
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device))
+        slower = geometric_frequencies(self.pairs, self.factor, max(self.geometry.head_dim - 2, 1), device)
+        return self.plain_frequencies(device) * slower

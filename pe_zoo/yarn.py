@@ -5,15 +5,14 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo._encoder import Geometry
 from pe_zoo._knobs import number, whole
-from pe_zoo._positions import geometric_frequencies
 from pe_zoo._registry import register
-from pe_zoo._rotation import pairs_of, rotate_both, rotations_ramp
+from pe_zoo._rotation import Rotary, rotations_ramp
 
 
 @register("yarn")
-class YaRN(Encoder):
+class YaRN(Rotary):
     """Rotates as RoPE does, with low frequencies interpolated, high ones kept, and all scores scaled up.
     Peng et al. (2023), arXiv:2309.00071, §3.4.
 
@@ -35,9 +34,6 @@ class YaRN(Encoder):
     would reverse the ramp.
     """
 
-    shift_invariant = True
-    direction_aware = True
-
     def __init__(
         self,
         geometry: Geometry,
@@ -48,8 +44,7 @@ class YaRN(Encoder):
         beta_slow: float = 1.0,
         base: float = 10000.0,
     ) -> None:
-        super().__init__(geometry)
-        self.pairs = pairs_of("yarn", geometry)
+        super().__init__(geometry, base)
         self.factor = number("yarn factor", factor, at_least=1)
         length = geometry.train_length if original_length is None else original_length
         self.original_length = whole("yarn original_length", length, at_least=1)
@@ -57,13 +52,10 @@ class YaRN(Encoder):
         self.beta_fast = number("yarn beta_fast", beta_fast, above=0)
         if beta_fast <= beta_slow:
             raise ValueError(f"yarn beta_fast must be above beta_slow; got {beta_fast:g} and {beta_slow:g}")
-        self.base = number("yarn base", base, above=1)
+        number("yarn base", base, above=1)
+        self.scale = 0.1 * math.log(factor) + 1
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """Radians per position of each pair, ``(pairs,)`` float64."""
         ramp = rotations_ramp(self.pairs, self.base, self.original_length, self.beta_fast, self.beta_slow, device)
-        plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
+        plain = self.plain_frequencies(device)
         return plain * (1 - ramp + ramp / self.factor)
-
-    def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
-        return rotate_both(q, k, site, self.frequencies(q.device), scale=0.1 * math.log(self.factor) + 1)
