@@ -1,6 +1,6 @@
 """What an encoder adds to a model's arithmetic, counted operation by operation: the same on every machine."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from pe_zoo._encoder import Encoder, Site, raw_scores
+from pe_zoo._contract.bench import site_of
+from pe_zoo._encoder import Encoder, raw_scores
 
 
 class Operations(TorchDispatchMode):
@@ -28,20 +29,11 @@ class Operations(TorchDispatchMode):
         if func._overloadpacket in flop_registry:
             self.count += int(flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=made))
         elif not func.is_view:
-            self.count += sum(part.numel() * _each(part, func) for part in _tensors(made))
+            product = 6 if func._overloadpacket is torch.ops.aten.mul else 2
+            parts = made if isinstance(made, list | tuple) else [made]
+            tensors = [part for part in parts if isinstance(part, Tensor)]
+            self.count += sum(tensor.numel() * (product if tensor.is_complex() else 1) for tensor in tensors)
         return made
-
-
-def _each(made: Tensor, func: Any) -> int:
-    """Operations for each number made."""
-    if not made.is_complex():
-        return 1
-    return 6 if func._overloadpacket is torch.ops.aten.mul else 2
-
-
-def _tensors(made: Any) -> list[Tensor]:
-    parts = made if isinstance(made, list | tuple) else [made]
-    return [part for part in parts if isinstance(part, Tensor)]
 
 
 def extra_operations(encoder: Encoder) -> float:
@@ -52,33 +44,20 @@ def extra_operations(encoder: Encoder) -> float:
         products, and plain attention.
     """
     geometry = encoder.geometry
-    length, dim, layers = geometry.train_length, geometry.model_dim, geometry.num_layers
-    products = 24 * length * dim**2 * layers
-    bare = _counted(lambda: _pass(Encoder(geometry)))
-    return (_counted(lambda: _pass(encoder)) - bare) / (products + bare)
+    products = 24 * geometry.train_length * geometry.model_dim**2 * geometry.num_layers
+    bare = _operations(Encoder(geometry))
+    return (_operations(encoder) - bare) / (products + bare)
 
 
-def _counted(forward: Callable[[], None]) -> int:
+def _operations(encoder: Encoder) -> int:
+    geometry, length = encoder.geometry, encoder.geometry.train_length
     with torch.no_grad(), torch.random.fork_rng(devices=[]), Operations() as operations:
-        forward()
+        positions = torch.arange(length, dtype=torch.float32)
+        x = encoder.embed(torch.randn(1, length, geometry.model_dim), positions)
+        q, k, v = torch.randn(3, 1, geometry.num_heads, length, geometry.head_dim).unbind()
+        site = site_of(positions, True, x)
+        for layer in range(geometry.num_layers):
+            site = replace(site, layer=layer)
+            scores = raw_scores(encoder, q, k, site)
+            encoder.mix(scores.masked_fill(~site.mask, -torch.inf), v, site)
     return operations.count
-
-
-def _pass(encoder: Encoder) -> None:
-    geometry = encoder.geometry
-    length = geometry.train_length
-    positions = torch.arange(length, dtype=torch.float32)
-    mask = torch.ones(length, length, dtype=torch.bool).tril()
-    x = encoder.embed(torch.randn(1, length, geometry.model_dim), positions)
-    q, k, v = torch.randn(3, 1, geometry.num_heads, length, geometry.head_dim).unbind()
-    for layer in range(geometry.num_layers):
-        site = Site(
-            layer=layer,
-            query_positions=positions,
-            key_positions=positions,
-            rows=slice(0, length),
-            mask=mask,
-            causal=True,
-            x=x,
-        )
-        encoder.mix(raw_scores(encoder, q, k, site).masked_fill(~mask, -torch.inf), v, site)

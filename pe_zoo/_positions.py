@@ -8,8 +8,8 @@ from torch import Tensor
 FURTHEST = 2**24
 """The largest position that float32 tells from the next."""
 ROUNDING = 2**-8
-"""What the difference of two float32 positions up to 2¹⁵ is off is less. A distance short of a whole or half number by
-no more counts as that number, so that keys a third of a position apart fall into the same rows wherever they stand."""
+"""More than the rounding error of a distance between float32 positions up to 2¹⁵. A distance short of a whole or half
+number by no more counts as that number, so that equal distances fall into the same row at every position."""
 
 
 def distances(query: Tensor, key: Tensor) -> Tensor:
@@ -50,12 +50,20 @@ def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
     return positions.double().unsqueeze(-1) * frequencies
 
 
+def even_width(owner: str, model_dim: int) -> None:
+    """Refuse an odd width, in which sines and cosines do not pair."""
+    if model_dim % 2:
+        raise ValueError(
+            f"{owner} pairs sines with cosines and needs an even model_dim; got {model_dim}, "
+            f"use {model_dim - 1 or 2} or {model_dim + 1}"
+        )
+
+
 def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
     """The bucket of each whole distance from 0 to ``max_distance``, int64; beyond, the last one goes on.
 
-    Half of the buckets hold one distance each, the rest grow logarithmically. T5's formula floors a float32
-    logarithm; the same edges are found here without rounding doubt, so that a distance falls into the same bucket
-    on every device.
+    Half of the buckets hold one distance each, the rest grow logarithmically. T5's formula floors a float32 logarithm;
+    these edges are the same and do not depend on the device.
 
     >>> log_buckets(8, 32)[[0, 3, 6, 7, 19, 20, 32]]
     tensor([0, 3, 4, 5, 6, 7, 7])
@@ -74,8 +82,7 @@ def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
 
 
 def row_of(distance: Tensor, rows: int) -> Tensor:
-    """The whole part of distances (but for ``ROUNDING``) in a table of so many rows, int64: below 0 it is row 0,
-    beyond the table the last.
+    """The row of each distance in a table, its whole part (but for ``ROUNDING``), between the first row and the last.
 
     >>> row_of(torch.tensor([-5.0, 0.0, 0.99999994, 1.9, 1000.0]), 8)
     tensor([0, 0, 1, 1, 7])

@@ -1,11 +1,47 @@
-"""Learned tables: rows looked up by position or by distance."""
+"""Learned tables: rows looked up by position, by distance or by bucket of distances."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from pe_zoo._encoder import Unsupported
 from pe_zoo._knobs import whole
+from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
+
+
+class Buckets(nn.Module):
+    """T5's buckets of distance: each distance its own up to half of them, then growing logarithmically.
+
+    Args:
+        owner: the encoder, for messages.
+        num_buckets: a multiple of 4.
+        max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``; None: a quarter of
+            ``train_length``, but at least ``num_buckets``.
+        train_length: of the geometry.
+    """
+
+    looking_back: Tensor
+    one_side: Tensor
+
+    def __init__(self, owner: str, num_buckets: int, max_distance: int | None, train_length: int) -> None:
+        super().__init__()
+        if whole(f"{owner} num_buckets", num_buckets, at_least=4, at_most=FURTHEST) % 4:
+            raise ValueError(
+                f"{owner} num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
+            )
+        if max_distance is None:
+            max_distance = max(train_length // 4, num_buckets)
+        whole(f"{owner} max_distance", max_distance, at_least=num_buckets // 2 + 1)
+        self.num_buckets = num_buckets
+        # Integer buffers, which a change of the module's dtype leaves alone.
+        self.register_buffer("looking_back", log_buckets(num_buckets, max_distance), persistent=False)
+        self.register_buffer("one_side", log_buckets(num_buckets // 2, max_distance), persistent=False)
+
+    def forward(self, distance: Tensor, bidirectional: bool) -> Tensor:
+        """Distances, query minus key, of any shape, to buckets, int64; half of them for each side if bidirectional."""
+        if bidirectional:
+            return look_up_both_ways(distance, self.one_side, self.num_buckets // 2)
+        return look_up(distance, self.looking_back)
 
 
 def enough_rows(owner: str, num_rows: int, train_length: int) -> int:
@@ -38,7 +74,12 @@ def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) ->
     below = positions.floor()
     share = (positions - below).unsqueeze(-1).to(dtype)
     known = (positions >= 0) & (positions <= last)
-    _refuse_unknown(owner, last, positions, known)
+    if not known_to_hold(known):
+        raise Unsupported(
+            f"{owner} has rows for positions 0 to {last}; positions from "
+            f"{positions.min().item():g} to {positions.max().item():g} were asked for. "
+            f"Set num_rows higher before training"
+        )
     row, next_row = (
         functional.embedding(whole_positions.long().clamp(0, last), table).to(dtype)
         for whole_positions in (below, positions.ceil())
@@ -46,17 +87,12 @@ def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) ->
     return torch.where(known.unsqueeze(-1), torch.lerp(row, next_row, share), torch.nan)
 
 
-def _refuse_unknown(owner: str, last: int, positions: Tensor, known: Tensor) -> None:
+def known_to_hold(conditions: Tensor) -> bool:
+    """Return whether all conditions hold; under vmap, which can take no branch on a value, true."""
     try:
-        missing = not bool(known.all())
+        return bool(conditions.all())
     except RuntimeError:
-        return  # vmap over positions can take no branch: there, a row that does not exist is NaN
-    if missing:
-        raise Unsupported(
-            f"{owner} has rows for positions 0 to {last}; positions from "
-            f"{positions.min().item():g} to {positions.max().item():g} were asked for. "
-            f"Set num_rows higher before training"
-        )
+        return True
 
 
 def pick(products: Tensor, rows: Tensor) -> Tensor:

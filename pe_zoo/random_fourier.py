@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pe_zoo._encoder import Encoder, Geometry
 from pe_zoo._knobs import number
-from pe_zoo._positions import angles
+from pe_zoo._positions import angles, even_width
 from pe_zoo._registry import register
 
 STEP = 2.0**-40
@@ -37,11 +37,7 @@ class RandomFourier(Encoder):
 
     def __init__(self, geometry: Geometry, *, scale: float = 10.0) -> None:
         super().__init__(geometry)
-        if geometry.model_dim % 2:
-            raise ValueError(
-                f"random_fourier pairs sines with cosines and needs an even model_dim; got {geometry.model_dim}, "
-                f"use {geometry.model_dim - 1 or 2} or {geometry.model_dim + 1}"
-            )
+        even_width("random_fourier", geometry.model_dim)
         self.scale = number("random_fourier scale", scale, above=0)
         # In whole steps: a change of the module's dtype rounds what floats, and would leave other frequencies.
         drawn = torch.randn(geometry.model_dim // 2, dtype=torch.float64)

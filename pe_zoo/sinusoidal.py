@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pe_zoo._encoder import Encoder, Geometry
 from pe_zoo._knobs import number, one_of
-from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._positions import angles, even_width, geometric_frequencies
 from pe_zoo._registry import register
 
 
@@ -28,11 +28,7 @@ class Sinusoidal(Encoder):
 
     def __init__(self, geometry: Geometry, *, base: float = 10000.0, channels: str = "interleaved") -> None:
         super().__init__(geometry)
-        if geometry.model_dim % 2:
-            raise ValueError(
-                f"sinusoidal pairs sines with cosines and needs an even model_dim; got {geometry.model_dim}, "
-                f"use {geometry.model_dim - 1 or 2} or {geometry.model_dim + 1}"
-            )
+        even_width("sinusoidal", geometry.model_dim)
         self.base = number("sinusoidal base", base, above=0)
         self.channels = one_of("sinusoidal channels", channels, ("interleaved", "concatenated"))
 

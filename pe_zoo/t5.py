@@ -4,10 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
-from pe_zoo._knobs import whole
-from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
 from pe_zoo._registry import register
-from pe_zoo._tables import heads_first
+from pe_zoo._tables import Buckets, heads_first
 
 
 @register("t5")
@@ -47,31 +45,16 @@ class T5(Encoder):
         bidirectional: bool | None = None,
     ) -> None:
         super().__init__(geometry)
-        if whole("t5 num_buckets", num_buckets, at_least=4, at_most=FURTHEST) % 4:
-            raise ValueError(
-                f"t5 num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
-            )
-        if max_distance is None:
-            max_distance = max(geometry.train_length // 4, num_buckets)
-        whole("t5 max_distance", max_distance, at_least=num_buckets // 2 + 1)
         if not (bidirectional is None or isinstance(bidirectional, bool)):
             raise ValueError(f"t5 bidirectional must be true, false or null; got {bidirectional!r}")
         self.bidirectional = bidirectional
+        self.scheme = Buckets("t5", num_buckets, max_distance, geometry.train_length)
         self.bias = nn.Parameter(torch.empty(num_buckets, geometry.num_heads))
         nn.init.normal_(self.bias, std=geometry.model_dim**-0.5)
-        # Integer buffers, which a change of the module's dtype leaves alone.
-        self.register_buffer("looking_back", log_buckets(num_buckets, max_distance), persistent=False)
-        self.register_buffer("one_side", log_buckets(num_buckets // 2, max_distance), persistent=False)
-
-    looking_back: Tensor
-    one_side: Tensor
 
     def buckets(self, distance: Tensor, causal: bool) -> Tensor:
         """Distances, query minus key, of any shape, to bucket numbers, int64."""
-        bidirectional = not causal if self.bidirectional is None else self.bidirectional
-        if not bidirectional:
-            return look_up(distance, self.looking_back)
-        return look_up_both_ways(distance, self.one_side, len(self.bias) // 2)
+        return self.scheme(distance, not causal if self.bidirectional is None else self.bidirectional)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         bias = heads_first(self.bias[self.buckets(site.distance, site.causal)])

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._knobs import number, true_or_false, whole
-from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._positions import angles, even_width, geometric_frequencies
 from pe_zoo._registry import register
 
 
@@ -42,11 +42,7 @@ class TransformerXL(Encoder):
         untied: bool = False,
     ) -> None:
         super().__init__(geometry)
-        if geometry.model_dim % 2:
-            raise ValueError(
-                f"transformer_xl pairs sines with cosines and needs an even model_dim; got {geometry.model_dim}, "
-                f"use {geometry.model_dim - 1 or 2} or {geometry.model_dim + 1}"
-            )
+        even_width("transformer_xl", geometry.model_dim)
         self.base = number("transformer_xl base", base, above=0)
         self.clamp_len = None if clamp_len is None else whole("transformer_xl clamp_len", clamp_len, at_least=1)
         true_or_false("transformer_xl untied", untied)

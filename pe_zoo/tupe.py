@@ -5,10 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pe_zoo._encoder import Encoder, Geometry, Site
-from pe_zoo._knobs import true_or_false, whole
-from pe_zoo._positions import FURTHEST, log_buckets, look_up, look_up_both_ways
+from pe_zoo._knobs import true_or_false
 from pe_zoo._registry import register
-from pe_zoo._tables import enough_rows, heads_first, rows_at
+from pe_zoo._tables import Buckets, enough_rows, heads_first, rows_at
 
 
 @register("tupe")
@@ -63,28 +62,12 @@ class TUPE(Encoder):
         self.projection = nn.Linear(dim, 2 * dim)
         nn.init.normal_(self.projection.weight, std=dim**-0.5)
         nn.init.zeros_(self.projection.bias)
-        self.relative = self._relative(num_buckets, max_distance)
-
-    looking_back: Tensor
-    one_side: Tensor
-
-    def _relative(self, num_buckets: int | None, max_distance: int | None) -> nn.Parameter | None:
-        if num_buckets is not None and whole("tupe num_buckets", num_buckets, at_least=4, at_most=FURTHEST) % 4:
-            raise ValueError(
-                f"tupe num_buckets must be a multiple of 4 (two sides, half of each exact); got {num_buckets}"
-            )
-        if max_distance is not None:
-            whole("tupe max_distance", max_distance, at_least=(num_buckets or 0) // 2 + 1)
-        if num_buckets is None:
-            if max_distance is not None:
-                raise ValueError(f"tupe max_distance={max_distance} changes nothing without num_buckets; set both")
-            return None
-        if max_distance is None:
-            max_distance = max(self.geometry.train_length // 4, num_buckets)
-        # Integer buffers, which a change of the module's dtype leaves alone.
-        self.register_buffer("looking_back", log_buckets(num_buckets, max_distance), persistent=False)
-        self.register_buffer("one_side", log_buckets(num_buckets // 2, max_distance), persistent=False)
-        return nn.Parameter(self.geometry.model_dim**-0.5 * torch.randn(num_buckets, self.geometry.num_heads))
+        if num_buckets is None and max_distance is not None:
+            raise ValueError(f"tupe max_distance={max_distance} changes nothing without num_buckets; set both")
+        self.buckets = self.relative = None
+        if num_buckets is not None:
+            self.buckets = Buckets("tupe", num_buckets, max_distance, geometry.train_length)
+            self.relative = nn.Parameter(dim**-0.5 * torch.randn(num_buckets, geometry.num_heads))
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         # Here and not in ``score``, which so adds a term that positions alone decide.
@@ -96,8 +79,8 @@ class TUPE(Encoder):
         of_queries, _ = self._project(rows_at("tupe", self.table, site.query_positions, dtype))
         _, of_keys = self._project(rows_at("tupe", self.table, site.key_positions, dtype))
         bias = of_queries @ of_keys.mT * (2 * self.geometry.head_dim) ** -0.5
-        if self.relative is not None:
-            bias = bias + self._relative_bias(self.relative.to(dtype), site)
+        if self.buckets is not None and self.relative is not None:
+            bias = bias + heads_first(self.relative.to(dtype)[self.buckets(site.distance, not site.causal)])
         if self.first is not None:
             bias = self._untie(self.first.to(dtype), bias, site)
         return scores + bias.to(scores.dtype)
@@ -111,13 +94,6 @@ class TUPE(Encoder):
         both = functional.linear(normal, self.projection.weight.to(dtype), self.projection.bias.to(dtype))
         queries, keys = both.unflatten(-1, (2, self.geometry.num_heads, -1)).movedim(-4, -2).unbind(-4)
         return queries, keys
-
-    def _relative_bias(self, relative: Tensor, site: Site) -> Tensor:
-        if site.causal:
-            buckets = look_up(site.distance, self.looking_back)
-        else:
-            buckets = look_up_both_ways(site.distance, self.one_side, len(relative) // 2)
-        return heads_first(relative[buckets])
 
     def _untie(self, first: Tensor, bias: Tensor, site: Site) -> Tensor:
         queries, keys = self._project(first)

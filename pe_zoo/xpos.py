@@ -10,6 +10,7 @@ from pe_zoo._knobs import number
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, rotate_pairs
+from pe_zoo._tables import known_to_hold
 
 LARGEST_PRODUCT = 2.0**10
 """Room left for products of queries and keys, which the decay multiplies."""
@@ -74,11 +75,7 @@ class XPos(Encoder):
     def _refuse_span(self, spans: Tensor, dtype: torch.dtype) -> None:
         """Refuse queries so far before a key that others see that their own, hidden score of it would be infinite."""
         allowed = self.scale_base * math.log(torch.finfo(dtype).max / LARGEST_PRODUCT) / math.log1p(1 / self.gamma)
-        try:
-            refused = bool((spans > allowed).any())
-        except RuntimeError:
-            return  # vmap over positions can take no branch: there, what is not finite becomes NaN
-        if refused:
+        if not known_to_hold(spans <= allowed):
             raise Unsupported(
                 f"xpos handles queries and keys up to {allowed:.0f} positions apart at once in {str(dtype)[6:]}, at "
                 f"scale_base={self.scale_base:g} and gamma={self.gamma:g}; {spans.max().item():g} were asked for. "
