@@ -22,6 +22,8 @@ from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
 
+SIZES = {"model_dim": 128, "num_heads": 4, "num_layers": 3, "train_length": 33}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
@@ -45,17 +47,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(prog="python -m pe_zoo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="NAME | check FILE.py", help="an encoder, or check and a file")
     parser.add_argument("--markdown", action="store_true", help="print the catalogue as a Markdown table")
-    sizes = {"--model-dim": 128, "--num-heads": 4, "--num-layers": 3, "--train-length": 33}
-    for option, default in sizes.items():
-        parser.add_argument(
-            option, type=int, default=default, metavar="N", help=f"size to count at (default: {default})"
-        )
+    for size, default in SIZES.items():
+        option, text = f"--{size.replace('_', '-')}", f"size to count at (default: {default})"
+        parser.add_argument(option, type=int, default=default, metavar="N", help=text)
     return parser.parse_args(arguments)
 
 
 def _command(options: argparse.Namespace) -> int:
-    sizes = ("model_dim", "num_heads", "num_layers", "train_length")
-    geometry = Geometry(**{size: getattr(options, size) for size in sizes})
+    geometry = Geometry(**{size: getattr(options, size) for size in SIZES})
     match options.words:
         case ["check", target]:
             return 0 if all([_check(name) for name in _targets(target)]) else 1
@@ -79,12 +78,9 @@ def _targets(target: str) -> list[str]:
         return [target]
     before = set(names())
     load_file(path)
-    return [name for name in names() if name not in before or _comes_from(name, path)]
-
-
-def _comes_from(name: str, path: Path) -> bool:
-    source = getattr(sys.modules.get(get(name).__module__), "__file__", None)
-    return source is not None and Path(source).resolve() == path.resolve()
+    place = path.resolve()
+    sources = {name: getattr(sys.modules.get(get(name).__module__), "__file__", None) for name in names()}
+    return [name for name, file in sources.items() if name not in before or Path(file or "").resolve() == place]
 
 
 def _check(name: str) -> bool:

@@ -36,11 +36,9 @@ class Geometry:
                 raise ValueError(f"{field} must be a whole number of at least 1, got {size!r}")
         if self.model_dim % self.num_heads:
             fitting = [n for n in range(1, self.model_dim + 1) if self.model_dim % n == 0]
-            nearest = sorted(fitting, key=lambda n: abs(n - self.num_heads))[:3]
-            raise ValueError(
-                f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}; "
-                f"the nearest that do are {', '.join(map(str, sorted(nearest)))}"
-            )
+            nearest = ", ".join(map(str, sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:3])))
+            wrong = f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}"
+            raise ValueError(f"{wrong}; the nearest that do are {nearest}")
 
     @property
     def head_dim(self) -> int:
@@ -181,19 +179,11 @@ def scores(
     if positions.shape[-1] != num_keys:
         raise ValueError(f"{positions.shape[-1]} positions for {num_keys} keys: there must be one each")
     if num_queries > num_keys:
-        raise ValueError(
-            f"{num_queries} queries for {num_keys} keys: queries are the last rows of the sequence, at most one per key"
-        )
+        rule = "queries are the last rows of the sequence, at most one per key"
+        raise ValueError(f"{num_queries} queries for {num_keys} keys: {rule}")
     rows = slice(num_keys - num_queries, num_keys)
-    site = Site(
-        layer=layer,
-        query_positions=positions[..., rows],
-        key_positions=positions,
-        rows=rows,
-        mask=torch.ones(num_queries, num_keys, dtype=torch.bool, device=q.device),
-        causal=causal,
-        x=x,
-    )
+    queries, mask = positions[..., rows], torch.ones(num_queries, num_keys, dtype=torch.bool, device=q.device)
+    site = Site(layer=layer, query_positions=queries, key_positions=positions, rows=rows, mask=mask, causal=causal, x=x)
     return raw_scores(encoder, q, k, site).to(q.dtype)
 
 

@@ -19,9 +19,7 @@ Supply = Callable[[str, int], Tensor]
 
 
 class Numbering:
-    """A way to assign positions in training and in evaluation: 0, 1, 2, … unless overridden. Keyword-only arguments
-    are knobs.
-    """
+    """A way to assign positions: 0, 1, 2, … unless overridden. Keyword-only arguments are knobs."""
 
     name: ClassVar[str]
 
@@ -74,8 +72,7 @@ class Offset(Numbering):
         num_offsets: how many starts there are, at least 1; 500 as published.
         evaluate_at: the start in evaluation, at least 0.
 
-    Departures: the official code evaluates at ``num_offsets``, a start that training never drew; here it is 0 unless
-    asked.
+    Departures: the official code evaluates at ``num_offsets``, a start that training never drew.
     """
 
     def __init__(self, *, num_offsets: int = 500, evaluate_at: int = 0) -> None:
@@ -103,8 +100,7 @@ class Randomized(Numbering):
     Args:
         limit: size of the range, at least the longest length evaluated; 2048 as published.
 
-    Departures: a draw per sample, shared by all layers; the official code draws once per batch, and for some of its
-    encoders anew in each layer.
+    Departures: a draw per sample, shared by all layers; the official code draws per batch, for some encoders per layer.
     """
 
     def __init__(self, *, limit: int = 2048) -> None:
@@ -112,9 +108,8 @@ class Randomized(Numbering):
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         if length > self.limit:
-            raise Unsupported(
-                f"randomized draws {length} different positions out of limit={self.limit}; set positions.limit higher"
-            )
+            draws = f"randomized draws {length} different positions out of limit={self.limit}"
+            raise Unsupported(f"{draws}; set positions.limit higher")
         keys = torch.rand(batch_size, self.limit, generator=generator)
         return keys.topk(length, dim=-1, sorted=False).indices.sort(-1).values.float()
 
@@ -164,11 +159,9 @@ class Scaled(Numbering):
         positions = (0, 1, 2, …) / factor          in evaluation
 
     Args:
-        factor: how many times the training length should fit, at least 1; 4 (ours: the ratio of the longest length to
-            the one trained on).
+        factor: how many times the training length should fit, at least 1; 4 (ours: longest over training length).
 
-    Departures: all lengths are evaluated at the one factor, the training length too, and nothing is fine-tuned at it;
-    the paper fine-tunes.
+    Departures: every length is evaluated at the one factor, and nothing is fine-tuned at it; the paper fine-tunes.
     """
 
     def __init__(self, *, factor: float = 4.0) -> None:
@@ -188,14 +181,13 @@ class CAPE(Numbering):
         ε ~ U(−max_jitter, max_jitter) per position
 
     Args:
-        max_shift: largest move of the whole sequence (global shift), in positions, at least 0; 5.
-        max_jitter: largest move of one position (local shift), in [0, 0.5], above which order would be lost; 0.5.
-        max_stretch: by how much positions are stretched or shrunk at most (global scale), at least 0; 0.03.
-        centred: whether the mean is taken off, in evaluation too; it makes half of the positions negative.
+        max_shift: largest global shift in positions, at least 0; 5.
+        max_jitter: largest local shift in positions, in [0, 0.5], above which order would be lost; 0.5.
+        max_stretch: largest global scale, less 1, at least 0; 0.03.
+        centred: whether the mean is subtracted, in evaluation too, which makes half of the positions negative.
 
-    Departures: the paper feeds these positions to sinusoids; here they go to any encoder that takes real and negative
-    numbers. Ranges differ from task to task: these are the ones that a public implementation (gcambara/cape) gives for
-    text, but for the jitter, 1 there, which can exchange neighbours.
+    Departures: the paper feeds these positions to sinusoids. Its ranges differ by task: these are those of a public
+    implementation (gcambara/cape) for text, except the jitter, 1 there, which can exchange neighbours.
     """
 
     def __init__(
@@ -204,8 +196,7 @@ class CAPE(Numbering):
         self.max_shift = number("cape max_shift", max_shift, at_least=0)
         self.max_jitter = number("cape max_jitter", max_jitter, at_least=0, at_most=0.5)
         self.max_stretch = number("cape max_stretch", max_stretch, at_least=0)
-        true_or_false("cape centred", centred)
-        self.centred = centred
+        self.centred = true_or_false("cape centred", centred)
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         def symmetric(width: int) -> Tensor:
@@ -237,10 +228,9 @@ class Chunked(Numbering):
         cut ~ U{1 … ⌈length / 2⌉},      gap ~ U{0 … limit − length}
 
     Args:
-        limit: size of the range to be reached, at least the longest length trained on; 2048. The paper extends 2048 to
-            16384 and beyond.
+        limit: size of the range to be reached, at least the training length; 2048 (the paper: 16384 and more).
 
-    Departures: the pieces follow one another in the text; the official code also leaves text out between them.
+    Departures: the chunks follow one another in the text; the official code also skips text between them.
     """
 
     def __init__(self, *, limit: int = 2048) -> None:
@@ -294,8 +284,7 @@ class Coupled(TaskNumbering):
         positions = k + number the task gives,      k ~ U{0 … num_offsets − 1} in training, 0 in evaluation
 
     Args:
-        num_offsets: how many starts there are, at least 1. The paper takes as many as the longest evaluated length has
-            numbers, and so does 200, that of its longest addition.
+        num_offsets: how many starts there are, at least 1; 200, the numbers of the paper's longest addition.
 
     Departures: the paper's starts count from 1, as 0 is its padding; there is none here.
     """

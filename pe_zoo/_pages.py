@@ -37,11 +37,11 @@ NUMBERS = ("parameters", "extra work")
 def table(profiles: Sequence[Profile], geometry: Geometry) -> str:
     """Format the catalogue for a terminal."""
     rows = [COLUMNS, *(_cells(profile, linked=False) for profile in profiles)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [
-        f"{{:{'>' if column in NUMBERS else '<'}{width}}}" for column, width in zip(COLUMNS, widths, strict=True)
+    columns = [
+        [cell.rjust(width) if column[0] in NUMBERS else cell.ljust(width) for cell in column]
+        for column, width in ((column, max(map(len, column))) for column in zip(*rows, strict=True))
     ]
-    lines = ["  ".join(aligned).format(*row).rstrip() for row in rows]
+    lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     remarks = [f"{profile.name}: {profile.remark}" for profile in profiles if profile.remark]
     return "\n".join([*lines, "", *(_filled(note, 118, then="  ") for note in [*_notes(profiles, geometry), *remarks])])
 

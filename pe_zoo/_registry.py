@@ -39,11 +39,8 @@ class Registry(Generic[T]):
             if not issubclass(cls, self.parent):
                 raise TypeError(f"{cls.__name__} must extend {self.parent.__name__} to be registered as {name!r}")
             if name in self._classes:
-                holder = self._classes[name]
-                raise ValueError(
-                    f"{self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}; "
-                    f"{cls.__module__}.{cls.__qualname__} needs another name"
-                )
+                holder, other = (f"{of.__module__}.{of.__qualname__}" for of in (self._classes[name], cls))
+                raise ValueError(f"{self.kind} {name!r} is already {holder}; {other} needs another name")
             cls.name = name  # type: ignore[attr-defined]
             self._classes[name] = cls
             return cls  # type: ignore[return-value]
@@ -81,9 +78,8 @@ class Registry(Generic[T]):
 encoders: Registry[Encoder] = Registry("encoder", Encoder)
 
 
-def register(name: str) -> Callable[[C], C]:
-    """Class decorator: register an encoder under a name."""
-    return encoders.register(name)
+register = encoders.register
+"""Class decorator: register an encoder under a name."""
 
 
 def names() -> list[str]:
@@ -113,6 +109,7 @@ class PluginError(ImportError):
 
 
 _loaded: set[str] = set()
+"""Plug-ins and files imported so far."""
 
 
 @cache
@@ -144,10 +141,8 @@ def load_plugins() -> None:
                     raise LookupError(f"{entry.module} registers no encoder")
         except (Exception, SystemExit) as error:
             package = entry.dist.name if entry.dist else "an installed package"
-            raise PluginError(
-                f"encoder plug-in {entry.name!r} of {package} failed to import: "
-                f"{type(error).__name__}: {error}. Repair or uninstall it"
-            ) from error
+            failed = f"encoder plug-in {entry.name!r} of {package} failed to import: {type(error).__name__}: {error}"
+            raise PluginError(f"{failed}. Repair or uninstall it") from error
         _loaded.add(key)
 
 
@@ -165,8 +160,7 @@ def load_file(path: str | Path) -> str:
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise PluginError(f"encoder file {str(path)!r} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
     try:
         with encoders.all_or_nothing():
             spec.loader.exec_module(module)
@@ -175,9 +169,8 @@ def load_file(path: str | Path) -> str:
         del sys.modules[module_name]
         raise PluginError(f"encoder file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
     if set(encoders.names()) == before:
-        raise PluginError(
-            f"encoder file {str(path)!r} registers no encoder; decorate one with @pe_zoo.register('name')"
-        )
+        remedy = "decorate one with @pe_zoo.register('name')"
+        raise PluginError(f"encoder file {str(path)!r} registers no encoder; {remedy}")
     _loaded.add(key)
     return digest
 

@@ -74,8 +74,7 @@ class Rotary(Encoder):
         base: of RoPE's frequencies, above 0.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
     pairing = "interleaved"
     scale = 1.0
 

@@ -34,9 +34,7 @@ class ALiBi(Encoder):
     and only there; here it is the distance.
     """
 
-    shift_invariant = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry, *, max_bias: float = MAX_BIAS, form: str = "symmetric") -> None:
         super().__init__(geometry)

@@ -27,8 +27,7 @@ class CoPE(Encoder):
     scaled by 1/sqrt(head_dim) where it meets them, as in the published listing. Counts are summed in float32 at least.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, p_max: int = 64) -> None:
         super().__init__(geometry)

@@ -36,8 +36,7 @@ class DeBERTa(Encoder):
     distance counts as the nearest whole one, a half as the further.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, max_distance: int | None = None, num_buckets: int | None = None) -> None:
         super().__init__(geometry)

@@ -40,10 +40,7 @@ class DynamicBias(Encoder):
     over its window before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
     """
 
-    shift_invariant = True
-    direction_aware = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = direction_aware = static_bias = distance_bias = True
 
     def __init__(
         self,

@@ -38,8 +38,7 @@ class FIRE(Encoder):
     output layer has no bias, which softmax cannot see.
     """
 
-    causal_only = True
-    static_bias = True
+    causal_only = static_bias = True
 
     def __init__(
         self,

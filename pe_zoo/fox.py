@@ -31,8 +31,7 @@ class FoX(Encoder):
     alone, without output gates, normalised queries and keys, or shifted keys and values. Sums are in float64.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
     static_bias = True  # neither scores nor q and k decide the bias, though the layer's input does
 
     def __init__(self, geometry: Geometry, *, initial_gate: float = 0.5) -> None:

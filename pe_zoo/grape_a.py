@@ -30,8 +30,7 @@ class GRAPEA(Encoder):
     and keys, GRAPE-AP and GRAPE-M are not part of this.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, gates: str = "query_key") -> None:
         super().__init__(geometry)

@@ -24,9 +24,7 @@ class KERPLELog(Encoder):
     uniform in (0, 2), rate uniform in (0, 1), neither below 0.01.
     """
 
-    shift_invariant = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)

@@ -25,9 +25,7 @@ class KERPLEPower(Encoder):
     neither below 0.01.
     """
 
-    shift_invariant = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)

@@ -35,12 +35,7 @@ class LearnableFourier(Encoder):
     direction_aware = True
 
     def __init__(
-        self,
-        geometry: Geometry,
-        *,
-        num_features: int | None = None,
-        hidden_dim: int = 32,
-        gamma: float = 10.0,
+        self, geometry: Geometry, *, num_features: int | None = None, hidden_dim: int = 32, gamma: float = 10.0
     ) -> None:
         super().__init__(geometry)
         if num_features is None:

@@ -32,8 +32,7 @@ class LieRE(Encoder):
     Entries start uniform in [0, 2π), as published. Everything is computed in float64.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, block_fraction: float = 1.0, span: int | None = None) -> None:
         super().__init__(geometry)

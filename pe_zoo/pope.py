@@ -32,8 +32,7 @@ class PoPE(Encoder):
     computed in float64, magnitudes at least in float32.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, base: float = 10000.0, phase: str = "zero") -> None:
         super().__init__(geometry)

@@ -30,8 +30,7 @@ class RelativeProjection(Encoder):
     tables start at standard deviation 0.02, the default in transformers.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
     static_bias = True  # neither scores nor q and k decide the bias, though the layer's input does
 
     def __init__(self, geometry: Geometry, *, rank: int = 16, window: int | None = None) -> None:

@@ -29,9 +29,7 @@ class Sandwich(Encoder):
     Departures: none.
     """
 
-    shift_invariant = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry, *, dim: int = 128, base: float = 10000.0, max_ratio: float = 8.0) -> None:
         super().__init__(geometry)

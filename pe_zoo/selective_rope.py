@@ -35,8 +35,7 @@ class SelectiveRoPE(Encoder):
     standard deviation 0.02, which rotates almost nothing. The sum is taken in float64.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
 
     def __init__(
         self,

@@ -31,8 +31,7 @@ class ShortConvolution(Encoder):
     as torch's convolutions do, the other weights with variance 1/fan-in, as this trunk's do.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:
         super().__init__(geometry)

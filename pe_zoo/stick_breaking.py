@@ -28,8 +28,7 @@ class StickBreaking(Encoder):
     least in float32.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
     static_bias = distance_bias = True  # −inf at a query's own place, or nothing
 
     def __init__(self, geometry: Geometry, *, attend_current: bool = False, remainder: str = "dropped") -> None:

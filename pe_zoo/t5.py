@@ -31,10 +31,7 @@ class T5(Encoder):
     numbers as the one nearer to 0, which a key less than 1 ahead shares with the query's own.
     """
 
-    shift_invariant = True
-    direction_aware = True
-    static_bias = True
-    distance_bias = True
+    shift_invariant = direction_aware = static_bias = distance_bias = True
 
     def __init__(
         self,

@@ -30,16 +30,10 @@ class TransformerXL(Encoder):
     as the trunk's projections do, u and v at the official standard deviation of 0.02. Angles are computed in float64.
     """
 
-    shift_invariant = True
-    direction_aware = True
+    shift_invariant = direction_aware = True
 
     def __init__(
-        self,
-        geometry: Geometry,
-        *,
-        base: float = 10000.0,
-        clamp_len: int | None = None,
-        untied: bool = False,
+        self, geometry: Geometry, *, base: float = 10000.0, clamp_len: int | None = None, untied: bool = False
     ) -> None:
         super().__init__(geometry)
         even_width("transformer_xl", geometry.model_dim)

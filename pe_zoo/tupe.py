@@ -40,8 +40,7 @@ class TUPE(Encoder):
     in ``t5``.
     """
 
-    direction_aware = True
-    static_bias = True
+    direction_aware = static_bias = True
 
     def __init__(
         self,

@@ -39,8 +39,7 @@ class XPos(Encoder):
     unsupported. The blockwise attention that the paper evaluates long texts with is not part of the encoder.
     """
 
-    shift_invariant = True
-    causal_only = True
+    shift_invariant = causal_only = True
     blockwise_rotation = True  # exponents count from the middle of the queries at hand
 
     def __init__(
