@@ -28,8 +28,6 @@ class Addition(Problem):
     length 8.
 
     Args:
-        train_length: most digits of a number trained on, at least 1.
-        min_length: fewest digits trained on, between 1 and ``train_length``.
         base: of the numbers, at least 2.
         reverse: what is written least significant digit first, ``all``, ``answer`` or ``neither``.
         zero_padded: whether a number may begin with zeros, so that shorter ones are among them; else its leading
@@ -39,8 +37,6 @@ class Addition(Problem):
     def __init__(
         self,
         *,
-        train_length: int = 8,
-        min_length: int = 1,
         base: int = 10,
         reverse: str = "all",
         zero_padded: bool = True,

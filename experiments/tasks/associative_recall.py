@@ -23,8 +23,6 @@ class AssociativeRecall(Task):
     Chance: ``1 / num_values`` a value, ``num_values ** -length`` all of them. Best guess from position: no better.
 
     Args:
-        train_length: most pairs trained on, at least 1.
-        min_length: fewest pairs trained on, between 1 and ``train_length``.
         num_keys: number of keys, at least 2, ``train_length`` and any other length asked for.
         num_values: number of values, at least 2; none is a key.
     """

@@ -21,8 +21,6 @@ class Copy(Transduction):
     ``unique`` word is one of fewer.
 
     Args:
-        train_length: longest word trained on, at least 1.
-        min_length: shortest word trained on, between 1 and ``train_length``.
         num_symbols: size of the alphabet, at least 2; for unique words at least the longest length asked for.
         unique: whether all symbols of a word differ; every such word is as likely as any other.
     """

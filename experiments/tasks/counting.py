@@ -24,8 +24,6 @@ class Counting(Problem):
     position: 0.0627 and 0.00415 at length 16.
 
     Args:
-        train_length: longest list trained on, in numbers, at least 1.
-        min_length: shortest list trained on, between 1 and ``train_length``.
         num_symbols: how many numbers there are, from 0 on, at least 2 and ``train_length``; no list is longer.
     """
 

@@ -21,8 +21,6 @@ class CycleNavigation(Question):
     Chance: ``1 / cycle_length``. Best guess from position: 0.2 at length 16.
 
     Args:
-        train_length: most steps trained on, at least 1.
-        min_length: fewest steps trained on, between 1 and ``train_length``.
         cycle_length: places on the circle, at least 2; 5 as published.
     """
 

@@ -26,8 +26,6 @@ class Dyck(Task):
     Chance: ``1 / (kinds + 1)``. Best guess from position: 0.424 at length 32.
 
     Args:
-        train_length: most brackets trained on, at least 1.
-        min_length: fewest brackets trained on, between 1 and ``train_length``.
         kinds: of brackets, at least 1; 2 to 128 in the papers.
         max_depth: brackets that may be open at a time, at least 1; 3 to 20 in the papers.
     """

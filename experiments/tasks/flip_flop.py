@@ -27,8 +27,6 @@ class FlipFlop(Task):
     Chance: ``1 / 2``. Best guess from position: no better.
 
     Args:
-        train_length: most instructions trained on, at least 2.
-        min_length: fewest instructions trained on, between 2 and ``train_length``.
         ignores: share of the instructions that are to be ignored, in [0, 1]; 0.8 in the paper.
     """
 

@@ -29,8 +29,6 @@ class Lego(Task):
     Chance: ``1 / 2`` a value, ``2 ** -length`` all of them. Best guess from position: no better.
 
     Args:
-        train_length: most clauses trained on, from 1 to ``num_variables``.
-        min_length: fewest clauses trained on, between 1 and ``train_length``.
         num_variables: names to draw from, at least 2; a program cannot have more clauses.
     """
 

@@ -20,8 +20,6 @@ class Mode(Question):
     Chance: ``1 / num_symbols``. Best guess from position: no better.
 
     Args:
-        train_length: longest word trained on, at least 1.
-        min_length: shortest word trained on, between 1 and ``train_length``.
         num_symbols: size of the alphabet, at least 2.
     """
 

@@ -29,8 +29,6 @@ class ModularArithmetic(Stepwise):
     at length 16.
 
     Args:
-        train_length: most operands trained on, at least 1.
-        min_length: fewest operands trained on, between 1 and ``train_length``.
         modulus: operands and values are the numbers below it, at least 2.
         operators: those that occur, ``+``, ``+-`` or ``+-*``.
         scratchpad: whether the value after each operand is asked for, not the last alone.
@@ -39,8 +37,6 @@ class ModularArithmetic(Stepwise):
     def __init__(
         self,
         *,
-        train_length: int = 16,
-        min_length: int = 1,
         modulus: int = 5,
         operators: str = "+-*",
         scratchpad: bool = True,

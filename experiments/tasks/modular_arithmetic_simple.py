@@ -26,8 +26,6 @@ class ModularArithmeticSimple(Question):
     Chance: ``1 / modulus``. Best guess from position: 0.201 at length 16.
 
     Args:
-        train_length: longest expression trained on, at least 1.
-        min_length: shortest expression trained on, between 1 and ``train_length``.
         modulus: there are as many digits, at least 2; 5 as published.
     """
 

@@ -22,8 +22,6 @@ class Parity(Stepwise):
     Chance: ``1 / 2``, of a whole scratchpad ``2 ** -length``. Best guess from position: no better.
 
     Args:
-        train_length: most bits trained on, at least 1.
-        min_length: fewest bits trained on, between 1 and ``train_length``.
         scratchpad: whether the parity after each bit is asked for, not the last alone.
     """
 

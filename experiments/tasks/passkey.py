@@ -21,8 +21,6 @@ class Passkey(Hidden):
     Chance: ``1 / num_symbols`` a digit, ``num_symbols ** -num_digits`` a key. Best guess from position: no better.
 
     Args:
-        train_length: most filler trained on, at least 1.
-        min_length: least filler trained on, between 1 and ``train_length``.
         num_symbols: number of digits to choose from, at least 2.
         num_digits: digits of a key, at least 1.
         num_fillers: kinds of filler, at least 1.
@@ -31,8 +29,6 @@ class Passkey(Hidden):
     def __init__(
         self,
         *,
-        train_length: int = 32,
-        min_length: int = 1,
         num_symbols: int = 10,
         num_digits: int = 5,
         num_fillers: int = 5,

@@ -19,8 +19,6 @@ class Precedence(Question):
     Chance: ``1 / 2``. Best guess from position: no better.
 
     Args:
-        train_length: longest word trained on, at least 2.
-        min_length: shortest word trained on, between 2 and ``train_length``.
         num_symbols: size of the alphabet, at least 3: the two asked about, and kinds of filler.
     """
 

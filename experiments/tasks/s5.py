@@ -42,8 +42,6 @@ class S5(Task):
     length 8.
 
     Args:
-        train_length: longest sequence trained on, at least 1.
-        min_length: shortest sequence trained on, between 1 and ``train_length``.
         group: ``s5``, ``a5``, ``a4_x_z5``, ``z60`` or ``s3``.
         generators: what is multiplied: ``all`` elements (as published), or a ``pair`` that generates them, in S5 a
             swap and a cycle of all five; words of a pair are so few that short ones can be learned by heart.

@@ -44,10 +44,6 @@ class Scan(Task):
 
     Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Best guess from position: 0.351 and 0.00694 at
     length 22.
-
-    Args:
-        train_length: most actions trained on, from 1 to 48; there must be commands with so many.
-        min_length: fewest actions trained on, between 1 and ``train_length``.
     """
 
     vocab_size = len(TOKENS)

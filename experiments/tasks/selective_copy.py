@@ -22,8 +22,6 @@ class SelectiveCopy(Hidden):
     better.
 
     Args:
-        train_length: most noise trained on, at least 1.
-        min_length: least noise trained on, between 1 and ``train_length``.
         num_symbols: size of the alphabet, at least 2.
         num_copied: symbols to copy, at least 1.
     """

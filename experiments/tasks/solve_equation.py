@@ -24,8 +24,6 @@ class SolveEquation(Question):
     Chance: ``1 / modulus``. Best guess from position: no better.
 
     Args:
-        train_length: longest equation trained on, at least 3.
-        min_length: shortest equation trained on, between 3 and ``train_length``.
         modulus: there are as many digits, at least 2; 5 as published.
     """
 

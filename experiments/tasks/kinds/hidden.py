@@ -17,8 +17,6 @@ class Hidden(Problem):
     further away.
 
     Args:
-        train_length: most noise trained on, at least 1.
-        min_length: least noise trained on, between 1 and ``train_length``.
         num_symbols: size of the alphabet of the hidden symbols, at least 2.
         num_hidden: number of hidden symbols.
         num_noise: kinds of noise.

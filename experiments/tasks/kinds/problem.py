@@ -18,10 +18,6 @@ class Problem(Task):
     The solution's length is not predicted (no end token is scored). Teacher-forced exact match equals free-running
     greedy exact match: up to the first wrong token both have read the same. A subclass sets ``num_symbols`` and
     ``num_answers``, draws problems and solves them.
-
-    Args:
-        train_length: longest problem trained on, at least ``shortest``.
-        min_length: shortest problem trained on, between ``shortest`` and ``train_length``.
     """
 
     num_symbols: int = 2
@@ -114,8 +110,6 @@ class Stepwise(Problem):
     """A problem that is worked out from left to right; asks for its last value, or for the value after each step.
 
     Args:
-        train_length: most steps trained on, at least 1.
-        min_length: fewest steps trained on, between 1 and ``train_length``.
         scratchpad: whether the values after all steps are asked for, the result being the last.
     """
 

@@ -44,6 +44,10 @@ class Task:
     """One kind of sequence to learn. Keyword-only arguments are knobs; every task has ``train_length``.
 
     A batch has one length, so nothing is padded. ``length`` is counted in the task's own unit.
+
+    Args:
+        train_length: longest length trained on, at least ``shortest``.
+        min_length: shortest length trained on, between ``shortest`` and ``train_length``.
     """
 
     name: ClassVar[str]

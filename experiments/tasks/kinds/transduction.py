@@ -16,8 +16,6 @@ class Transduction(Problem):
         (reverse)      targets         . 2 1 3                                   2 1 3
 
     Args:
-        train_length: longest word trained on, at least ``shortest``.
-        min_length: shortest word trained on, between ``shortest`` and ``train_length``.
         num_symbols: size of the alphabet, at least 2.
     """
 
