@@ -49,8 +49,8 @@ class Geometry:
 class Site:
     """The context of a per-layer hook: layer, queries, keys, mask.
 
-    Queries may be a block of the sequence (long evaluation) or its last row (generation), so take distances from
-    here, never from ``arange``.
+    Queries may be a block of the sequence (long evaluation) or its last row (generation), so take distances from here,
+    never from ``arange``.
 
     Args:
         layer: index of the attention layer, from 0.

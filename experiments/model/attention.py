@@ -109,8 +109,8 @@ def unmasked_scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, rotat
 def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:
     """Return the attention weights that an encoder's ``mix`` implies: how much each query takes of each key.
 
-    For any ``mix`` whose outputs are affine in the values, the weights are its outputs for unit vectors less those
-    for zeros.
+    For any ``mix`` whose outputs are affine in the values, the weights are its outputs for unit vectors less those for
+    zeros.
 
     Args:
         encoder: any.

@@ -19,8 +19,8 @@ SKIPPING = "skipping"
 class Layout:
     """Which layers carry the encoder, and how far each layer and head sees.
 
-    Windows count places in the sequence, whatever the positions are: so many keys to each side of a query,
-    itself included. Where two restrictions meet, both hold.
+    Windows count places in the sequence, whatever the positions are: so many keys to each side of a query, itself
+    included. Where two restrictions meet, both hold.
 
     Args:
         skip_every: one layer of every n goes without the encoder's per-layer hooks, n at least 2; None: all carry it.
@@ -28,8 +28,8 @@ class Layout:
         window: keys a query can see to each side, itself included, at least 1; None: all.
         window_share: the window as a share of the training length, rounded up, in (0, 1]; None: as ``window`` says.
         window_on: which layers have the window: ``all``, or ``carrying`` (those that carry the encoder).
-        masked_heads: in every layer, head i of the first so many sees i + 1 keys, counted from i = 0; the others
-            are free, and one must be; None: all are free.
+        masked_heads: in every layer, head i of the first so many sees i + 1 keys, counted from i = 0; the others are
+            free, and one must be; None: all are free.
     """
 
     skip_every: int | None = None

@@ -17,26 +17,28 @@ class Addition(Problem):
         causal    tokens    ^ 3 5 + 9 0 | 2 6        bidirectional    ^ 3 5 + 9 0 | | |
                   targets   . . . . . . 2 6 0                         . . . . . . 2 6 0
 
-    Length counts the digits of each number. The sum always has one digit more, which may be 0. Both numbers are
-    uniform over those of the length. Digits are written least significant first everywhere (``reverse=all``, as
-    McLeish et al. (2024), arXiv:2405.17399, §3), in the sum alone (``answer``, as Cho et al. (2024),
-    arXiv:2405.20671, §3), or nowhere (``neither``). ``positions=coupled`` numbers digits by their significance from
-    1 on; ``+`` is 0, and the mark stands one step before the sum's first digit. ``positions=abacus`` counts within
-    each number as it is written. Both papers also add numbers of different lengths.
+    Length counts the digits of each number. The sum always has one digit more, which may be 0. Both numbers are uniform
+    over those of the length. Digits are written least significant first everywhere (``reverse=all``, as McLeish et al.
+    (2024), arXiv:2405.17399, §3), in the sum alone (``answer``, as Cho et al. (2024), arXiv:2405.20671, §3), or nowhere
+    (``neither``). ``positions=coupled`` numbers digits by their significance from 1 on; ``+`` is 0, and the mark stands
+    one step before the sum's first digit. ``positions=abacus`` counts within each number as it is written. Both papers
+    also add numbers of different lengths.
 
-    Chance: ``1 / base`` a digit, ``base ** -(length + 1)`` a sum. Best guess from position: 0.144 and 1e-08 at
-    length 8.
+    Chance: ``1 / base`` a digit, ``base ** -(length + 1)`` a sum. Best guess from position: 0.144 and 1e-08 at length
+    8.
 
     Args:
         base: of the numbers, at least 2.
         reverse: what is written least significant digit first, ``all``, ``answer`` or ``neither``.
-        zero_padded: whether a number may begin with zeros, so that shorter ones are among them; else its leading
-            digit is not 0 unless it is the only one.
+        zero_padded: whether a number may begin with zeros, so that shorter ones are among them; else its leading digit
+            is not 0 unless it is the only one.
     """
 
     def __init__(
         self,
         *,
+        train_length: int = 8,
+        min_length: int = 1,
         base: int = 10,
         reverse: str = "all",
         zero_padded: bool = True,

@@ -15,10 +15,9 @@ class AssociativeRecall(Task):
         targets                3 7 7
 
     Length counts pairs. The keys of a sequence are distinct, and each is asked for once, in uniform order. Values are
-    independent and uniform. Each answer is asked for at its key and read nowhere: causal and bidirectional models get
-    the same tokens. Multi-query associative recall of Arora et al. (2023), arXiv:2312.04927. Departures: there queries
-    stand among random tokens, after gaps that follow a power law, the values of a sequence are distinct, and half of
-    8192 tokens are keys and half values; here queries follow one another without gaps.
+    independent and uniform. No answer is read: causal and bidirectional models get the same tokens. Multi-query
+    associative recall of Arora et al. (2023), arXiv:2312.04927. Departures: there queries stand among random tokens,
+    after gaps that follow a power law, values are distinct, and half of 8192 tokens are keys.
 
     Chance: ``1 / num_values`` a value, ``num_values ** -length`` all of them. Best guess from position: no better.
 

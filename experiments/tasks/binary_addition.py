@@ -21,12 +21,11 @@ class BinaryAddition(Ended):
         tokens    ^ 1 0 2 1 1 _ _ _ _ _ _
         targets   . . . . . . 0 0 1 2 0 0
 
-    The + (2) stands anywhere but first or last. Each number is uniform over those above 0 that fit; its highest
-    digits, on the right, may be 0, the sum's is 1. 2 ends the sum, 0 fills the blanks. Delétang et al. (2023),
+    The + (2) stands anywhere but first or last. Each number is uniform over those above 0 that fit; its highest digits,
+    on the right, may be 0, the sum's is 1. 2 ends the sum, 0 fills the blanks. Delétang et al. (2023),
     arXiv:2207.02098: a context-sensitive task; there words of one or two symbols are a number to repeat.
 
-    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Best guess from position: 0.625 and 0.00111 at
-    length 16.
+    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Best guess from position: 0.625 and 0.00111 at length 16.
     """
 
     shortest = 3

@@ -15,8 +15,8 @@ class BucketSort(Blanks, Sort):
     Delétang et al. (2023), arXiv:2207.02098: a context-sensitive task, on 5 symbols as here. With few symbols, the
     position alone tells most: read token accuracy against ``position_guess``.
 
-    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Best guess from position: 0.66 and
-    0.00441 at length 16.
+    Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Best guess from position: 0.66 and 0.00441
+    at length 16.
     """
 
     def __init__(self, *, train_length: int = 16, min_length: int = 1, num_symbols: int = 5) -> None:

@@ -45,7 +45,7 @@ class Copy(Transduction):
         return torch.arange(length)
 
     def position_guess(self, metric: str, length: int) -> float:
-        """Guess any word without repeats: as good as any other, and better than one with them."""
+        """Guess any word without repeats."""
         if self.unique and metric == "exact_match" and length <= self.num_symbols:
             return 1 / math.perm(self.num_symbols, length)
         return self.chance(metric, length)

@@ -16,12 +16,11 @@ class Counting(Problem):
                   targets   . . . 2 3 4 5 $                         . . . 2 3 4 5 $
 
     Length counts the numbers of the list; each is one token. The first is uniform over those that leave room for the
-    list; one alphabet serves all lengths, so longer lists bring no new symbols. Count of Zhou et al. (2024),
-    arXiv:2310.16028: start and end given, end token scored, without which the second number would say nothing. The
-    paper packs many lists into a sequence; here one stands alone.
+    list, so longer lists bring no new symbols. Count of Zhou et al. (2024), arXiv:2310.16028: start and end given, end
+    token scored. The paper packs many lists into a sequence; here one stands alone.
 
-    Chance: ``1 / (num_symbols + 1)`` a number, ``(num_symbols + 1) ** -(length + 1)`` a list. Best guess from
-    position: 0.0627 and 0.00415 at length 16.
+    Chance: ``1 / (num_symbols + 1)`` a number, ``(num_symbols + 1) ** -(length + 1)`` a list. Best guess from position:
+    0.0627 and 0.00415 at length 16.
 
     Args:
         num_symbols: how many numbers there are, from 0 on, at least 2 and ``train_length``; no list is longer.

@@ -15,8 +15,8 @@ class CycleNavigation(Question):
         tokens    ^ 2 2 1 2 |
         targets   . . . . . 3
 
-    A step is back (0), none (1) or on (2). Delétang et al. (2023), arXiv:2207.02098: a regular task, trained there on
-    words of up to 40 steps. After a few steps some places are likelier than others: see ``position_guess``.
+    Length counts steps: back (0), none (1) or on (2). Delétang et al. (2023), arXiv:2207.02098: a regular task. After a
+    few steps some places are likelier than others: see ``position_guess``.
 
     Chance: ``1 / cycle_length``. Best guess from position: 0.2 at length 16.
 
@@ -36,5 +36,4 @@ class CycleNavigation(Question):
     def answer_shares(self, length: int) -> list[float]:
         # A step's Fourier transform on the circle, to the power of the number of steps.
         step = (1 + 2 * np.cos(2 * np.pi * np.arange(self.cycle_length) / self.cycle_length)) / 3
-        shares: list[float] = np.fft.ifft(step**length).real.tolist()
-        return shares
+        return np.fft.ifft(step**length).real.tolist()

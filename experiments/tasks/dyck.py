@@ -15,13 +15,12 @@ class Dyck(Task):
         tokens   ^ ( [ ] ) (
         targets    ) ] ) ^ )
 
-    The answer is the one closing bracket that is legal, or the begin token where nothing is open and the word may
-    end. Words are beginnings of words of Dyck-(k, m), with k kinds of brackets and at most m open at a time, drawn as
-    by Hewitt et al. (2020), arXiv:2010.07515: where both are legal, a bracket is opened or closed with equal
-    probability, and kinds are uniform; the word does not end before ``length``. Yao et al. (2021), arXiv:2105.11115,
-    ask a language model the same at every place: is the right bracket likelier than 0.8 among the closing ones, and
-    are those unlikely where nothing is open? Here the answer is the training target, and accuracy is the share of
-    right answers. Half of them are easy: the bracket before was just opened, and closing it is the answer.
+    Length counts brackets. The answer is the one closing bracket that is legal, or the begin token where nothing is
+    open and the word may end. Words are prefixes of words of Dyck-(k, m), with k kinds of brackets and at most m open
+    at a time, drawn as by Hewitt et al. (2020), arXiv:2010.07515: where both are legal, a bracket is opened or closed
+    with equal probability, and kinds are uniform. Yao et al. (2021), arXiv:2105.11115, ask a language model the same at
+    every place; here the answer is the training target. Half of the answers are easy: they close the bracket just
+    opened.
 
     Chance: ``1 / (kinds + 1)``. Best guess from position: 0.424 at length 32.
 

@@ -1,7 +1,7 @@
 """Remember the bit that was written last."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo._knobs import number
@@ -17,12 +17,11 @@ class FlipFlop(Task):
         tokens   ^ w 1 i 0 r 1 i 0 r          bidirectional    ^ w 1 i 0 r ? i 0 r
         targets            1       1                                     1       1
 
-    Length counts instructions. They write a bit, show one to be ignored, or read; the first is a write and the last a
-    read. Flip-flop language FFL(p) of Liu et al. (2023), arXiv:2306.00946: p is the share of ignores, the rest are
-    half writes and half reads, and bits are uniform. As in its clean mode, only reads are trained on and scored; the
-    glitch rate is 1 minus their accuracy. There 256 instructions with p = 0.8 are trained on, and 0.98 and 0.1 tested;
-    here test sequences have the p of training, and other lengths. The sequences of a batch read at the same places;
-    each by itself is drawn as in the paper.
+    Length counts instructions: write a bit, ignore one, or read; the first is a write and the last a read. Flip-flop
+    language FFL(p) of Liu et al. (2023), arXiv:2306.00946: p is the share of ignores, the rest are half writes and half
+    reads, and bits are uniform. As in its clean mode, only reads are trained on and scored; the glitch rate is 1 minus
+    their accuracy. There 256 instructions with p = 0.8 are trained on, and 0.98 and 0.1 tested; here test sequences
+    have the p of training. The sequences of a batch read at the same places.
 
     Chance: ``1 / 2``. Best guess from position: no better.
 
@@ -43,7 +42,12 @@ class FlipFlop(Task):
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         self.check_length(length)
-        reads, writes = self._instructions(batch_size, length, generator)
+        # Which instructions are reads, (length,) bool, and which are writes, (batch, length).
+        reads = torch.rand(length, generator=generator) < (1 - self.ignores) / 2
+        reads[0], reads[-1] = False, True
+        writes = torch.rand(batch_size, length, generator=generator) < (1 - self.ignores) / (1 + self.ignores)
+        writes[:, 0] = True
+        writes &= ~reads
         bits = torch.randint(2, (batch_size, length), generator=generator)
         latest = torch.where(writes, torch.arange(length), 0).cummax(-1).values
         bits = torch.where(reads, bits.gather(1, latest), bits)
@@ -53,14 +57,6 @@ class FlipFlop(Task):
         tokens = torch.cat([begin, torch.stack([instructions, shown], -1).flatten(1)[:, :-1]], 1)
         targets = torch.stack([instructions, bits], -1).flatten(1)
         return Batch(tokens, targets, counted=torch.stack([torch.zeros_like(reads), reads], -1).flatten())
-
-    def _instructions(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw which instructions are reads, ``(length,)`` bool, and which are writes, ``(batch, length)``."""
-        reads = torch.rand(length, generator=generator) < (1 - self.ignores) / 2
-        reads[0], reads[-1] = False, True
-        writes = torch.rand(batch_size, length, generator=generator) < (1 - self.ignores) / (1 + self.ignores)
-        writes[:, 0] = True
-        return reads, writes & ~reads
 
     def input_span(self, length: int) -> slice:
         """Return all but the last read, whose answer depends on all of it."""

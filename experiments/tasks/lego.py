@@ -13,18 +13,17 @@ PLUS, MINUS, ONE, BEGIN, MARK, FIRST_VARIABLE = range(6)
 class Lego(Task):
     """Resolve variables assigned from one another in shuffled clauses: ``b - a  a + 1 | b a`` is ``- +``.
 
-    The first variable of a chain is +1 or −1, each further one is the one before it or its negative. After a mark,
-    the value of each is asked for at its name, in the order of the clauses:
+    The first variable of a chain is +1 or −1, each further one is the one before it or its negative. After a mark, the
+    value of each is asked for at its name, in the order of the clauses:
 
         tokens    ^ c + b a - 1 b - a | c a b          (a = −1, b = −a, c = +b)
         targets   . . . . . . . . . . . + - +
 
-    Length counts clauses. The position does not tell how far down the chain a variable is, and no answer is read
-    anywhere: causal and bidirectional models get the same tokens. Each variable is as often +1 as −1. The clause of a
-    variable alone gives the value of the first one only. Zhang et al. (2022), arXiv:2206.04301, in the group of two
-    elements. Departures: there a bidirectional model answers within the clauses, at the assigned variable, where a
-    causal one could not know; clauses have ``=`` and ``;`` besides; programs have 12 clauses, of whose chain the first
-    6 are trained on, and there are 26 names.
+    Length counts clauses. The position does not tell how far down the chain a variable is, and no answer is read:
+    causal and bidirectional models get the same tokens. Each variable is as often +1 as −1. Zhang et al. (2022),
+    arXiv:2206.04301, in the group of two elements. Departures: there a bidirectional model answers within the clauses,
+    at the assigned variable; clauses also have ``=`` and ``;``; programs have 12 clauses, of whose chain the first 6
+    are trained on, and there are 26 names.
 
     Chance: ``1 / 2`` a value, ``2 ** -length`` all of them. Best guess from position: no better.
 

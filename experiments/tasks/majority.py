@@ -14,10 +14,9 @@ class Majority(Question):
         tokens    ^ 0 1 1 |
         targets   . . . . 1
 
-    The number of ones is uniform over those that make no tie, and so is their arrangement: margins are wide and
-    narrow alike at every length, and either answer is as likely. Binary majority of Huang et al. (2024),
-    arXiv:2410.02140, drawn as in their code; they also score an end token. ``mode`` with ``num_symbols=2`` asks the
-    same of uniform words, whose margins are narrow.
+    The number of ones is uniform over those that make no tie, and so is their arrangement: margins are wide and narrow
+    alike, and either answer is as likely. Binary majority of Huang et al. (2024), arXiv:2410.02140, drawn as in their
+    code; they also score an end token. ``mode`` with ``num_symbols=2`` draws uniform words, of narrow margins.
 
     Chance: ``1 / 2``. Best guess from position: no better.
     """

@@ -17,8 +17,7 @@ class MissingDuplicate(Question):
         targets   . . . . . . . 1
 
     Any of the places may miss its symbol. Odd lengths end in a 3. ``missing_duplicate_string`` of Delétang et al.
-    (2023), arXiv:2207.02098: a context-sensitive task, trained there on up to 40 symbols; there, of length 1 there is a
-    word that misses nothing.
+    (2023), arXiv:2207.02098: a context-sensitive task.
 
     Chance: ``1 / 2``. Best guess from position: no better.
     """

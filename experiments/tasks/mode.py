@@ -12,10 +12,9 @@ from pe_zoo._knobs import whole
 class Mode(Question):
     """Name the most frequent symbol of a random word: ``3 1 3 | 3``. Counting; the order of the input does not matter.
 
-    The control for order sensitivity: any loss from shuffling the word is the model's own, not the order's. Words are
-    uniform over those in which one symbol is more frequent than any other, be it by a single occurrence; each symbol
-    is the answer as often as any other. A task of Zhou et al. (2024), arXiv:2310.16028; alphabet and words are this
-    bench's own.
+    The control for order sensitivity: a loss from shuffling the word is the model's own. Words are uniform over those
+    in which one symbol is more frequent than any other; each symbol is the answer as often as any other. A task of Zhou
+    et al. (2024), arXiv:2310.16028; alphabet and words are this bench's own.
 
     Chance: ``1 / num_symbols``. Best guess from position: no better.
 

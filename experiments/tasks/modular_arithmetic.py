@@ -20,13 +20,12 @@ class ModularArithmetic(Stepwise):
                            targets   . . . . . . 2 1 3                            . . . . . . 3
 
     Length counts operands. Operators have no precedence: (2 + 4) · 3. The scratchpad holds the value after each
-    operand, the first of them included; a bidirectional model is asked for all of them at once. Operands and operators
-    are uniform. After modular arithmetic of Delétang et al. (2023), arXiv:2207.02098, where a product comes before
-    sums, expressions are measured in symbols, and there is no scratchpad. ``positions=coupled`` gives an operand, the
-    operator before it and the value after it one number.
+    operand, the first included; a bidirectional model is asked for all of them at once. Operands and operators are
+    uniform. After Delétang et al. (2023), arXiv:2207.02098, where a product comes before sums and there is no
+    scratchpad. ``positions=coupled`` gives an operand, the operator before it and the value after it one number.
 
-    Chance: ``1 / modulus`` a value, ``modulus ** -length`` all of them. Best guess from position: 0.267 and 2.17e-06
-    at length 16.
+    Chance: ``1 / modulus`` a value, ``modulus ** -length`` all of them. Best guess from position: 0.267 and 2.17e-06 at
+    length 16.
 
     Args:
         modulus: operands and values are the numbers below it, at least 2.
@@ -37,6 +36,8 @@ class ModularArithmetic(Stepwise):
     def __init__(
         self,
         *,
+        train_length: int = 16,
+        min_length: int = 1,
         modulus: int = 5,
         operators: str = "+-*",
         scratchpad: bool = True,

@@ -19,9 +19,8 @@ class ModularArithmeticSimple(Question):
         targets   . . . . . . 4
 
     Digits and operators are uniform; after the digits come + (5), - (6) and * (7), which binds closer. Length counts
-    symbols; an expression has an odd number of them: of an even length, one less is drawn, as published. Delétang et
-    al. (2023), arXiv:2207.02098: a regular task, trained there on up to 40 symbols. Some values are likelier than
-    others, 0 most: see ``position_guess``.
+    symbols; of an even length, one less is drawn, as published. Delétang et al. (2023), arXiv:2207.02098: a regular
+    task. Some values are likelier than others, 0 most: see ``position_guess``.
 
     Chance: ``1 / modulus``. Best guess from position: 0.201 at length 16.
 
@@ -79,5 +78,4 @@ def shares(length: int, modulus: int) -> list[float]:
     for _ in range(length // 2):
         total = np.bincount(sums.ravel(), state.ravel(), modulus)
         state = 2 / 3 * total[:, None] / modulus + state @ product / 3
-    found: list[float] = np.bincount(sums.ravel(), state.ravel(), modulus).tolist()
-    return found
+    return np.bincount(sums.ravel(), state.ravel(), modulus).tolist()

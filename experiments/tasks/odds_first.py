@@ -14,8 +14,7 @@ class OddsFirst(Blanks):
         tokens    ^ 0 1 1 _ _ _
         targets   . . . . 1 0 1
 
-    Delétang et al. (2023), arXiv:2207.02098: a context-sensitive task. Places are counted from 0, as in their code;
-    its docstring counts them from 1, and so puts the other half first.
+    Delétang et al. (2023), arXiv:2207.02098: a context-sensitive task. Places are counted from 0, as in their code.
 
     Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Best guess from position: no better.
     """

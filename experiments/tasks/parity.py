@@ -14,10 +14,9 @@ class Parity(Stepwise):
         scratchpad=false    tokens    ^ 1 0 1 1 |        scratchpad=true    ^ 1 0 1 1 | 1 1 0
                             targets   . . . . . 1                           . . . . . 1 1 0 1
 
-    Length counts bits. With a scratchpad, the answer is the parity of the bits so far, one for each bit: a causal
-    model needs only the parity it has just read and one more bit. A bidirectional one is asked for all of them at once.
-    Parity check of Delétang et al. (2023), arXiv:2207.02098, on uniform bits as there; the scratchpad and its coupled
-    positions as in the official code of Cho et al. (2024), arXiv:2405.20671.
+    Length counts bits. With a scratchpad, the answer is the parity of the bits so far, one for each bit. A
+    bidirectional model is asked for all of them at once. Parity check of Delétang et al. (2023), arXiv:2207.02098; the
+    scratchpad and its coupled positions as in the official code of Cho et al. (2024), arXiv:2405.20671.
 
     Chance: ``1 / 2``, of a whole scratchpad ``2 ** -length``. Best guess from position: no better.
 

@@ -15,8 +15,7 @@ class Passkey(Hidden):
     One mark stands for *the pass key is*, before the digits and again at the end, where they are asked for. The filler
     repeats a few symbols in turn, and starts again after the digits. All places of the key are equally likely. Length
     counts filler. Passkey retrieval of Mohtashami & Jaggi (2023), arXiv:2305.16300, in symbols: there a pretrained
-    model reads English in which five sentences repeat, the key is a number up to 50000, and it is given twice; here a
-    model is trained on the task, and every key is as long.
+    model reads English in which five sentences repeat, and the key, up to 50000, is given twice.
 
     Chance: ``1 / num_symbols`` a digit, ``num_symbols ** -num_digits`` a key. Best guess from position: no better.
 
@@ -29,17 +28,15 @@ class Passkey(Hidden):
     def __init__(
         self,
         *,
+        train_length: int = 32,
+        min_length: int = 1,
         num_symbols: int = 10,
         num_digits: int = 5,
         num_fillers: int = 5,
     ) -> None:
-        super().__init__(
-            train_length=train_length,
-            min_length=min_length,
-            num_symbols=num_symbols,
-            num_hidden=whole("task.num_digits", num_digits, at_least=1),
-            num_noise=whole("task.num_fillers", num_fillers, at_least=1),
-        )
+        self.num_hidden = whole("task.num_digits", num_digits, at_least=1)
+        self.num_noise = whole("task.num_fillers", num_fillers, at_least=1)
+        super().__init__(train_length=train_length, min_length=min_length, num_symbols=num_symbols)
 
     def problem_size(self, length: int) -> int:
         return length + 1 + self.num_hidden

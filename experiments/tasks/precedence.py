@@ -12,9 +12,8 @@ from pe_zoo._knobs import whole
 class Precedence(Question):
     """Name the first of 0 and 1 in a word: ``4 1 2 0 3 | 1``. Only the order of the input matters.
 
-    All words of a length are arrangements of the same symbols, each as likely as any other: one 0, one 1, and
-    fillers dealt in turn from the rest of the alphabet (2, 3, …, and from 2 again). So a model that does not see order
-    is right half of the time, whatever it learned. There are too many words to learn by heart.
+    All words of a length are arrangements of the same symbols, each as likely as any other: one 0, one 1, and fillers
+    dealt in turn from the rest of the alphabet. A model that does not see order is right half of the time.
 
     Chance: ``1 / 2``. Best guess from position: no better.
 

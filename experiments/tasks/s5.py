@@ -26,25 +26,24 @@ PAIRS: dict[str, tuple[Permutation, Permutation]] = {
 class S5(Task):
     """Multiply permutations: give the product of a sequence after each of its elements. State tracking.
 
-    Elements of a group are numbered, in S5 the 120 arrangements of five things in alphabetical order. The answer at
-    a place is the product up to it, the first factor being the first to act:
+    Elements of a group are numbered, in S5 the 120 arrangements of five things in alphabetical order. The answer at a
+    place is the product up to it, the first factor being the first to act:
 
         tokens    ^ 24 24 33     24 swaps the first two things, 33 moves all in a circle
         targets   . 24  0 33     0 leaves all as they are
 
-    No answer is read anywhere, and later elements do not help: a bidirectional model gets the same tokens. No
-    Transformer of fixed depth does this at all lengths in S5 or A5, unless TC⁰ = NC¹; in the other groups, which are
-    solvable, some do. A5, A4 × Z5 and Z60 have 60 elements each. Merrill et al. (2024), arXiv:2404.08819; Liu et al.
-    (2023), arXiv:2210.10749. Departures: sequences are drawn afresh, not from a file of distinct ones; S3, of 6
-    elements, and pairs of generators are this bench's own.
+    No answer is read, and later elements do not help: a bidirectional model gets the same tokens. No Transformer of
+    fixed depth does this at all lengths in S5 or A5, unless TC⁰ = NC¹; in the other groups, which are solvable, some
+    do. Merrill et al. (2024), arXiv:2404.08819; Liu et al. (2023), arXiv:2210.10749. Departures: sequences are drawn
+    afresh, not from a file of distinct ones; S3 and pairs of generators are this bench's own.
 
-    Chance: ``1 / 120`` a product, ``120 ** -length`` all of them. Best guess from position: 0.193 and 0.00391 at
-    length 8.
+    Chance: ``1 / 120`` a product, ``120 ** -length`` all of them. Best guess from position: 0.193 and 0.00391 at length
+    8.
 
     Args:
         group: ``s5``, ``a5``, ``a4_x_z5``, ``z60`` or ``s3``.
-        generators: what is multiplied: ``all`` elements (as published), or a ``pair`` that generates them, in S5 a
-            swap and a cycle of all five; words of a pair are so few that short ones can be learned by heart.
+        generators: what is multiplied: ``all`` elements (as published), or a ``pair`` that generates them, in S5 a swap
+            and a cycle of all five, whose short words can be memorised.
     """
 
     def __init__(
@@ -103,12 +102,11 @@ def elements(group: str) -> list[Permutation]:
 def _factor(kind: str, degree: int) -> list[Permutation]:
     if kind == "z":
         return [(*range(step, degree), *range(step)) for step in range(degree)]
-    arrangements = itertools.permutations(range(degree))
-    return [arrangement for arrangement in arrangements if kind == "s" or _is_even(arrangement)]
 
+    def swaps(word: Permutation) -> int:
+        return sum(one > other for one, other in itertools.combinations(word, 2))
 
-def _is_even(permutation: Permutation) -> bool:
-    return sum(one > other for one, other in itertools.combinations(permutation, 2)) % 2 == 0
+    return [word for word in itertools.permutations(range(degree)) if kind == "s" or swaps(word) % 2 == 0]
 
 
 @cache

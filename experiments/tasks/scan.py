@@ -32,18 +32,17 @@ class Scan(Task):
         tokens    ^ _ _ _ _ run twice after turn left | LTURN RUN
         targets                                   LTURN RUN   RUN
 
-    Commands differ in length, so blanks in front make all of them 9 words: distances from an action to words, mark
-    and earlier actions are those without blanks, but the first action always has the same absolute position.
+    Commands differ in length, so blanks in front make all of them 9 words: distances from an action to words, mark and
+    earlier actions are those without blanks, but the first action always has the same absolute position.
 
     The 20 910 commands of the published grammar, of which 16 990 have at most 22 actions (train) and 3 920 have 24 to
     48 (test); no command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47. In range, the test commands are the training
-    commands. Lake & Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted,
-    as in the paper's evaluation with oracle lengths (no end token is scored); training draws its lengths uniformly,
-    and the next longer one in place of one without commands. Teacher-forced exact match equals free-running greedy
-    exact match.
+    commands. Lake & Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted, as
+    in the paper's evaluation with oracle lengths (no end token is scored); training draws its lengths uniformly, and
+    the next longer one in place of one without commands. Teacher-forced exact match equals free-running greedy exact
+    match.
 
-    Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Best guess from position: 0.351 and 0.00694 at
-    length 22.
+    Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Best guess from position: 0.351 and 0.00694 at length 22.
     """
 
     vocab_size = len(TOKENS)
@@ -92,9 +91,9 @@ def _commands_with(length: int) -> tuple[Tensor, Tensor]:
 
 
 def _missing(length: int) -> str:
-    shorter = [str(max(other for other in commands() if other < length))] if length > min(commands()) else []
-    longer = [str(min(other for other in commands() if other > length))] if length < max(commands()) else []
-    return f"no command has {length} actions; the nearest have {' and '.join(shorter + longer)}"
+    below = [other for other in commands() if other < length][-1:]
+    above = [other for other in commands() if other > length][:1]
+    return f"no command has {length} actions; the nearest have {' and '.join(map(str, below + above))}"
 
 
 def _trainable(length: int) -> int:
@@ -106,37 +105,31 @@ def _trainable(length: int) -> int:
 def commands() -> dict[int, tuple[Tensor, Tensor]]:
     """Return all commands by their number of actions, as tokens: the words ``(commands, 9)``, and the actions."""
     number = {token: place for place, token in enumerate(TOKENS)}
-    found = defaultdict(list)
+    by_length = defaultdict(list)
     for words, actions in grammar():
         blanks = (BLANK,) * (MOST_WORDS - len(words))
-        found[len(actions)].append([number[token] for token in (*blanks, *words, *actions)])
-    every = {length: torch.tensor(found[length]) for length in sorted(found)}
-    return {
-        length: (tokens[:, :MOST_WORDS].clone(), tokens[:, MOST_WORDS:].clone()) for length, tokens in every.items()
-    }
+        by_length[len(actions)].append([number[token] for token in (*blanks, *words, *actions)])
+    tokens = {length: torch.tensor(by_length[length]) for length in sorted(by_length)}
+    return {length: (part[:, :MOST_WORDS].clone(), part[:, MOST_WORDS:].clone()) for length, part in tokens.items()}
 
 
 def grammar() -> Iterator[Phrase]:
     """Generate every command and its actions, from the rules in the paper's supplement."""
-    sentences = list(_sentences())
+    times = ((), ("twice",), ("thrice",))
+    sentences = [
+        (words + often, count * actions) for words, actions in _verbs() for count, often in enumerate(times, 1)
+    ]
     yield from sentences
     for (words, actions), (further_words, further) in itertools.product(sentences, repeat=2):
         yield (*words, "and", *further_words), actions + further
         yield (*words, "after", *further_words), further + actions
 
 
-def _sentences() -> Iterator[Phrase]:
-    for words, actions in _verbs():
-        yield words, actions
-        yield (*words, "twice"), 2 * actions
-        yield (*words, "thrice"), 3 * actions
-
-
 def _verbs() -> Iterator[Phrase]:
-    acts: list[tuple[str, tuple[str, ...]]] = [(action.lower(), (action,)) for action in ACTIONS[:4]]
-    for word, act in acts:
-        yield (word,), act
-    for (word, act), (side, turn) in itertools.product([*acts, ("turn", ())], [("left", "LTURN"), ("right", "RTURN")]):
-        yield (word, side), (turn, *act)
-        yield (word, "opposite", side), (turn, turn, *act)
-        yield (word, "around", side), 4 * (turn, *act)
+    acts: list[Phrase] = [((action.lower(),), (action,)) for action in ACTIONS[:4]]
+    yield from acts
+    turns = [("left", "LTURN"), ("right", "RTURN")]
+    for (word, act), (side, turn) in itertools.product([*acts, (("turn",), ())], turns):
+        yield (*word, side), (turn, *act)
+        yield (*word, "opposite", side), (turn, turn, *act)
+        yield (*word, "around", side), 4 * (turn, *act)

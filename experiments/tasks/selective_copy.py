@@ -14,9 +14,8 @@ class SelectiveCopy(Hidden):
 
     Symbols are uniform and may repeat; every choice of their places is as likely as any other. Length counts noise.
     Selective copying of Gu & Dao (2023), arXiv:2312.00752, §4.1.1 and App. E.1: 16 symbols in 4096 places there, of a
-    vocabulary of 16 with the noise. Their generator was not published; that of the copying task in S4's code, with
-    ``variable=true``, draws as this one does, and asks at a mark for each symbol, as bidirectional models are asked
-    here; a causal one reads its answer as it goes.
+    vocabulary of 16 with the noise. Their generator was not published; that of S4's copying task with ``variable=true``
+    draws as this one does, and asks at a mark for each symbol, as bidirectional models are asked here.
 
     Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -num_copied`` all of them. Best guess from position: no
     better.
@@ -29,13 +28,8 @@ class SelectiveCopy(Hidden):
     def __init__(
         self, *, train_length: int = 16, min_length: int = 1, num_symbols: int = 10, num_copied: int = 8
     ) -> None:
-        super().__init__(
-            train_length=train_length,
-            min_length=min_length,
-            num_symbols=num_symbols,
-            num_hidden=whole("task.num_copied", num_copied, at_least=1),
-            num_noise=1,
-        )
+        self.num_hidden = whole("task.num_copied", num_copied, at_least=1)
+        super().__init__(train_length=train_length, min_length=min_length, num_symbols=num_symbols)
 
     def text(self, hidden: Tensor, length: int, generator: Generator) -> Tensor:
         batch_size, num_hidden = hidden.shape

@@ -17,9 +17,8 @@ class SolveEquation(Question):
 
     An expression is a digit (3, -3, (3) or (-3), whichever fills the room), or the sum or difference of two in
     brackets; their lengths are uniform over those possible. x stands for the first digit from a uniform place on. There
-    is no multiplication, and so one solution; all digits are equally likely. After the digits come + (5), - (6),
-    brackets (7, 8), x (9) and = (10). Length counts symbols. Delétang et al. (2023), arXiv:2207.02098: a deterministic
-    context-free task, trained there on up to 40 symbols; there words of one or two symbols are nothing but 0s.
+    is one solution, and all digits are equally likely. After the digits come + (5), - (6), brackets (7, 8), x (9) and =
+    (10). Length counts symbols. Delétang et al. (2023), arXiv:2207.02098: a deterministic context-free task.
 
     Chance: ``1 / modulus``. Best guess from position: no better.
 

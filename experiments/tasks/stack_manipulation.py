@@ -24,8 +24,8 @@ class StackManipulation(Ended):
     nothing. How many symbols are stack is uniform from 1 up to all but one. 2 ends the answer, 0 fills the blanks.
     Delétang et al. (2023), arXiv:2207.02098: a deterministic context-free task.
 
-    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` an answer. Best guess from position: 0.626 and 0.00581 at
-    length 16.
+    Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` an answer. Best guess from position: 0.626 and 0.00581 at length
+    16.
     """
 
     def __init__(self, *, train_length: int = 16, min_length: int = 1) -> None:

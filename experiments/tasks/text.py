@@ -7,17 +7,14 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
-from experiments.tasks.texts import dataset as _dataset
 from experiments.tasks.texts.corpus import Corpus
+from experiments.tasks.texts.dataset import corpus_of
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
 
-TOKENIZERS = ("bytes", "bpe")
-DOCUMENTS = ("joined", "whole")
 TEXT_COLUMN = "text"
-VOCABULARY = 1024
 
 
 @tasks.register("text")
@@ -27,21 +24,18 @@ class Text(Task):
         tokens   ^ d e f
         targets  d e f ·
 
-    Files are put in the order of a hash of their names, of those that hold the same only the first, and cut into
-    train, validation and test by file: no test file was trained on. (Where whole files come nowhere near a tenth for
-    test and validation each, as one or two do not, or few of very different sizes, they are cut by place instead.)
-    Their bytes are read as they are, in whatever encoding; a file with zero bytes is refused as no text. Rows of a
-    data set keep their order and its own splits; a split that it lacks is cut from the beginning of its train split,
-    by row or by place, as files are.
+    Files are ordered by a hash of their names and cut into train, validation and test by file, so that no test file is
+    trained on; repeated files are read once. (Where whole files come nowhere near a tenth for test and validation each,
+    they are cut by place instead.) A file with zero bytes is refused as no text. Rows of a data set keep their order
+    and its own splits; a missing split is cut from the beginning of its train split, as files are.
 
-    Documents (files, or rows) are joined by default: within a split they follow one another without a mark, and a
-    window may span several of them; a row that does not end in a line break is given one. All rows stay, as running
-    text does: one that comes again may stand on both sides of a cut. Test text is then scored in separate windows that
-    all lengths cut from the same text, so that a longer window differs by its context alone.
+    Documents (files, or rows) are joined by default: a window may span several of them; a row that does not end in a
+    line break is given one. All rows stay, so a repeated one may stand on both sides of a cut. Test text is scored in
+    separate windows that all lengths cut from the same text, so that a longer window differs by its context alone.
 
-    Kept whole, every window lies within one document. Test windows are then cut from the longest documents first, from
-    the same ones for all lengths as far as those are long enough; of each, what does not fill a window is left out.
-    Empty rows are no documents, and of equal rows in a train split that is cut only the first is read.
+    Kept whole, every window lies within one document. Test windows are then cut from the longest documents first; what
+    does not fill a window is left out. Empty rows are no documents, and repeated rows of a train split that is cut are
+    read once.
 
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 
@@ -70,30 +64,29 @@ class Text(Task):
         vocabulary: int | None = None,
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
-        self._unit = "bytes" if one_of("task.tokenizer", tokenizer, TOKENIZERS) == "bytes" else "tokens"
-        self._joined = one_of("task.documents", documents, DOCUMENTS) == "joined"
+        self._unit = "bytes" if one_of("task.tokenizer", tokenizer, ("bytes", "bpe")) == "bytes" else "tokens"
+        self._joined = one_of("task.documents", documents, ("joined", "whole")) == "joined"
         if vocabulary is not None and tokenizer == "bytes":
             raise ValueError(f"task.vocabulary={vocabulary} changes nothing for bytes; set task.tokenizer=bpe")
         if vocabulary is not None:
             whole("task.vocabulary", vocabulary, at_least=256)
         corpus = _corpus(path, dataset, column, joined=self._joined)
-        num_documents = {name: len(held) for name, held in corpus.splits.items()}
+        num_documents = {name: len(documents) for name, documents in corpus.splits.items()}
         boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
         corpus = corpus.joined() if self._joined else corpus
-        text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or VOCABULARY)
-        self._splits, self._spelled = text.splits, text.spelled
+        text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or 1024)
+        self._splits, self._spelled, self._widths = text.splits, text.spelled, text.widths
         self._num_tokens = len(self._spelled)
         self.vocab_size = self._num_tokens + 1
-        self._check_lengths(corpus.said)
+        self._check_lengths(corpus.label)
         self.running_length = len(self._splits["test"]) if self._joined else 0
-        self._widths = text.widths
-        counts = {
-            name: torch.bincount(held.tokens.int(), minlength=self._num_tokens).double()
-            for name, held in self._splits.items()
-        }
-        self._guess = (counts["train"] + 1) / (counts["train"] + 1).sum()
-        self._test_shares = counts["test"] / counts["test"].sum()
-        self._token_bytes = float((counts["test"] * self._widths).sum() / counts["test"].sum())
+        train, test = (
+            torch.bincount(self._splits[name].tokens.int(), minlength=self._num_tokens).double()
+            for name in ("train", "test")
+        )
+        self._guess = (train + 1) / (train + 1).sum()
+        self._test_shares = test / test.sum()
+        self._token_bytes = float((test * self._widths).sum() / test.sum())
         self._provenance = corpus.provenance | {
             "documents": documents,
             "boundary": boundary if self._joined else "not crossed by any window",
@@ -104,18 +97,16 @@ class Text(Task):
             "tokenizer_sha256": text.sha256,
         }
 
-    def _check_lengths(self, said: str) -> None:
-        for name, held in self._splits.items():
-            if held.longest >= self.train_length:
-                continue
-            left = f"leaves {len(held)} {self._unit} for {name}"
-            if not self._joined:
-                left = f"has no document of {self.train_length} {self._unit} for {name}, the longest has {held.longest}"
-            other = "" if self._joined else " or task.documents=joined"
-            raise ValueError(
-                f"{said} {left}, not enough for windows of task.train_length={self.train_length}; give it more text "
-                f"or a shorter train_length{other}"
-            )
+    def _check_lengths(self, label: str) -> None:
+        for name, part in self._splits.items():
+            if part.longest < self.train_length:
+                size, unit, other = self.train_length, self._unit, ""
+                left = f"leaves {len(part)} {unit} for {name}"
+                if not self._joined:
+                    left = f"has no document of {size} {unit} for {name}, the longest has {part.longest}"
+                    other = " or task.documents=joined"
+                remedy = f"give it more text or a shorter train_length{other}"
+                raise ValueError(f"{label} {left}, not enough for windows of task.train_length={size}; {remedy}")
 
     def sequence_length(self, length: int) -> int:
         return length
@@ -124,7 +115,7 @@ class Text(Task):
         return self._windows(self._text(split, length).draw(batch_size, length, generator), causal)
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
-        """Neighbouring windows of the test text's beginning: ``samples`` of training length, fewer of a longer one."""
+        """Return consecutive windows of the first test text: ``samples`` of training length, fewer longer ones."""
         return self._windows(self._text("test", length).neighbours(samples * self.train_length, length), causal)
 
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
@@ -133,16 +124,15 @@ class Text(Task):
         text = self._text("test", length).tokens
         first, last = int(ends.min()), int(ends.max())
         if first < length or last > len(text):
-            raise Unsupported(
-                f"text: windows of {length} {self._unit} up to {first}–{last} leave the {len(text)} of the test"
-            )
+            outside = f"windows of {length} {self._unit} up to {first}–{last}"
+            raise Unsupported(f"text: {outside} leave the {len(text)} of the test")
         return self._windows(text[ends.unsqueeze(1) - length + torch.arange(length)], causal)
 
     def _text(self, split: str, length: int) -> Documents:
         text = self._splits[split]
         if length > text.longest:
-            held = f"the {split} text of" if self._joined else f"any document of the {split} text; the longest has"
-            raise Unsupported(f"text: a window of {length} {self._unit} is longer than {held} {text.longest}")
+            whole = f"the {split} text of" if self._joined else f"any document of the {split} text; the longest has"
+            raise Unsupported(f"text: a window of {length} {self._unit} is longer than {whole} {text.longest}")
         return text
 
     def _windows(self, text: Tensor, causal: bool) -> Batch:
@@ -155,29 +145,28 @@ class Text(Task):
         return Batch(torch.cat([begin, targets[:, :-1]], 1), targets, counted, widths)
 
     def input_span(self, length: int) -> slice:
-        """The first three quarters of a window; the last quarter is scored."""
+        """Return the first three quarters of a window; the last quarter is scored."""
         return slice(1, max(2, 3 * length // 4))
 
     def chance(self, metric: str, length: int) -> float:
-        """Every token as likely as any other; a byte then takes what a mean token of the whole test split does."""
+        """Every token is as likely as any other; in bits, per byte of a mean token of the whole test split."""
         return 1 / self._num_tokens if metric == "token_accuracy" else math.log2(self._num_tokens) / self._token_bytes
 
     def position_guess(self, metric: str, length: int) -> float:
-        """The training text's token frequencies (each count plus one), as a guess about the whole test split.
+        """Guess the training text's token frequencies (each count plus one) for the whole test split.
 
-        Of that `evaluation` scores the beginning alone, where the same guess may do better or worse. Bytes of Python
-        3.11's library: 4.44 bits on the split, 4.59 on its first 256 windows of 128.
+        `evaluation` scores its beginning, where the guess may do better or worse. Bytes of Python 3.11's library: 4.44
+        bits on the split, 4.59 on its first 256 windows of 128.
         """
         if metric == "token_accuracy":
             return float(self._test_shares[self._guess.argmax()])
         return float(-(self._test_shares * self._guess.log2()).sum()) / self._token_bytes
 
     def has_converged(self, quality: dict[str, float]) -> bool:
-        """Half a bit per token better than `position_guess`, so that context is used.
+        """Return whether quality is half a bit per token better than `position_guess`, so that context is used.
 
-        That guess is about test text, and quality in training is of validation text: by as much as token frequencies
-        fit the one better than the other, more or less than half a bit is asked for. Bytes of Python 3.11's library:
-        .69 bits, for they do with 4.44 on the one and 4.62 on the other.
+        The guess is about test text and quality about validation text. Bytes of Python 3.11's library: .69 bits, as
+        token frequencies give 4.44 on the one and 4.62 on the other.
         """
         guess = self.position_guess("bits_per_byte", self.train_length)
         return quality["bits_per_byte"] < guess - 0.5 / self._token_bytes
@@ -193,7 +182,7 @@ def _corpus(path: str | None, dataset: str | None, column: str, *, joined: bool)
     if path is not None and dataset is not None:
         raise ValueError(f"task.path={path!r} and task.dataset={dataset!r} cannot both be read; give one of them")
     if dataset is not None:
-        return _dataset.corpus_of(dataset, column, joined=joined)
+        return corpus_of(dataset, column, joined=joined)
     if column != TEXT_COLUMN:
         raise ValueError(f"task.column={column!r} changes nothing without a data set; set task.dataset")
     return Corpus.of_files(path)

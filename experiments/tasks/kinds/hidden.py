@@ -18,18 +18,18 @@ class Hidden(Problem):
 
     Args:
         num_symbols: size of the alphabet of the hidden symbols, at least 2.
-        num_hidden: number of hidden symbols.
-        num_noise: kinds of noise.
     """
 
-    def __init__(
-        self, *, train_length: int, min_length: int, num_symbols: int, num_hidden: int, num_noise: int
-    ) -> None:
+    num_hidden: int
+    """Symbols to hide; a subclass sets it first."""
+    num_noise: int = 1
+    """Kinds of noise."""
+
+    def __init__(self, *, train_length: int, min_length: int, num_symbols: int) -> None:
         self.num_symbols = self.num_answers = whole("task.num_symbols", num_symbols, at_least=2)
         super().__init__(train_length=train_length, min_length=min_length)
-        self.num_hidden, self.num_noise = num_hidden, num_noise
         self._noise = self.vocab_size
-        self.vocab_size += num_noise
+        self.vocab_size += self.num_noise
 
     def text(self, hidden: Tensor, length: int, generator: Generator) -> Tensor:
         """Hide symbols, ``(batch, num_hidden)``, among ``length`` of noise: ``(batch, problem_size)``."""

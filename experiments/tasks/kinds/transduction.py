@@ -44,8 +44,8 @@ class Blanks(Transduction):
         targets      . . . . 1 1 0      (reverse_string)
 
     The blanks are those of Delétang et al. (2023), arXiv:2207.02098, and Ruoss et al. (2023), arXiv:2305.16843, who
-    ask networks without a causal mask, train on words of up to 40 symbols (16 here, for quick training) and put no
-    ``^`` in front. No answer is ever read: causal and bidirectional models get the same tokens.
+    train networks without a causal mask on words of up to 40 symbols, without ``^``. No answer is ever read: causal and
+    bidirectional models get the same tokens.
     """
 
     reads_answers = False
@@ -57,8 +57,8 @@ class Blanks(Transduction):
 class Ended(Blanks):
     """An answer whose length depends on the word: 2 ends it, and 0 fills the remaining blanks.
 
-    The published accuracy is over the symbols up to the end. Which places these are differs from word to word; here
-    all places are scored, as they are trained on there and here. Read accuracy against ``position_guess``.
+    The published accuracy is over the symbols up to the end; here all places are scored, as they are trained on there
+    and here. Read accuracy against ``position_guess``.
     """
 
     def __init__(self, *, train_length: int, min_length: int, num_symbols: int) -> None:

@@ -10,14 +10,13 @@ LOCAL = "or give a local folder of parquet, json, csv or text files"
 
 
 def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
-    """The rows of a set, each a document; in the set's own splits, and what it lacks of these cut from its train.
+    """Read the rows of a set, each a document, in the set's own splits; a missing split is cut from its train split.
 
     Args:
         dataset: ``name``, ``name:configuration`` or a local folder.
         column: that holds the text; rows without any (null) are left out.
-        joined: whether rows are to follow one another: all stay where they are, and one that ends no line is given a
-            line break. Otherwise empty ones are left out, and of equal ones in a train split that is cut all but the
-            first.
+        joined: True keeps all rows in place and ends each in a line break. False leaves out empty rows, and repeated
+            ones in a train split that is cut.
 
     Raises:
         ValueError: it cannot be loaded, has no such column, or no train split.
@@ -31,7 +30,8 @@ def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
         rows = {name: [text for text in texts if text] for name, texts in rows.items()}
         if missing:
             rows["train"] = list(dict.fromkeys(rows["train"]))
-    encoded = {name: [_line(text) if joined else _encode(text) for text in texts] for name, texts in rows.items()}
+    end = "\n" if joined else ""
+    encoded = {name: [_encode(text.removesuffix(end) + end) for text in texts] for name, texts in rows.items()}
     splits = encoded | held_out(encoded["train"], (*missing, "train"))
     provenance = {
         "source": Path(dataset).name if Path(dataset).exists() else dataset,
@@ -54,26 +54,21 @@ def _load(dataset: str) -> Any:
         return load_dataset(name, configuration or None)
     except (OSError, ValueError, RuntimeError, exceptions.DatasetsError) as error:
         cause = error.__cause__ if isinstance(error, exceptions.DatasetGenerationError) else None
-        said = " ".join(str(cause or error).split()).partition(" Example of usage")[0]
-        raise ValueError(f"task.dataset={dataset!r} cannot be loaded: {said}; {_advice(error, name)}") from error
-
-
-def _advice(error: Exception, name: str) -> str:
-    if isinstance(error, ConnectionError):
-        return f"go online once (what was loaded is kept), {LOCAL}"
-    if isinstance(error, RuntimeError):
-        return f"a set that is a program is not run: take one that is stored as files, {LOCAL}"
-    if isinstance(error, ValueError) and not isinstance(error, OSError) and "onfig" in str(error):
-        return f"name one of them as in task.dataset={name}:configuration"
-    return f"check the name, {LOCAL}"
+        reason = " ".join(str(cause or error).split()).partition(" Example of usage")[0]
+        advice = f"check the name, {LOCAL}"
+        if isinstance(error, ConnectionError):
+            advice = f"go online once (the set is then cached), {LOCAL}"
+        elif isinstance(error, RuntimeError):
+            advice = f"a set that is a program is not run: take one that is stored as files, {LOCAL}"
+        elif isinstance(error, ValueError) and not isinstance(error, OSError) and "onfig" in str(error):
+            advice = f"name one of them as in task.dataset={name}:configuration"
+        raise ValueError(f"task.dataset={dataset!r} cannot be loaded: {reason}; {advice}") from error
 
 
 def _texts(split: Any, dataset: str, column: str) -> list[str]:
     if column not in split.column_names:
-        raise ValueError(
-            f"task.dataset={dataset!r} has no column {column!r}; set task.column to one of "
-            f"{', '.join(split.column_names)}"
-        )
+        known = ", ".join(split.column_names)
+        raise ValueError(f"task.dataset={dataset!r} has no column {column!r}; set task.column to one of {known}")
     kind = getattr(split.features[column], "dtype", type(split.features[column]).__name__)
     if kind not in ("string", "large_string"):
         raise ValueError(f"task.column={column!r} of task.dataset={dataset!r} holds {kind}; name a column of strings")
@@ -84,14 +79,10 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _line(text: str) -> bytes:
-    return _encode(text if text.endswith("\n") else text + "\n")
-
-
 def _digest(rows: dict[str, list[str]]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, texts in sorted(rows.items()):
-        found.update(f"{name} {len(texts)} ".encode())
+        digest.update(f"{name} {len(texts)} ".encode())
         for text in texts:
-            found.update(hashlib.sha256(_encode(text)).digest())
-    return found.hexdigest()
+            digest.update(hashlib.sha256(_encode(text)).digest())
+    return digest.hexdigest()

@@ -20,12 +20,11 @@ class Documents:
     _windows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
-        """Tokens."""
         return len(self.tokens)
 
     @property
     def longest(self) -> int:
-        """Tokens in the longest document."""
+        """The number of tokens in the longest document."""
         return int(self.sizes.max()) if len(self.sizes) else 0
 
     @property
@@ -33,7 +32,7 @@ class Documents:
         return self.sizes.cumsum(0) - self.sizes
 
     def draw(self, count: int, length: int, generator: Generator) -> Tensor:
-        """``(count, length)`` tokens; every window inside a document is as likely as any other."""
+        """Draw ``(count, length)`` tokens; every window inside a document is as likely as any other."""
         if length not in self._windows:  # kept: there may be millions of documents
             windows = (self.sizes - length + 1).clamp(min=0)
             ends = windows.cumsum(0)
@@ -43,20 +42,14 @@ class Documents:
         starts = drawn + shifts[torch.searchsorted(ends, drawn, right=True)]
         return self.tokens[starts + torch.arange(length)]
 
-    def neighbours(self, asked: int, length: int) -> Tensor:
-        """``(windows, length)``: windows that follow one another, from the longest document on.
+    def neighbours(self, total: int, length: int) -> Tensor:
+        """Cut ``total`` tokens into consecutive windows, ``(windows, length)``, from the longest document on.
 
-        Args:
-            asked: so many tokens are cut into windows, whatever the length; what is left of a document is left out.
-            length: of a window; one is cut even if it is longer than ``asked``.
+        The end of a document that fills no window is left out. At least one window is cut.
         """
         sizes, order = self.sizes.sort(descending=True, stable=True)
-        taken = torch.minimum(sizes, (asked - (sizes.cumsum(0) - sizes)).clamp(min=0))
-        windows = taken // length
+        windows = torch.minimum(sizes, (total - (sizes.cumsum(0) - sizes)).clamp(min=0)) // length
         windows[0].clamp_(min=1)
-        used = windows.nonzero().flatten()
-        begins = [
-            begin + length * torch.arange(count)
-            for begin, count in zip(self._begins[order[used]].tolist(), windows[used].tolist(), strict=True)
-        ]
-        return self.tokens[torch.cat(begins).unsqueeze(1) + torch.arange(length)]
+        begins = self._begins[order].repeat_interleave(windows)
+        place = torch.arange(len(begins)) - (windows.cumsum(0) - windows).repeat_interleave(windows)
+        return self.tokens[(begins + length * place).unsqueeze(1) + torch.arange(length)]

@@ -1,8 +1,8 @@
 """Text as tokens: its bytes, or byte pairs merged again and again, learned from the training text itself.
 
-Every token stands for a fixed sequence of bytes, and all 256 bytes are tokens: whatever is encoded, in whatever
-encoding, the bytes of its tokens are what was there. Byte pairs after Sennrich et al. (2016), arXiv:1508.07909, of
-bytes as in Radford et al. (2019, GPT-2, section 2.2), by the library ``tokenizers``.
+Every token stands for a fixed sequence of bytes, and all 256 bytes are tokens: decoding restores every text. Byte
+pairs after Sennrich et al. (2016), arXiv:1508.07909, of bytes as in Radford et al. (2019, GPT-2, section 2.2), by the
+library ``tokenizers``.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ BETWEEN_WORDS = re.compile(rb"(?<=\S)(?=\s)")
 PIECE_BYTES = 1 << 20
 """Text is encoded in pieces of about this size, to need little memory."""
 KEPT_FROM_SECONDS = 5.0
-"""What takes longer to make is kept in the user's cache folder."""
+"""A tokenized text that took longer is cached in the user's cache folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Tokenized:
 
 
 def bytes_of(corpus: Corpus) -> Tokenized:
-    """Every byte a token, its own number."""
+    """Make every byte a token, its own number."""
     splits = {}
     for name, documents in corpus.splits.items():
         text = torch.frombuffer(bytearray(b"".join(documents)) or bytearray(1), dtype=torch.uint8)
@@ -70,7 +70,7 @@ def bytes_of(corpus: Corpus) -> Tokenized:
 
 
 def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
-    """Byte pairs, learned from the training split: the same text always gives the same tokens.
+    """Learn byte pairs from the training split: the same text always gives the same tokens.
 
     Args:
         corpus: the text.
@@ -80,30 +80,25 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
         ValueError: ``tokenizers`` is not installed.
     """
     try:
-        import tokenizers
+        import tokenizers  # optional
     except ImportError as error:
-        raise ValueError(
-            'task.tokenizer=bpe needs the package tokenizers: pip install "pe_zoo[text]", or take task.tokenizer=bytes'
-        ) from error
-    key = hashlib.sha256(f"{tokenizers.__version__} {WORDS} {vocabulary} {_digest(corpus)}".encode()).hexdigest()
-    kept = _cache_folder() / f"{key}.safetensors"
-    if kept.is_file():
+        remedy = 'pip install "pe_zoo[text]", or take task.tokenizer=bytes'
+        raise ValueError(f"task.tokenizer=bpe needs the package tokenizers: {remedy}") from error
+    cached = _cache_file(f"{tokenizers.__version__} {WORDS} {vocabulary}", corpus)
+    if cached.is_file():
         try:
-            return _load(kept)
+            return _load(cached)
         except (safetensors.SafetensorError, KeyError, ValueError, OSError):
-            logger.warning("%s is damaged and is made again", kept)
+            logger.warning("%s is damaged and is made again", cached)
     started = time.perf_counter()
     tokenizer = _train(tokenizers, corpus.splits["train"], vocabulary)
     splits = {name: _encode(tokenizer, documents) for name, documents in corpus.splits.items()}
-    spelled = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    made = Tokenized(
-        splits,
-        [bytes(ord(character) & 0xFF for character in token) for token, _ in spelled],
-        hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
-    )
+    tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
+    spelled = [bytes(ord(character) & 0xFF for character in token) for token in tokens]
+    tokenized = Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
     if time.perf_counter() - started >= KEPT_FROM_SECONDS:
-        _keep(made, kept)
-    return made
+        _save(tokenized, cached)
+    return tokenized
 
 
 def _train(tokenizers: Any, documents: list[bytes], vocabulary: int) -> Any:
@@ -112,24 +107,22 @@ def _train(tokenizers: Any, documents: list[bytes], vocabulary: int) -> Any:
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary, show_progress=False, initial_alphabet=list(ALPHABET), special_tokens=[]
     )
-    texts = (_spell(piece) for document in documents for piece in pieces(document))
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator((_spell(piece) for text in documents for piece in pieces(text)), trainer)
     return tokenizer
 
 
 def _encode(tokenizer: Any, documents: list[bytes]) -> Documents:
-    found, sizes = [], []
+    tokens, sizes = [torch.zeros(0, dtype=torch.int32)], []
     for document in documents:
         parts = tokenizer.encode_batch_fast([_spell(p) for p in pieces(document)], add_special_tokens=False)
         numbers = [torch.tensor(part.ids, dtype=torch.int32) for part in parts]
         sizes.append(sum(map(len, numbers)))
-        found += numbers
-    tokens = torch.cat(found) if found else torch.zeros(0, dtype=torch.int32)
-    return Documents(tokens, torch.tensor(sizes, dtype=torch.long))
+        tokens += numbers
+    return Documents(torch.cat(tokens), torch.tensor(sizes, dtype=torch.long))
 
 
 def pieces(text: bytes) -> Iterator[bytes]:
-    """A text in pieces that are encoded as they would be together: each but the first begins with white space."""
+    """Cut a text into pieces that are encoded as they would be together: each but the first begins with white space."""
     start = 0
     while start < len(text):
         border = BETWEEN_WORDS.search(text, start + PIECE_BYTES)
@@ -142,37 +135,34 @@ def _spell(text: bytes) -> str:
     return text.decode("latin-1").translate(TO_ALPHABET)
 
 
-def _digest(corpus: Corpus) -> str:
-    """Of what is encoded: splits, and where documents end."""
-    found = hashlib.sha256()
+def _cache_file(settings: str, corpus: Corpus) -> Path:
+    """The file of these settings and this text: splits, and where documents end."""
+    digest = hashlib.sha256()
     for name, documents in corpus.splits.items():
-        found.update(f"{name} {len(documents)} ".encode())
+        digest.update(f"{name} {len(documents)} ".encode())
         for document in documents:
-            found.update(hashlib.sha256(document).digest())
-    return found.hexdigest()
+            digest.update(hashlib.sha256(document).digest())
+    key = hashlib.sha256(f"{settings} {digest.hexdigest()}".encode()).hexdigest()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / f"{key}.safetensors"
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo"
-
-
-def _keep(made: Tokenized, place: Path) -> None:
-    tensors = {f"{name}.tokens": documents.tokens for name, documents in made.splits.items()}
-    tensors |= {f"{name}.sizes": documents.sizes for name, documents in made.splits.items()}
-    spelled = json.dumps([list(token) for token in made.spelled])
-    metadata = {"splits": json.dumps(list(made.splits)), "spelled": spelled, "sha256": made.sha256 or ""}
+def _save(tokenized: Tokenized, path: Path) -> None:
+    tensors = {f"{name}.tokens": documents.tokens for name, documents in tokenized.splits.items()}
+    tensors |= {f"{name}.sizes": documents.sizes for name, documents in tokenized.splits.items()}
+    spelled = json.dumps([list(token) for token in tokenized.spelled])
+    metadata = {"splits": json.dumps(list(tokenized.splits)), "spelled": spelled, "sha256": tokenized.sha256 or ""}
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, safetensors.torch.save(tensors, metadata))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, safetensors.torch.save(tensors, metadata))
     except OSError as error:  # a home that cannot be written to is no reason not to train
-        logger.warning("the tokenized text is not kept for the next run: %s", error)
+        logger.warning("the tokenized text is not cached for the next run: %s", error)
 
 
-def _load(place: Path) -> Tokenized:
-    with safetensors.safe_open(place, framework="pt") as file:
-        said = file.metadata()
+def _load(path: Path) -> Tokenized:
+    with safetensors.safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        names = json.loads(metadata["splits"])
         splits = {
-            name: Documents(file.get_tensor(f"{name}.tokens"), file.get_tensor(f"{name}.sizes"))
-            for name in json.loads(said["splits"])
+            name: Documents(*(file.get_tensor(f"{name}.{part}") for part in ("tokens", "sizes"))) for name in names
         }
-        return Tokenized(splits, [bytes(token) for token in json.loads(said["spelled"])], said["sha256"])
+        return Tokenized(splits, [bytes(token) for token in json.loads(metadata["spelled"])], metadata["sha256"])
