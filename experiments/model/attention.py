@@ -110,15 +110,7 @@ def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:
     """Return the attention weights that an encoder's ``mix`` implies: how much each query takes of each key.
 
     For any ``mix`` whose outputs are affine in the values, the weights are its outputs for unit vectors less those for
-    zeros.
-
-    Args:
-        encoder: any.
-        scores: not yet masked, ``(batch, heads, query, key)``.
-        site: where they stand.
-
-    Returns:
-        ``(batch, heads, query, key)``.
+    zeros. Scores, not yet masked, and weights are ``(batch, heads, query, key)``.
 
     Raises:
         Unsupported: outputs are not affine in the values.
@@ -133,16 +125,10 @@ def weights(encoder: Encoder, scores: Tensor, site: Site) -> Tensor:
     for part in units.split(head_dim, -1):
         padded = functional.pad(part, (0, head_dim - part.shape[-1]))
         columns.append((encoder.mix(scores, padded, site) - nothing)[..., : part.shape[-1]])
-    found = torch.cat(columns, -1)
-    _check_affine(encoder, scores, found, nothing, site)
-    return found
-
-
-def _check_affine(encoder: Encoder, scores: Tensor, found: Tensor, nothing: Tensor, site: Site) -> None:
-    """Refuse an encoder whose outputs are not weighted sums of the values, the same in all dimensions."""
-    num_keys, head_dim = scores.shape[-1], encoder.geometry.head_dim
+    implied = torch.cat(columns, -1)
     values = torch.arange(num_keys * head_dim, device=scores.device).cos().to(scores.dtype).view(num_keys, head_dim)
     mixed = encoder.mix(scores, values.expand(*scores.shape[:2], -1, -1), site)
     near = 4 * torch.finfo(scores.dtype).eps ** 0.5
-    if not torch.allclose(mixed, found @ values + nothing, rtol=near, atol=near):
+    if not torch.allclose(mixed, implied @ values + nothing, rtol=near, atol=near):
         raise Unsupported(f"{type(encoder).__name__}: no attention weights: outputs are not weighted sums of values")
+    return implied

@@ -19,8 +19,7 @@ SKIPPING = "skipping"
 class Layout:
     """Which layers carry the encoder, and how far each layer and head sees.
 
-    Windows count places in the sequence, whatever the positions are: so many keys to each side of a query, itself
-    included. Where two restrictions meet, both hold.
+    Windows count places in the sequence, whatever the positions are. Where two restrictions meet, both hold.
 
     Args:
         skip_every: one layer of every n goes without the encoder's per-layer hooks, n at least 2; None: all carry it.
@@ -44,10 +43,8 @@ class Layout:
         self._check_skips(num_layers)
         self._check_windows()
         if self.masked_heads is not None and whole("layout.masked_heads", self.masked_heads, at_least=1) >= num_heads:
-            raise ValueError(
-                f"layout.masked_heads={self.masked_heads} leaves none of {num_heads} heads free; "
-                f"set model.num_heads={self.masked_heads + 1} or more, or layout.masked_heads lower"
-            )
+            remedy = f"set model.num_heads={self.masked_heads + 1} or more, or layout.masked_heads lower"
+            raise ValueError(f"layout.masked_heads={self.masked_heads} leaves none of {num_heads} heads free; {remedy}")
 
     def _check_skips(self, num_layers: int) -> None:
         if self.skip_every is None:
@@ -59,10 +56,8 @@ class Layout:
             raise ValueError(f"layout.skip_at={self.skip_at} must be at most layout.skip_every={self.skip_every}")
         first = self.skip_at or self.skip_every
         if first > num_layers:
-            raise ValueError(
-                f"layout.skip_every={self.skip_every} changes nothing in a model of {num_layers} layers; "
-                f"set model.num_layers={first} or more"
-            )
+            useless = f"layout.skip_every={self.skip_every} changes nothing in a model of {num_layers} layers"
+            raise ValueError(f"{useless}; set model.num_layers={first} or more")
         if num_layers == 1:
             raise ValueError("layout.skip_at=1 leaves no layer with the encoder; set model.num_layers=2 or more")
 
@@ -73,16 +68,13 @@ class Layout:
         if self.window_share is not None:
             number("layout.window_share", self.window_share, above=0, at_most=1)
         if self.window is not None and self.window_share is not None:
+            both = f"layout.window={self.window} and layout.window_share={self.window_share}"
+            raise ValueError(f"{both} set the same window; set one of them to null")
+        unlimited = self.window is None and self.window_share is None
+        if self.window_on == CARRYING and (self.skip_every is None or unlimited):
+            remedy = f"set layout.skip_every and layout.window, or layout.window_on={ALL}"
             raise ValueError(
-                f"layout.window={self.window} and layout.window_share={self.window_share} say the same twice; "
-                f"set one of them to null"
-            )
-        if self.window_on == CARRYING and (
-            self.skip_every is None or (self.window is None and self.window_share is None)
-        ):
-            raise ValueError(
-                f"layout.window_on={CARRYING} changes nothing without a window and layers that are skipped; "
-                f"set layout.skip_every and layout.window, or layout.window_on={ALL}"
+                f"layout.window_on={CARRYING} changes nothing without windows and skipped layers; {remedy}"
             )
 
     def carries(self, layer: int) -> bool:
@@ -90,7 +82,7 @@ class Layout:
         return self.skip_every is None or (layer + 1 - (self.skip_at or 0)) % self.skip_every != 0
 
     def windows(self, layer: int, geometry: Geometry) -> tuple[int | None, ...]:
-        """For each head of a layer, how many keys a query sees to each side, itself included; None: all."""
+        """Return how many keys a query sees to each side, itself included, for each head of a layer; None: all."""
         window = self.window
         if self.window_share is not None:
             window = math.ceil(self.window_share * geometry.train_length - 1e-9)  # 0.07 of 100 is 7, not 7.000…1
@@ -101,20 +93,17 @@ class Layout:
         return tuple(min((w for w in (window, head) if w is not None), default=None) for head in own)
 
     def __str__(self) -> str:
-        said = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
-        return ", ".join(said) or "uniform"
+        changed = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return ", ".join(changed) or "uniform"
 
 
 def visible(back: Tensor, windows: Sequence[int | None], causal: bool) -> Tensor:
-    """The mask: true where a query may look at a key.
+    """Return the mask, true where a query may look at a key: ``(query, key)``, or ``(1, heads, query, key)``.
 
     Args:
         back: place of the query minus place of the key, ``(query, key)``.
         windows: of each head.
         causal: whether nothing ahead may be seen.
-
-    Returns:
-        ``(query, key)`` where all heads see the same, else ``(1, heads, query, key)``.
     """
     mask = back >= 0 if causal else torch.ones_like(back, dtype=torch.bool)
     if len(set(windows)) > 1:

@@ -1,9 +1,8 @@
 """Which arithmetic and which attention kernel: by processor, width, length, and whether gradients are needed.
 
-Each path is held against plain float32 attention by a test. The limits were measured, not reasoned; results/LOG.md has
-the figures. Attention itself is in float32 always: bfloat16 scores turn the gradient of an angle that is learned, for
-it grows with the position (at 10 000, by 14 degrees), and the fused kernel's bfloat16 backward is slower than its
-float32.
+A test compares each path with plain float32 attention. The limits were measured; results/LOG.md has the figures.
+Attention itself is always in float32: bfloat16 scores rotate the gradient of a learned angle, which grows with the
+position (at 10 000, by 14 degrees), and the fused kernel's bfloat16 backward is slower than its float32.
 """
 
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ def repeatable() -> Iterator[None]:
 
 
 def training_dtype(precision: str, device: torch.device, model_dim: int) -> torch.dtype | None:
-    """What the layers' matrices are multiplied in while training; None: what their weights are held in.
+    """Return the dtype in which training multiplies the layers' matrices; None: that of their weights.
 
     Args:
         precision: one of ``PRECISIONS``; ``auto`` is bfloat16 where the processor multiplies it natively and the model
@@ -54,16 +53,16 @@ def training_dtype(precision: str, device: torch.device, model_dim: int) -> torc
 def _multiplies_bfloat16() -> bool:
     # Without these instructions products in bfloat16 are emulated, and slower than in float32.
     known = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask() for ask in known if ask is not None)
+    return any(supported() for supported in known if supported is not None)
 
 
 def linear(x: Tensor, layer: nn.Linear, dtype: torch.dtype | None) -> Tensor:
-    """A layer without bias, multiplied and returned in ``dtype``; None: as x and the weights are."""
+    """Apply a layer without bias in ``dtype``; None: as x and the weights are."""
     return layer(x) if dtype is None else functional.linear(x.to(dtype), layer.weight.to(dtype))
 
 
 def fused_pays(q: Tensor, k: Tensor) -> bool:
-    """Whether the fused kernel is faster than products of matrices, where an encoder allows it."""
+    """Return whether the fused kernel is faster than products of matrices, where an encoder allows it."""
     if not torch.is_grad_enabled() or q.device.type != "cpu":
         return True
     num_keys = k.shape[-2]

@@ -9,21 +9,18 @@ from torch import Generator
 
 
 def number_for(seed: int, purpose: str) -> int:
-    """A seed for one purpose. Streams of different purposes do not depend on how much another was used."""
+    """Return a seed for one purpose, whose stream does not depend on how much another was used."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}".encode()).digest()[:7], "big")
 
 
 def stream(seed: int, purpose: str) -> Generator:
-    """A generator of its own, on the CPU: data are the same on every device."""
+    """Return a generator of its own, on the CPU: data are the same on every device."""
     return Generator().manual_seed(number_for(seed, purpose))
 
 
 @contextmanager
 def initialising(seed: int, purpose: str) -> Iterator[None]:
-    """Within, parameters are initialised from a stream; the global state is as before afterwards.
-
-    The one place that seeds torch globally: ``nn.init`` and modules' constructors know no generator.
-    """
+    """Initialise parameters from a stream within; ``nn.init`` and constructors know only the global state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number_for(seed, purpose))
         yield

@@ -35,16 +35,15 @@ class Temperature(nn.Module):
 
     def __init__(self, law: str, geometry: Geometry, *, floor: int | None = None) -> None:
         super().__init__()
-        longest = max(geometry.train_length, 2)  # ln 1 = 0 is no scale
+        longest = self.train_length = max(geometry.train_length, 2)  # ln 1 = 0 is no scale
         self.law = law
-        self.train_length = longest
         self.floor = floor or geometry.train_length
         if law == SCALABLE_SOFTMAX:
             mean = sum(math.log(n) for n in range(1, longest + 1)) / longest
             self.s = nn.Parameter(torch.full((geometry.num_heads,), 1 / mean))
 
     def forward(self, mask: Tensor) -> Tensor:
-        """Factors for a mask of ``(query, key)`` or ``(1, heads, query, key)``: ``(…, query, 1)``."""
+        """Return factors for a mask of ``(query, key)`` or ``(1, heads, query, key)``: ``(…, query, 1)``."""
         seen = mask.sum(-1).float()
         if self.law == LLAMA4:
             factor = 1 + 0.1 * torch.log1p((seen / self.floor).floor())

@@ -62,10 +62,7 @@ class Transformer(nn.Module):
         check_temperature(temperature, temperature_floor, temperature_on, layout)
         one_of("attention", attention, (FUSED, PLAIN))
         whole("query_block", query_block, at_least=1)
-        self.vocab_size = vocab_size
-        self.geometry = geometry
-        self.causal = causal
-        self.layout = layout
+        self.vocab_size, self.geometry, self.causal, self.layout = vocab_size, geometry, causal, layout
         self.encoder = encoder
         self.encoder_dropped = False
         self._bare = (Encoder(geometry),)  # identity hooks, for layers without the encoder; in a tuple: no submodule
@@ -145,14 +142,12 @@ class Transformer(nn.Module):
         if positions is None:
             positions = torch.arange(places, dtype=torch.float32, device=tokens.device)
         if tuple(positions.shape) not in ((places,), (batch_size, places)):
-            raise ValueError(
-                f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}: "
-                f"give (length,) or (batch, length)"
-            )
+            shapes = f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}"
+            raise ValueError(f"{shapes}: give (length,) or (batch, length)")
         encoder = self._bare[0] if self.encoder_dropped else self.encoder
         stream = [encoder.embed(self.token_embedding(tokens), positions[..., places - new :])]
-        kept: Sequence[Past | None] = pasts or [None] * len(self.layers)
-        for index, (layer, past) in enumerate(zip(self.layers, kept, strict=True)):
+        caches: Sequence[Past | None] = pasts or [None] * len(self.layers)
+        for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
             stream.append(layer(stream[-1], positions, self._encoder_in(index), past))
         return stream
 
@@ -187,11 +182,9 @@ class Layer(nn.Module):
         attention: str,
     ) -> None:
         super().__init__()
-        dim = geometry.model_dim
+        dim, self.num_heads = geometry.model_dim, geometry.num_heads
         self.index, self.causal, self.windows = index, causal, windows
-        self.num_heads = geometry.num_heads
-        self.query_block, self.attention = query_block, attention
-        self.temperature = temperature
+        self.query_block, self.attention, self.temperature = query_block, attention, temperature
         self.training_dtype: torch.dtype | None = None
         self.attention_norm = nn.LayerNorm(dim, bias=False)
         self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
@@ -294,14 +287,9 @@ class Layer(nn.Module):
             ahead = row.new_full((*row.shape[:2], stop - start - 1), -torch.inf)
             bias = torch.cat([row[:, :, 0, heads.places - stop :], ahead], -1).unfold(-1, stop, 1)
             queries = slice(start - heads.places + heads.new, stop - heads.places + heads.new)
-            mixed = functional.scaled_dot_product_attention(
-                heads.q[:, :, queries].flip(-2),
-                heads.k[:, :, :stop],
-                heads.v[:, :, :stop],
-                attn_mask=bias,
-                scale=encoder.geometry.head_dim**-0.5,
-            )
-            parts.append(mixed.flip(-2))
+            q, k, v = heads.q[:, :, queries].flip(-2), heads.k[:, :, :stop], heads.v[:, :, :stop]
+            scale = encoder.geometry.head_dim**-0.5
+            parts.append(functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale).flip(-2))
         return torch.cat(parts, -2)
 
     def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
@@ -322,20 +310,15 @@ class Layer(nn.Module):
             start = stop
 
     def _at_once(self, heads: Heads, start: int) -> int:
-        """Return the number of queries from ``start`` on that have ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
+        """Return how many queries from ``start`` on make ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
         pairs = PAIRS_AT_ONCE // len(heads.x)
         most = (math.isqrt(start**2 + 4 * pairs) - start) // 2 if self.causal else pairs // heads.places
         return max(1, min(self.query_block, most))
 
     def _site(self, heads: Heads, rows: slice, mask: Tensor) -> Site:
+        here, there, causal = heads.positions[..., rows], heads.positions, self.causal
         return Site(
-            layer=self.index,
-            query_positions=heads.positions[..., rows],
-            key_positions=heads.positions,
-            rows=rows,
-            mask=mask,
-            causal=self.causal,
-            x=heads.x,
+            layer=self.index, query_positions=here, key_positions=there, rows=rows, mask=mask, causal=causal, x=heads.x
         )
 
 
@@ -347,7 +330,6 @@ def check_temperature(law: str | None, floor: int | None, on: str, layout: Layou
     if floor is not None and whole("model.temperature_floor", floor, at_least=1) and law != LLAMA4:
         raise ValueError(f"model.temperature_floor={floor} changes nothing without model.temperature={LLAMA4}")
     if on == SKIPPING and (law is None or layout.skip_every is None):
-        raise ValueError(
-            f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped; "
-            f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
-        )
+        remedy = f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
+        unused = f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped"
+        raise ValueError(f"{unused}; {remedy}")
