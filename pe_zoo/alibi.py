@@ -1,5 +1,3 @@
-"""ALiBi: attention with linear biases."""
-
 import torch
 from torch import Tensor, nn
 
@@ -15,20 +13,19 @@ FORMS = ("symmetric", "one_sided", "asymmetric")
 @register("alibi")
 class ALiBi(Encoder):
     """Biases scores by a linear penalty on distance, with a slope per head.
-    Press et al. (2022), arXiv:2108.12409, §3.
+    ALiBi (attention with linear biases), Press et al. (2022), arXiv:2108.12409, §3.
 
         scores[h, q, k] −= slope[h] · |q − k|,      slope[h] = 2^(−max_bias · h / heads),  h = 1 … heads
 
-    Head counts that are no power of two get the official interpolation: the slopes of the power of two below, then
-    every other slope of the power of two above; they are not sorted.
+    Head counts that are no power of two get the official slopes: those of the power of two below, then every other
+    slope of the power of two above.
 
     Args:
-        max_bias: above 0; the gentlest slope is 2^(−max_bias); 8 as published. ``asymmetric`` takes no other: its
-            slopes are learned.
-        form: what happens to keys on the right, which the causal paper leaves open. ``symmetric`` uses |q − k| both
-            ways (a bidirectional model then cannot tell left from right); ``one_sided`` lets one half of the heads look
-            left only and the other right only; ``asymmetric`` learns a slope per head and side. These are the three of
-            the authors' repository (issue 5). With a causal mask ``symmetric`` is the published method.
+        max_bias: above 0; the gentlest slope is 2^(−max_bias); 8 as published. ``asymmetric`` takes no other.
+        form: how keys on the right are biased, which the causal paper leaves open: one of three in the authors'
+            repository (issue 5). ``symmetric``, |q − k| both ways, is the published method under a causal mask;
+            ``one_sided`` lets one half of the heads look left only and the other right only; ``asymmetric`` learns a
+            slope per head and side.
 
     Departures: the official code adds slope · k, which softmax cannot tell from −slope · (q − k) under a causal mask,
     and only there; here it is the distance.
@@ -45,10 +42,8 @@ class ALiBi(Encoder):
             raise ValueError(f"alibi form=one_sided splits the heads in two; num_heads={geometry.num_heads} is odd")
         if form == "asymmetric":
             if max_bias != MAX_BIAS:
-                raise ValueError(
-                    f"alibi max_bias={max_bias:g} changes nothing with form=asymmetric, which learns its slopes; "
-                    f"leave one of them out"
-                )
+                unused = f"alibi max_bias={max_bias:g} changes nothing with form=asymmetric, which learns its slopes"
+                raise ValueError(f"{unused}; leave one of them out")
             self.slope_logits = nn.Parameter(torch.empty(2, geometry.num_heads))
             nn.init.normal_(self.slope_logits, mean=-2.0, std=1.0)
 

@@ -1,5 +1,3 @@
-"""CoPE: clipped RoPE."""
-
 import math
 
 import torch

@@ -1,5 +1,3 @@
-"""CoPE: contextual position encoding."""
-
 import torch
 from torch import Tensor, nn
 
@@ -11,20 +9,19 @@ from pe_zoo._registry import register
 @register("cope")
 class CoPE(Encoder):
     """Biases scores by a contextual position: a gated count of tokens, looked up in a learned table.
-    Golovneva et al. (2024), arXiv:2405.18719, §4.
+    CoPE (contextual position encoding), Golovneva et al. (2024), arXiv:2405.18719, §4.
 
         count[h, q, k] = Σ sigmoid(scores[h, q, t]),  t = k … q, both ends included
         scores[h, q, k] += query[h, q] · embedding[layer, min(count[h, q, k], p_max − 1)]
 
-    Fractional counts interpolate linearly between the vectors of the neighbouring whole counts. Each layer has a table,
-    shared by its heads. It counts tokens of the sequence and does not read positions.
+    Fractional counts interpolate between the vectors of the neighbouring whole counts. Each layer has a table, shared
+    by its heads. Positions are not read.
 
     Args:
-        p_max: rows of a table, at least 2; 64 as published. Counts stop at ``p_max − 1``. None exceeds the number of
-            tokens: training leaves rows above ``train_length`` at 0, at 33 the last 30 of 64.
+        p_max: rows of a table, at least 2; 64 as published. Training leaves rows above ``train_length`` at 0.
 
-    Departures: none. Tables start at zero, so that training starts without a positional signal, and the query is not
-    scaled by 1/sqrt(head_dim) where it meets them, as in the published listing. Counts are summed in float32 at least.
+    Departures: none. As in the published listing, tables start at zero and the query is not scaled by 1/sqrt(head_dim)
+    where it meets them. Counts are summed in float32 at least.
     """
 
     shift_invariant = causal_only = True

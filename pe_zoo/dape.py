@@ -1,5 +1,3 @@
-"""DAPE: data-adaptive positional encoding."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,21 +11,20 @@ from pe_zoo._registry import register
 @register("dape")
 class DAPE(Encoder):
     """Biases scores by a static bias and an MLP over the scores and biases of all heads.
-    Zheng et al. (2024), arXiv:2405.14722, §3.
+    DAPE (data-adaptive positional encoding), Zheng et al. (2024), arXiv:2405.14722, §3.
 
         scores[q, k] += bias(q − k) + w_out · leaky_relu(w_in · [scores[q, k]; bias(q − k)] + b_in)
 
-    The MLP sees one query and one key at a time, so that nothing leaks from keys that are masked later. Each layer has
-    its own MLP and bias.
+    The MLP sees one query and one key at a time. Each layer has its own MLP and bias.
 
     Args:
         prior: the static bias. ``logarithmic``, −p[h] · log(1 + a[h] · |q − k|) with p and a learned, that of KERPLE;
             ``linear``, −slope[h] · |q − k|, that of ALiBi. Both are published.
         width: hidden units of the MLP, at least 1; 32 as published.
 
-    Departures: p and a stay positive by softplus, where the official code clamps them to 0.01 and more in every forward
-    pass; they start as there, uniform up to 2 and 1. The output layer has no bias, which softmax cannot see. Keys ahead
-    count by |q − k|, where the official, causal code has 0.
+    Departures: p and a stay positive by softplus, where the official code clamps them; they start as there, uniform up
+    to 2 and 1. The output layer has no bias, which softmax cannot see. Keys ahead count by |q − k|, where the official,
+    causal code has 0.
     """
 
     shift_invariant = True

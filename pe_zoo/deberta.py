@@ -1,5 +1,3 @@
-"""DeBERTa: disentangled attention."""
-
 import math
 
 import torch
@@ -25,15 +23,14 @@ class DeBERTa(Encoder):
 
     Args:
         max_distance: half the rows of the table, at least 1. None: ``train_length``, the published ratio (512 at 512).
-        num_buckets: None: a row per distance, as published. Otherwise distances fall into so many buckets to each side,
-            as in version 2 (256 there): one each up to half of them, then growing logarithmically up to
-            ``max_distance`` − 1. Even, at least 4, below 2 · ``max_distance`` − 2.
+        num_buckets: None: a row per distance, as published. Otherwise buckets on each side, as in version 2 (256): one
+            distance each up to half of them, then growing logarithmically up to ``max_distance`` − 1. Even, at least 4,
+            below 2 · ``max_distance`` − 2.
 
-    Departures: the paper writes the third term with the row of k − q; the official code takes that of q − k for both
-    terms and has the b, and so it is here. Version 2 also reuses the trunk's own projections for K and Q and normalises
-    the table, which is left out. The absolute positions that DeBERTa adds before its last layers are not part of it.
-    Vectors start at the official standard deviation of 0.02, K and Q as the trunk's projections do. A fractional
-    distance counts as the nearest whole one, a half as the further.
+    Departures: the paper writes the third term with the row of k − q; here, as in the official code, it is that of q −
+    k, with the b. Not included: version 2's normalised table, shared with the trunk's projections, and the absolute
+    positions added before the last layers. Vectors start at the official standard deviation of 0.02, K and Q as the
+    trunk's projections do. A fractional distance counts as the nearest whole one, a half as the further.
     """
 
     shift_invariant = direction_aware = True
@@ -47,10 +44,8 @@ class DeBERTa(Encoder):
         if num_buckets is not None:
             self.span = whole("deberta num_buckets", num_buckets, at_least=4)
             if num_buckets % 2 or num_buckets // 2 >= max_distance - 1:
-                raise ValueError(
-                    f"deberta num_buckets must be even and below 2 · max_distance − 2 = {2 * max_distance - 2}, "
-                    f"so that some buckets can grow; got {num_buckets}"
-                )
+                limit = f"below 2 · max_distance − 2 = {2 * max_distance - 2}, so that some buckets can grow"
+                raise ValueError(f"deberta num_buckets must be even and {limit}; got {num_buckets}")
             # An integer buffer, which a change of the module's dtype leaves alone.
             self.register_buffer("buckets", signed_log_buckets(num_buckets, max_distance), persistent=False)
         heads, head_dim, model_dim = geometry.num_heads, geometry.head_dim, geometry.model_dim

@@ -1,5 +1,3 @@
-"""Dynamic position bias."""
-
 from itertools import pairwise
 
 import torch
@@ -25,19 +23,18 @@ class DynamicBias(Encoder):
         scores[h, q, k] += mlp(seen(q − k))[h]
 
     Args:
-        input: what the MLP sees of a distance. ``linear``: the distance itself (Wang et al.; DynamicPositionBias of
-            x-transformers). ``log``: sign(distance) · log(1 + |distance|) (Liu et al., Swin V2; x-transformers'
-            ``log_distance``), so that distances never trained on are not far outside those that were. ``fourier``:
-            cosines and sines of the distance, at frequencies from 1 down towards 1/10000; none of the sources has it.
+        input: the MLP's input. ``linear``: the distance (Wang et al.; DynamicPositionBias of x-transformers). ``log``:
+            sign(distance) · log(1 + |distance|) (Liu et al., Swin V2; ``log_distance`` of x-transformers). ``fourier``:
+            cosines and sines of the distance, at frequencies from 1 down towards 1/10000 (ours).
         hidden_dim: width of the MLP, at least 1. None: a quarter of ``model_dim``, as in x-transformers (512 in Swin
             V2).
         depth: hidden layers, 1 to 1000; 2 as in x-transformers (1 in Swin V2).
-        num_frequencies: frequencies of ``fourier``, at least 1; the other inputs take none but the default.
+        num_frequencies: frequencies of ``fourier``, at least 1.
         shared: one MLP for all layers, as in x-transformers, or one for each, as in Swin V2.
 
-    Departures: written for one dimension; both papers have two. The MLP is that of x-transformers (SiLU, no
-    normalisation), its last layer without the bias, which softmax cannot see. Swin V2 has ReLU, scales distances to ±8
-    over its window before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
+    Departures: one dimension; both papers have two. The MLP is that of x-transformers (SiLU, no normalisation), its
+    last layer without the bias, which softmax cannot see. Swin V2 has ReLU, scales distances to ±8 over its window
+    before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
     """
 
     shift_invariant = direction_aware = static_bias = distance_bias = True
@@ -60,11 +57,9 @@ class DynamicBias(Encoder):
         whole("dynamic_bias depth", depth, at_least=1, at_most=1000)
         self.num_frequencies = whole("dynamic_bias num_frequencies", num_frequencies, at_least=1)
         if num_frequencies != NUM_FREQUENCIES and input != "fourier":
-            raise ValueError(
-                f"dynamic_bias num_frequencies={num_frequencies} changes nothing without input=fourier; set both"
-            )
-        true_or_false("dynamic_bias shared", shared)
-        self.shared = shared
+            unused = f"dynamic_bias num_frequencies={num_frequencies} changes nothing"
+            raise ValueError(f"{unused} without input=fourier; set both")
+        self.shared = true_or_false("dynamic_bias shared", shared)
         widths = [2 * num_frequencies if input == "fourier" else 1, *depth * [hidden_dim]]
         self.mlps = nn.ModuleList()
         for _ in range(1 if shared else geometry.num_layers):
@@ -85,8 +80,8 @@ class DynamicBias(Encoder):
         distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32))
         mlp = self.mlps[0 if self.shared else site.layer]
         assert isinstance(mlp, nn.ModuleList)
-        *hidden, out = mlp
-        found = self.seen(distance)
-        for layer in hidden:
-            found = functional.silu(linear(layer, found))
-        return (scores + heads_first(linear(out, found))).to(scores.dtype)
+        *layers, out = mlp
+        hidden = self.seen(distance)
+        for layer in layers:
+            hidden = functional.silu(linear(layer, hidden))
+        return (scores + heads_first(linear(out, hidden))).to(scores.dtype)

@@ -1,5 +1,3 @@
-"""FIRE: functional interpolation for relative encodings."""
-
 import math
 
 import torch
@@ -18,20 +16,19 @@ EPSILON = 1e-6
 @register("fire")
 class FIRE(Encoder):
     """Biases scores by an MLP of the log distance, normalised by the query's position (progressive interpolation).
-    Li et al. (2023), arXiv:2310.04418, §3.
+    FIRE (functional interpolation for relative encodings), Li et al. (2023), arXiv:2310.04418, §3.
 
         scores[h, q, k] += out[h] · ReLU(hidden · share + hidden_bias)
         share = ψ(|q − k|) / ψ(max(limit, q)),      ψ(distance) = log(1 + c · distance)
 
-    A key at position 0 has share 1 for every query beyond the limit, so that the MLP gets no input at greater lengths
-    that it has not seen in training. The bias depends on the query's position, not on the distance alone. It is defined
-    for keys at or before the query. Heads share c, limit and hidden layer.
+    Shares stay at most 1, so that longer texts bring the MLP no new inputs. The bias depends on the query's position,
+    not on the distance alone, and is defined for keys at or before the query. Heads share c, limit and hidden layer.
 
     Args:
         hidden_dim: width of the MLP, at least 1; 32 as published.
         init_c: c at the start, above 0; 0.1 as published.
-        init_limit: the limit at the start, at least 1; 512 as published. None: a quarter of ``train_length``; with a
-            limit beyond the training length the normaliser would be one constant.
+        init_limit: the limit at the start, at least 1; 512 as published. None: a quarter of ``train_length``; beyond
+            the training length the normaliser would be constant.
         shared: one MLP, c and limit for all layers (FIRE-S) instead of one each, as published.
 
     Departures: c and limit are exponentials of their parameters where the published code takes absolute values, and the
@@ -55,8 +52,7 @@ class FIRE(Encoder):
         if init_limit is None:
             init_limit = max(geometry.train_length // 4, 1)
         self.init_limit = whole("fire init_limit", init_limit, at_least=1)
-        true_or_false("fire shared", shared)
-        self.shared = shared
+        self.shared = true_or_false("fire shared", shared)
         networks = 1 if shared else geometry.num_layers
         self.log_c = nn.Parameter(torch.full((networks,), math.log(init_c)))
         self.log_stretch = nn.Parameter(torch.zeros(networks))

@@ -1,5 +1,3 @@
-"""FoX: the forgetting Transformer."""
-
 import math
 
 import torch
@@ -14,21 +12,19 @@ from pe_zoo._registry import register
 @register("fox")
 class FoX(Encoder):
     """Biases scores by accumulated log forget gates, computed per token and head from the layer's input.
-    Lin et al. (2025), arXiv:2503.02130, §3.
+    FoX (forgetting Transformer), Lin et al. (2025), arXiv:2503.02130, §3.
 
         scores[h, q, k] += Σ log gate[h, t],  t = k + 1 … q,      gate[h, t] = sigmoid(weight[h] · x[t] + bias[h])
 
-    Each layer and head has its own gate. Gates accumulate over the order of the sequence; positions are not read. A
-    gate that is the same for all tokens is ALiBi with slope −log gate. CABLE (Veisi et al. 2025, arXiv:2503.08067) sums
-    −softplus(weight · x + bias), which is this with weight and bias negated: the same encoder, started from the same
-    distribution, so that ``encoder=cable`` is another name for it.
+    Each layer and head has its own gate. Positions are not read. A gate that is the same for all tokens is ALiBi with
+    slope −log gate. CABLE (Veisi et al. 2025, arXiv:2503.08067) sums −softplus(weight · x + bias), which is the same
+    encoder with weight and bias negated: ``encoder=cable``.
 
     Args:
-        initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published (bias 0: a token is half forgotten one
-            token on). Nearer to 1 the encoder starts with a longer memory.
+        initial_gate: the gate where the input is 0, in (0, 1); 0.5 as published. Nearer to 1, memory is longer.
 
-    Departures: none. Weights start at standard deviation 0.02, as in the official code; of its models this is the bias
-    alone, without output gates, normalised queries and keys, or shifted keys and values. Sums are in float64.
+    Departures: none. Weights start at standard deviation 0.02, as in the official code. Its output gates, normalised
+    queries and keys, and shifted keys and values are not included. Sums are in float64.
     """
 
     shift_invariant = causal_only = True
@@ -46,8 +42,7 @@ class FoX(Encoder):
         dtype = torch.promote_types(scores.dtype, torch.float32)
         weight, bias = self.weight[site.layer].to(dtype), self.bias[site.layer].to(dtype)
         log_gates = functional.logsigmoid(functional.linear(site.content("fox").to(dtype), weight, bias))
-        kept = log_gates.double().cumsum(-2).mT  # (batch, heads, key)
+        sums = log_gates.double().cumsum(-2).mT  # (batch, heads, key)
         # Counted from the first query, sums are small, and differences exact, where weights are not yet 0.
-        kept = kept - kept[..., site.rows][..., :1]
-        kept = kept.to(dtype)
-        return (scores + kept[..., site.rows, None] - kept[..., None, :]).to(scores.dtype)
+        sums = (sums - sums[..., site.rows][..., :1]).to(dtype)
+        return (scores + sums[..., site.rows, None] - sums[..., None, :]).to(scores.dtype)

@@ -1,5 +1,3 @@
-"""GRAPE-A: additive GRAPE."""
-
 import math
 
 import torch
@@ -15,7 +13,7 @@ from pe_zoo._registry import register
 @register("grape_a")
 class GRAPEA(Encoder):
     """Biases scores linearly with distance, at a slope gated by the query and the key.
-    Zhang et al. (2025), arXiv:2512.07805, §4.1.
+    GRAPE-A (additive GRAPE), Zhang et al. (2025), arXiv:2512.07805, §4.1.
 
         scores[h, q, k] −= omega[h] · slope[h] · (gate(query[h, q]) + gate(key[h, k])) · (q − k)
         gate(y) = softplus(direction[h] · y / sqrt(head_dim)),  a unit vector for queries and one for keys
@@ -25,9 +23,8 @@ class GRAPEA(Encoder):
     Args:
         gates: what gates the slope: ``query_key``, ``query`` or ``key``. All three are published.
 
-    Departures: gate directions are normalised to unit length, as in the official code and unlike the paper's (4.6).
-    omega starts at 1 and stays positive by softplus, gates start in random directions, as there; its normalised queries
-    and keys, GRAPE-AP and GRAPE-M are not part of this.
+    Departures: gate directions have unit length, as in the official code and unlike the paper's (4.6). As there, omega
+    starts at 1 and stays positive by softplus. Its normalised queries and keys, GRAPE-AP and GRAPE-M are not included.
     """
 
     shift_invariant = causal_only = True
@@ -55,11 +52,6 @@ class GRAPEA(Encoder):
 
 
 def opening(direction: Tensor, y: Tensor) -> Tensor:
-    """How far gates are open: ``(batch, heads, length)``.
-
-    Args:
-        direction: ``(heads, head_dim)``, of any length but 0.
-        y: queries or keys, ``(batch, heads, length, head_dim)``.
-    """
+    """Gates, ``(batch, heads, length)``, of queries or keys; ``direction`` is ``(heads, head_dim)``, not 0."""
     products = (y @ functional.normalize(direction, dim=-1).unsqueeze(-1)).squeeze(-1)
     return functional.softplus(products * y.shape[-1] ** -0.5)

@@ -1,5 +1,3 @@
-"""HoPE: high-frequency rotary position encoding."""
-
 import math
 
 import torch
@@ -19,8 +17,7 @@ class HoPE(Rotary):
 
         angle[i] = p · base^(−2i/head_dim) where that frequency is at least 2π / longest_wavelength, else 0
 
-    Two other methods are called HoPE: the hyperbolic rotary encoding (arXiv:2509.05218) and the hybrid of position
-    embeddings for video (arXiv:2505.20444). This is neither.
+    Not the hyperbolic rotary encoding (arXiv:2509.05218) or the video encoding (arXiv:2505.20444) also called HoPE.
 
     Args:
         longest_wavelength: the longest wavelength that is rotated, in positions, at least 1. None: ``train_length``, as

@@ -1,5 +1,3 @@
-"""KERPLE with the logarithmic kernel."""
-
 import torch
 from torch import Tensor, nn
 
@@ -12,16 +10,14 @@ FLOOR = 0.01
 @register("kerple_log")
 class KERPLELog(Encoder):
     """Biases scores by a logarithmic kernel of distance with two learned parameters per head.
-    Chi et al. (2022), arXiv:2205.09921, §4.
+    KERPLE, Chi et al. (2022), arXiv:2205.09921, §4.
 
         scores[h, q, k] −= amplitude[h] · log(1 + rate[h] · |q − k|),      amplitude, rate > 0
 
-    Layers share both parameters, as in the official code. In a bidirectional model the bias is the same both ways: it
-    cannot tell left from right.
+    Layers share both parameters, as in the official code. A bidirectional model cannot tell left from right.
 
-    Departures: the official code keeps both parameters at 0.01 or above by overwriting them in every forward pass; here
-    they are exponentials of what is learned, positive without a floor. They start where the official ones do: amplitude
-    uniform in (0, 2), rate uniform in (0, 1), neither below 0.01.
+    Departures: the official code clamps both parameters at 0.01 in every forward pass; here they are exponentials of
+    learned numbers. They start as there: amplitude uniform in (0, 2), rate in (0, 1), neither below 0.01.
     """
 
     shift_invariant = static_bias = distance_bias = True

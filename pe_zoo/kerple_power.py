@@ -1,5 +1,3 @@
-"""KERPLE with the power kernel."""
-
 import torch
 from torch import Tensor, nn
 
@@ -12,17 +10,16 @@ FLOOR = 0.01
 @register("kerple_power")
 class KERPLEPower(Encoder):
     """Biases scores by a power kernel of distance with two learned parameters per head.
-    Chi et al. (2022), arXiv:2205.09921, §4.
+    KERPLE, Chi et al. (2022), arXiv:2205.09921, §4.
 
         scores[h, q, k] −= amplitude[h] · |q − k|^exponent[h],      amplitude > 0,  0 < exponent < 2
 
-    With exponent 1 and fixed amplitudes it is ALiBi. Layers share both parameters, as in the official code. In a
-    bidirectional model the bias is the same both ways: it cannot tell left from right.
+    With exponent 1 and fixed amplitudes it is ALiBi. Layers share both parameters, as in the official code. A
+    bidirectional model cannot tell left from right.
 
-    Departures: the official code keeps both parameters at 0.01 or above, and the exponent at 2 or below, by overwriting
-    them in every forward pass; here the amplitude is the exponential of its parameter, and the exponent twice the
-    sigmoid of its own. They start where the official ones do: amplitude uniform in (0, 1), exponent uniform in (0, 2),
-    neither below 0.01.
+    Departures: the official code clamps both parameters in every forward pass, from 0.01 and, the exponent, up to 2;
+    here the amplitude is the exponential of a learned number, and the exponent twice the sigmoid of one. They start as
+    there: amplitude uniform in (0, 1), exponent in (0, 2), neither below 0.01.
     """
 
     shift_invariant = static_bias = distance_bias = True

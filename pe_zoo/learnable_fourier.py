@@ -1,5 +1,3 @@
-"""Learnable Fourier features."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -28,8 +26,7 @@ class LearnableFourier(Encoder):
             Algorithm 1 leaves this and both widths open.
 
     Departures: positions have one dimension. The MLP starts with weights of variance 2 and 1/hidden_dim and biases of
-    0, which gives vectors near the scale of this trunk's token embeddings; torch's own start would give a hundredth of
-    that. Angles are computed in float64.
+    0, so that vectors have about the scale of the token embeddings. Angles are computed in float64.
     """
 
     direction_aware = True
@@ -41,9 +38,8 @@ class LearnableFourier(Encoder):
         if num_features is None:
             num_features = geometry.model_dim + geometry.model_dim % 2
         if whole("learnable_fourier num_features", num_features, at_least=2) % 2:
-            raise ValueError(
-                f"learnable_fourier num_features must be even (sines are paired with cosines); got {num_features}"
-            )
+            rule = "learnable_fourier num_features must be even (sines are paired with cosines)"
+            raise ValueError(f"{rule}; got {num_features}")
         whole("learnable_fourier hidden_dim", hidden_dim, at_least=1)
         number("learnable_fourier gamma", gamma, above=0)
         self.frequency = nn.Parameter(torch.randn(num_features // 2) / gamma)

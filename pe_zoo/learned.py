@@ -1,5 +1,3 @@
-"""Learned absolute positions."""
-
 import torch
 from torch import Tensor, nn
 
@@ -19,11 +17,10 @@ class Learned(Encoder):
     Args:
         num_rows: positions the table has, at least ``train_length``; 2048 as in GPT-Neo and Kazemnejad et al. (512 in
             BERT, 1024 in GPT-2). Positions beyond ``num_rows`` − 1 are unsupported.
-        init_std: standard deviation of the rows at the start, at least above 0; 1.0, the scale of the token embeddings
-            here. (BERT and GPT-2 start both at 0.02: the ratio is the same.)
+        init_std: standard deviation of the rows at the start, above 0; 1.0, the scale of the token embeddings here (in
+            BERT and GPT-2 both are 0.02).
 
-    Departures: a position between two whole numbers gets the linear interpolation of their rows, so that fractional
-    numberings work; whole positions are exact.
+    Departures: a position between two whole numbers gets the linear interpolation of their rows.
     """
 
     direction_aware = True

@@ -1,5 +1,3 @@
-"""LeRoPE: RoPE with learned frequencies."""
-
 import torch
 from torch import Tensor, nn
 
@@ -22,8 +20,7 @@ class LearnedRoPE(Rotary):
         per_layer: True gives each layer frequencies of its own; False, one set for all.
         base: of the frequencies at the start, above 0; 10000 as in RoPE.
 
-    Departures: written without code of the authors. Whether layers share their frequencies is a knob, and ``log_scale``
-    learns at the rate of every other parameter.
+    Departures: written without code of the authors; ``log_scale`` learns at the rate of every other parameter.
     """
 
     def __init__(self, geometry: Geometry, *, per_layer: bool = False, base: float = 10000.0) -> None:

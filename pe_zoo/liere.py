@@ -1,5 +1,3 @@
-"""LieRE: learned rotations."""
-
 import math
 
 import torch
@@ -13,13 +11,12 @@ from pe_zoo._registry import register
 @register("liere")
 class LieRE(Encoder):
     """Rotates queries and keys by the matrix exponential of learned skew-symmetric generators.
-    Ostmeier et al. (2024), arXiv:2406.10322, §4.
+    LieRE, Ostmeier et al. (2024), arXiv:2406.10322, §4.
 
         q → exp(q/span · generator) q,   k → exp(k/span · generator) k,      generator = upper − upperᵀ
 
-    In one dimension a generator commutes with itself, so scores depend on distance exactly: a RoPE whose planes and
-    frequencies are both learned. Each layer and head has its own. A matrix exponential per position and block costs
-    about length · head_dim · block² a head; dense heads are slow at long lengths.
+    In one dimension scores depend on distance exactly: a RoPE whose planes and frequencies are both learned, for each
+    layer and head. Matrix exponentials cost about length · head_dim · block² a head: dense heads are slow.
 
     Args:
         block_fraction: share of the head that one block of the generator spans, in (0, 1], rounded down to whole
@@ -54,8 +51,7 @@ class LieRE(Encoder):
         """Skew-symmetric, ``(heads, blocks, block, block)`` float64, radians per position."""
         row = torch.arange(self.block, device=self.upper.device)
         low, high = torch.minimum(row[:, None], row), torch.maximum(row[:, None], row)
-        # Which stored number stands at (low, high), counting along the rows above the diagonal. On the
-        # diagonal this is some number or other; its sign there is 0.
+        # Which stored number stands at (low, high), counting along the rows above the diagonal; on it, the sign is 0.
         stored = low * self.block - low * (low + 1) // 2 + high - low - 1
         return self.upper[layer].double()[..., stored] * (row - row[:, None]).sign() / self.span
 

@@ -1,5 +1,3 @@
-"""RoPE of Llama 3.1."""
-
 import math
 
 import torch

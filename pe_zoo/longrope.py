@@ -1,5 +1,3 @@
-"""LongRoPE without its search."""
-
 import math
 
 import torch
@@ -18,16 +16,15 @@ FAST, SLOW = 32.0, 1.0
 @register("longrope")
 class LongRoPE(Encoder):
     """Rotates as RoPE does up to the training length and rescales each frequency by its own factor beyond it.
-    Ding et al. (2024), arXiv:2402.13753, §3.2, with the factors that its search starts from.
+    LongRoPE, Ding et al. (2024), arXiv:2402.13753, §3.2, with the factors that its search starts from.
 
         angle[i] = p · base^(−2i/head_dim) / rescale[i]
         rescale[i] = 1 up to the original length, 1 + (factor − 1) · ramp[i] beyond
         q, k = m · rotate(q), m · rotate(k),      m = sqrt(1 + ln(factor) / ln(original_length))
 
-    m applies at every length: up to the original one, scores are m² times RoPE's. The ramp is 0 for pairs that rotate
-    more than 32 times over that length, 1 for those that rotate less than once, and linear in i between. A query counts
-    as beyond by the highest position it knows of plus 1: in a causal model that of the text so far, otherwise that of
-    the whole text. Both sets of factors are kept side by side, which doubles the width of queries and keys.
+    m applies at every length. The ramp is 0 for pairs that rotate more than 32 times over that length, 1 for those that
+    rotate less than once, and linear in i between. A query is beyond if the highest position it knows of is: in a
+    causal model that of the text so far, otherwise of the whole text. Queries and keys become twice as wide.
 
     Args:
         factor: length wanted over original length, at least 1 (1 is RoPE); 8 is what the paper reaches without further
@@ -36,9 +33,9 @@ class LongRoPE(Encoder):
         base: above 1; 10000 as published.
 
     Departures: the paper searches the factors, and how many first tokens to exempt, by the perplexity of a trained
-    model. Here nothing is searched: factors are those that the official code's search starts from, and no token is
-    exempt. Published code uses the final length of a text for all queries, so that later tokens change earlier outputs;
-    here a causal query uses the text up to it.
+    model; here factors are those that the official search starts from, and no token is exempt. Published code uses the
+    final length of a text for all queries, so that later tokens change earlier outputs; here a causal query uses the
+    text up to it.
     """
 
     direction_aware = True

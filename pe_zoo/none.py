@@ -1,5 +1,3 @@
-"""NoPE: no positional encoding."""
-
 from pe_zoo._encoder import Encoder
 from pe_zoo._registry import register
 

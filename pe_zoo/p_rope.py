@@ -1,5 +1,3 @@
-"""p-RoPE."""
-
 import torch
 from torch import Tensor
 
@@ -12,13 +10,12 @@ from pe_zoo._rotation import Rotary
 @register("p_rope")
 class PRoPE(Rotary):
     """Rotates only RoPE's highest frequencies; the pairs of the lowest carry no position, only content.
-    Barbero et al. (2024), arXiv:2410.06205, §6.
+    p-RoPE, Barbero et al. (2024), arXiv:2410.06205, §6.
 
         angle[i] = p · base^(−2i/head_dim) for the first fraction of the pairs i, 0 for the others
 
-    Three things are called partial RoPE. This is not that of GPT-J and GPT-NeoX, which spreads the whole range of
-    frequencies over fewer pairs (``rope`` with ``fraction`` below 1), nor the "Rotary" of Kazemnejad et al. (2023),
-    which is the same with a quarter of the dimensions.
+    Not the partial RoPE of GPT-J and GPT-NeoX, which spreads all frequencies over fewer pairs (``rope`` with
+    ``fraction`` below 1).
 
     Args:
         fraction: share of the pairs that are rotated, the paper's p, in (0, 1], rounded down to whole pairs but at

@@ -1,5 +1,3 @@
-"""PaTH: accumulated Householder transformations."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,15 +14,14 @@ CHUNK = 64
 @register("path")
 class PaTH(Encoder):
     """Transforms keys by accumulated, data-dependent Householder-like reflections, one per token up to the query.
-    Yang et al. (2025), arXiv:2505.16381, §2.
+    PaTH, Yang et al. (2025), arXiv:2505.16381, §2.
 
         scores[q, k] = q · H[q] H[q−1] … H[k+1] k / sqrt(head_dim),      H[t] = 1 − beta[t] · w[t] w[t]ᵀ
         w = silu(convolution(x @ down @ up)), of length 1 in each head;   beta = 2 · sigmoid(x @ strength + offset)
 
-    The product follows the order of the sequence; positions are not read. The short causal convolution is a positional
-    signal of its own: it lets a token see its nearest predecessors. Every layer has its own parameters; heads share
-    ``down``. Costs length² · head_dim a head, as plain attention does, but in length/64 steps one after another:
-    several times its time.
+    Positions are not read. The short causal convolution is a positional signal of its own: it lets a token see its
+    nearest predecessors. Every layer has its own parameters; heads share ``down``. Costs length² · head_dim a head, as
+    plain attention does, but in length/64 consecutive steps.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 32 as in the official code.

@@ -1,5 +1,3 @@
-"""PoPE: polar coordinate position embedding."""
-
 import math
 
 import torch
@@ -15,21 +13,20 @@ from pe_zoo._registry import register
 @register("pope")
 class PoPE(Encoder):
     """Represents queries and keys in polar coordinates: content sets magnitudes, position sets angles.
-    Gopalakrishnan et al. (2025), arXiv:2509.10534, §3.
+    PoPE (polar coordinate position embedding), Gopalakrishnan et al. (2025), arXiv:2509.10534, §3.
 
         scores[q, k] = Σ_c softplus(q[c]) · softplus(k[c]) · cos(angle[c]) / sqrt(head_dim)
         angle[c] = (k − q) · base^(−c/head_dim) + phase[c]
 
-    A RoPE of as many frequencies as dimensions in which content cannot change an angle: queries and keys become twice
-    as wide. Each layer, head and dimension learns its phase; while all are 0, a key ahead counts as one behind.
+    Queries and keys become twice as wide. Each layer, head and dimension learns its phase; while all are 0, a key ahead
+    counts as one behind.
 
     Args:
         base: above 0; 10000 as published.
         phase: where the learned phases start, in [−2π, 0]: ``zero``, or ``uniform`` over that range.
 
-    Departures: the published phase is clamped to [−2π, 0], where it can get stuck at an end; here it is wrapped into
-    that range, which no cosine notices. Every layer has its own phases; x-transformers shares one set. Angles are
-    computed in float64, magnitudes at least in float32.
+    Departures: the published phase is clamped to [−2π, 0]; here it is wrapped into that range. Every layer has its own
+    phases; x-transformers shares one set. Angles are computed in float64, magnitudes at least in float32.
     """
 
     shift_invariant = direction_aware = True

@@ -1,5 +1,3 @@
-"""Random Fourier features."""
-
 import math
 
 import torch
@@ -21,16 +19,14 @@ class RandomFourier(Encoder):
         x[p] += [cos(p · frequency), sin(p · frequency)],      frequency = 2π · scale · N(0, 1) / train_length
 
     The inner product of two vectors, divided by model_dim/2, is close to exp(−2 · (π · scale · distance /
-    train_length)²), the closer the more dimensions there are: near positions are alike, all others equally unlike.
-    Frequencies are drawn with the model's other initial values, so that each seed has its own, and are saved with them.
+    train_length)²). Frequencies are drawn and saved with the model's other initial values.
 
     Args:
         scale: standard deviation of the frequencies in periods per training length, above 0; 10, the middle one of 1,
-            10 and 100 in the official demonstration. Positions are alike over about train_length / (2π · scale) of
-            them.
+            10 and 100 in the official demonstration.
 
-    Departures: features are added to the token embeddings, one half of model_dim cosines and the other sines, where the
-    paper makes them a network's only input. Angles are computed in float64.
+    Departures: features are added to the token embeddings, where the paper makes them a network's only input. Angles
+    are computed in float64.
     """
 
     direction_aware = True

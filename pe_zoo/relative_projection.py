@@ -1,5 +1,3 @@
-"""Relative projection."""
-
 import torch
 from torch import Tensor, nn
 
@@ -17,17 +15,16 @@ class RelativeProjection(Encoder):
 
         scores[h, q, k] += Σ weight[h, r] · x[q] · curves[r, q − k],  r = 1 … rank,      0 ≤ q − k < window
 
-    Keys ahead, or ``window`` and more behind, get nothing. Each layer has its own weights and curves; the curves serve
-    all of its heads.
+    Keys ahead, or ``window`` and more behind, get nothing. Each layer has its own weights and curves.
 
     Args:
         rank: curves to mix, at least 1; 16 as published (``d_rel``).
         window: distances a curve holds, at least 1 (``rel_extent``). None: 1024 as published, but no more than
             ``train_length``, beyond which curves would stay as initialised.
 
-    Departures: of the model this is the bias alone, without its short convolutions, normalised queries and keys, and
-    scores that grow with the logarithm of length. A distance between two whole numbers counts as the lower one. Both
-    tables start at standard deviation 0.02, the default in transformers.
+    Departures: the model's short convolutions, normalised queries and keys, and scores that grow with the logarithm of
+    length are not included. A distance between two whole numbers counts as the lower one. Both tables start at standard
+    deviation 0.02, the default in transformers.
     """
 
     shift_invariant = direction_aware = True
@@ -47,10 +44,8 @@ class RelativeProjection(Encoder):
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         dtype = torch.promote_types(scores.dtype, torch.float32)
         weight, curves = self.weight[site.layer].to(dtype), self.curves[site.layer].to(dtype)
-        mixture = (
-            site.content("relative_projection")[:, None, site.rows].to(dtype) @ weight.mT
-        )  # (batch, heads, query, rank)
-        curve = mixture @ curves  # (batch, heads, query, window)
+        x = site.content("relative_projection")[:, None, site.rows].to(dtype)
+        curve = x @ weight.mT @ curves  # (batch, heads, query, rank), then (…, window)
         distance, window = site.distance, curves.shape[-1]
         row = row_of(distance, window).expand(*curve.shape[:-1], -1)
         inside = (distance >= -ROUNDING) & (distance < window - ROUNDING)

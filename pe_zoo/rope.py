@@ -1,5 +1,3 @@
-"""RoPE: rotary position embedding."""
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,7 @@ from pe_zoo._rotation import Rotary
 @register("rope")
 class RoPE(Rotary):
     """Rotates query and key pairs by position, so that scores depend on relative distance.
-    Su et al. (2021), arXiv:2104.09864, §3.2.
+    RoPE (rotary position embedding), Su et al. (2021), arXiv:2104.09864, §3.2.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = p · base^(−2i/rotated_dim)
 
@@ -22,7 +20,6 @@ class RoPE(Rotary):
         pairing: which dimensions form pair i: ``interleaved`` (2i, 2i+1) as published and in GPT-J, or ``half`` (i, i +
             rotated_dim/2) as in GPT-NeoX and Llama: the same up to a fixed permutation of the head's dimensions.
         fraction: share of the head's pairs that are rotated, in (0, 1], rounded down to whole pairs; 1 as published.
-            What "partial rotation" means then is said by:
         spectrum: ``compressed`` rotates the first dimensions with the whole range of frequencies, 1 down to 1/base,
             spread over fewer pairs (GPT-J; GPT-NeoX ``rotary_pct``; Kazemnejad et al. use 0.25); ``truncated`` rotates
             at the highest frequencies of the full head and not at the lowest (p-RoPE, Barbero et al. 2024,
@@ -46,9 +43,8 @@ class RoPE(Rotary):
         number("rope fraction", fraction, above=0, at_most=1)
         self.rotated_pairs = int(fraction * self.pairs + 1e-9)  # 15/22 of 22 pairs is 15, not 14.999…
         if self.rotated_pairs < 1:
-            raise ValueError(
-                f"rope fraction={fraction:g} of head_dim={geometry.head_dim} is less than one pair; raise it"
-            )
+            share = f"rope fraction={fraction:g} of head_dim={geometry.head_dim}"
+            raise ValueError(f"{share} is less than one pair; raise it")
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         if self.spectrum == "compressed":

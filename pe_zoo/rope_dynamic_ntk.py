@@ -1,5 +1,3 @@
-"""Dynamic NTK interpolation."""
-
 import torch
 from torch import Tensor
 
@@ -20,9 +18,8 @@ class DynamicNTKRoPE(Encoder):
         s = max(1, factor · length / original_length − (factor − 1))
 
     The length is the highest position known plus 1: in a causal model, that of the text so far, so that each query has
-    its own frequencies, at which all its keys are rotated; otherwise that of the whole text. Keys are thus rotated
-    again for each query: head_dim/2 products of the size of the scores instead of one matrix product, all of them kept
-    in training. It is for short training lengths.
+    its own frequencies, at which all its keys are rotated; otherwise that of the whole text. This takes head_dim/2
+    products of the size of the scores: it is for short training lengths.
 
     Args:
         factor: how fast the base grows, above 0; 1 as published.
@@ -30,7 +27,7 @@ class DynamicNTKRoPE(Encoder):
         base: the base before it grows, above 0; 10000 as published.
 
     Departures: published code uses the final length of a causal text for all queries, so that later tokens change
-    earlier outputs. Here a query gets what it gets when the text is generated up to it without a cache of rotated keys.
+    earlier outputs; here a query uses the text up to it.
     """
 
     direction_aware = True

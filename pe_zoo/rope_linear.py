@@ -1,5 +1,3 @@
-"""Position interpolation."""
-
 import torch
 from torch import Tensor
 

@@ -1,5 +1,3 @@
-"""NTK-aware interpolation."""
-
 import torch
 from torch import Tensor
 

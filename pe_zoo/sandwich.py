@@ -1,5 +1,3 @@
-"""Sandwich."""
-
 import torch
 from torch import Tensor
 
@@ -12,14 +10,13 @@ from pe_zoo._registry import register
 @register("sandwich")
 class Sandwich(Encoder):
     """Biases scores by the inner product of sinusoidal vectors of query and key position, one ratio per head.
-    Chi et al. (2022), arXiv:2212.10356, §5.
+    Sandwich, Chi et al. (2022), arXiv:2212.10356, §5.
 
         scores[h, q, k] += Σ cos((q − k) · base^(−2i/dim)) / ratio[h],      i = 0 … dim/2 − 1,
         ratio[h] = max_ratio · h / heads,  h = 1 … heads
 
-    Nothing is learned and nothing is added to the token embeddings. The bias falls with distance about as a logarithm
-    does, in ripples; it is the same both ways, so that a bidirectional model cannot tell left from right. All layers
-    share it.
+    Nothing is learned. The bias falls with distance about as a logarithm does; a bidirectional model cannot tell left
+    from right. All layers share it.
 
     Args:
         dim: width of the sinusoidal vectors, even, at least 2; 128 as published, whatever the model's width.

@@ -1,5 +1,3 @@
-"""Selective RoPE."""
-
 import torch
 from torch import Tensor, nn
 
@@ -14,14 +12,14 @@ from pe_zoo._rotation import pairs_of, rotate_pairs
 @register("selective_rope")
 class SelectiveRoPE(Encoder):
     """Rotates query and key pairs by input-dependent angles, accumulated over the tokens.
-    Movahedi et al. (2025), arXiv:2511.17388, §4.
+    Selective RoPE, Movahedi et al. (2025), arXiv:2511.17388, §4.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle[p] = Σ_{t ≤ p} step[t] · base^(−2i/head_dim)
         step = convolution(x @ down @ up)
 
-    Each head's slice of x is scaled to length 1 first. The sum follows the order of the sequence; positions are not
-    read. The short causal convolution is a positional signal of its own: it lets a token see its nearest predecessors.
-    Pairs are (i, i + head_dim/2). Every layer has its own parameters; heads share ``down``.
+    Each head's slice of x is scaled to length 1 first. Positions are not read. The short causal convolution is a
+    positional signal of its own: it lets a token see its nearest predecessors. Pairs are (i, i + head_dim/2). Every
+    layer has its own parameters; heads share ``down``.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 16 as in the official code.
@@ -31,8 +29,8 @@ class SelectiveRoPE(Encoder):
             in the official code.
         gate: multiplies the steps of a head by a sigmoid of x. False as in the official code.
 
-    Departures: weights start with variance 1/fan-in, as this trunk's do; the official models start all of them at
-    standard deviation 0.02, which rotates almost nothing. The sum is taken in float64.
+    Departures: weights start with variance 1/fan-in, as this trunk's do; the official 0.02 rotates almost nothing. The
+    sum is taken in float64.
     """
 
     shift_invariant = causal_only = True

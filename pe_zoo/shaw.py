@@ -1,5 +1,3 @@
-"""Relative position representations of Shaw et al."""
-
 import torch
 from torch import Tensor, nn
 

@@ -1,5 +1,3 @@
-"""The short causal convolution alone, a control."""
-
 import torch
 from torch import Tensor, nn
 
@@ -16,10 +14,9 @@ class ShortConvolution(Encoder):
 
         q → q + query_convolution(x @ down @ up),      k → k + key_convolution(x @ down @ up)
 
-    A control: PaTH and Selective RoPE read the layer's input through such a branch, and what this one gains over no
-    encoder needs none of their reflections and rotations. The defaults match PaTH; ``rank=9 conv_width=4`` has the
-    kernel and the number of parameters of Selective RoPE. With a kernel of one token nothing is left but another
-    projection. Positions are not read. Every layer has its own parameters; heads share ``down``.
+    PaTH and Selective RoPE read the layer's input through such a branch; this one's gain over no encoder needs none of
+    their reflections and rotations. The defaults match PaTH; ``rank=9 conv_width=4`` has the kernel and the number of
+    parameters of Selective RoPE. Positions are not read. Every layer has its own parameters; heads share ``down``.
 
     Args:
         rank: width between ``down`` and ``up``, at least 1; 32 as in PaTH's official code.
@@ -27,8 +24,8 @@ class ShortConvolution(Encoder):
             layers and Selective RoPE have 4.
 
     Departures: Canon layers convolve projections and stream themselves, values too; here the low-rank branch of PaTH is
-    convolved, without its activation, as Canon layers go without one. Kernels start uniform within ±1/sqrt(conv_width),
-    as torch's convolutions do, the other weights with variance 1/fan-in, as this trunk's do.
+    convolved, without its activation. Kernels start uniform within ±1/sqrt(conv_width), as torch's convolutions do, the
+    other weights with variance 1/fan-in, as this trunk's do.
     """
 
     shift_invariant = causal_only = True

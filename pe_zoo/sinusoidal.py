@@ -1,5 +1,3 @@
-"""Sinusoidal absolute positions."""
-
 import torch
 from torch import Tensor
 

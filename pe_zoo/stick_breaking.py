@@ -1,5 +1,3 @@
-"""Stick-breaking attention."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,8 +14,8 @@ class StickBreaking(Encoder):
 
         weights[q, k] = sigmoid(scores[q, k]) · Π_t (1 − sigmoid(scores[q, t])),      t between k and q
 
-    Keys count in the order of the sequence; positions are not read. Weights of a query sum to at most 1, and nearer
-    keys come first. By default a query does not see its own place: the first one sees nothing and gets zeros.
+    Positions are not read. Weights of a query sum to at most 1, and nearer keys come first. By default a query does not
+    see its own place: the first one sees nothing and gets zeros.
 
     Args:
         attend_current: whether a query may attend to its own place, first of all; False as published.
@@ -33,8 +31,7 @@ class StickBreaking(Encoder):
 
     def __init__(self, geometry: Geometry, *, attend_current: bool = False, remainder: str = "dropped") -> None:
         super().__init__(geometry)
-        true_or_false("stick_breaking attend_current", attend_current)
-        self.attend_current = attend_current
+        self.attend_current = true_or_false("stick_breaking attend_current", attend_current)
         one_of("stick_breaking remainder", remainder, ("dropped", "vector"))
         self.rest_value: nn.Parameter | None = None
         if remainder == "vector":

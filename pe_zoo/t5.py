@@ -1,5 +1,3 @@
-"""T5's relative position bias."""
-
 import torch
 from torch import Tensor, nn
 
@@ -15,20 +13,18 @@ class T5(Encoder):
 
         scores[h, q, k] += bias[bucket(q − k), h]
 
-    Buckets hold one distance each up to half of them, then grow logarithmically to ``max_distance``; everything beyond
-    shares the last. One table serves all layers.
+    Buckets hold one distance each up to half of them, then grow logarithmically to ``max_distance``; all larger ones
+    share the last. One table serves all layers.
 
     Args:
         num_buckets: a multiple of 4; 32 as published. A bidirectional model uses half for each side.
         max_distance: where the last bucket begins to saturate, above ``num_buckets / 2``. None: a quarter of
-            ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``; with the published
-            constant at short training lengths the far buckets would never be trained.
+            ``train_length``, the published ratio (128 at 512), but at least ``num_buckets``.
         bidirectional: which bucket scheme: False, T5's decoder (all buckets look back, keys ahead share bucket 0);
             True, its encoder. None: as the model's mask.
 
     Departures: T5 does not scale scores by 1/sqrt(head_dim); this trunk does, for every encoder. Rows start at standard
-    deviation model_dim^(−1/2), as in the official code. Distances count by their whole part: one between two whole
-    numbers as the one nearer to 0, which a key less than 1 ahead shares with the query's own.
+    deviation model_dim^(−1/2), as in the official code. Distances count by their whole part.
     """
 
     shift_invariant = direction_aware = static_bias = distance_bias = True

@@ -1,5 +1,3 @@
-"""Transformer-XL's relative attention."""
-
 import torch
 from torch import Tensor, nn
 
@@ -24,10 +22,10 @@ class TransformerXL(Encoder):
         clamp_len: distances beyond count as this one, on either side, at least 1; None: never, the official default.
         untied: whether each layer has its own u and v; false as published.
 
-    Departures: the official code computes the term once per distance and shifts the result into place, which holds for
-    the positions 0, 1, 2, … under a causal mask. Here it is computed for each pair, by sin(a − b) = sin a cos b − cos a
-    sin b: the same numbers for any positions and without a mask, at ``num_heads`` times the multiplications. W starts
-    as the trunk's projections do, u and v at the official standard deviation of 0.02. Angles are computed in float64.
+    Departures: the official code computes the term once per distance and shifts it into place, for positions 0, 1, 2, …
+    under a causal mask. Here it is computed for each pair, by sin(a − b) = sin a cos b − cos a sin b: the same numbers,
+    for any positions and mask. W starts as the trunk's projections do, u and v at the official standard deviation of
+    0.02. Angles are computed in float64.
     """
 
     shift_invariant = direction_aware = True
@@ -39,8 +37,7 @@ class TransformerXL(Encoder):
         even_width("transformer_xl", geometry.model_dim)
         self.base = number("transformer_xl base", base, above=0)
         self.clamp_len = None if clamp_len is None else whole("transformer_xl clamp_len", clamp_len, at_least=1)
-        true_or_false("transformer_xl untied", untied)
-        self.untied = untied
+        self.untied = true_or_false("transformer_xl untied", untied)
         heads, head_dim, model_dim = geometry.num_heads, geometry.head_dim, geometry.model_dim
         self.projection = nn.Parameter(torch.empty(geometry.num_layers, heads, head_dim, model_dim))
         nn.init.normal_(self.projection, std=model_dim**-0.5)

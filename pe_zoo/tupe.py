@@ -1,5 +1,3 @@
-"""TUPE: untied positional encoding."""
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,7 +11,7 @@ from pe_zoo._tables import Buckets, enough_rows, heads_first, rows_at
 @register("tupe")
 class TUPE(Encoder):
     """Biases scores by products of projected position vectors; the first token is untied from position.
-    Ke et al. (2020), arXiv:2006.15595, §3.
+    TUPE (untied positional encoding), Ke et al. (2020), arXiv:2006.15595, §3.
 
         scores[q, k] = query[q] · key[k] / sqrt(2 · head_dim) + reset(bias)[q, k]
         bias[q, k] = (U_q norm(table[q])) · (U_k norm(table[k])) / sqrt(2 · head_dim)  (+ relative[bucket(q − k)])
@@ -24,20 +22,17 @@ class TUPE(Encoder):
     Args:
         num_rows: positions the table has, at least ``train_length``; 2048 as in ``learned`` (the official table ends at
             the training length). Positions beyond ``num_rows`` − 1 are unsupported.
-        untie_first: whether the first token of the sequence, here the beginning-of-sequence token in the place of
-            [CLS], has two numbers per head instead of a position; true as published.
-        num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with so many buckets, a multiple of
+        untie_first: whether the first token, here the beginning-of-sequence token in the place of [CLS], has two
+            numbers per head instead of a position; true as published.
+        num_buckets: None: no relative bias (TUPE-A as published). Otherwise T5's, with that many buckets, a multiple of
             4: 32 in the published TUPE-R.
-        max_distance: where the last of these buckets begins to saturate, above ``num_buckets / 2``. None: a quarter of
-            ``train_length``, as in ``t5`` (128 in the official code), but at least ``num_buckets``. It takes
-            ``num_buckets``.
+        max_distance: of the relative bias, as in ``t5`` (128 in the official code).
 
     Departures: a causal model has T5's buckets for looking back only. Untied numbers get no relative bias; the official
-    code adds one per head, which says the same. As there, the untied numbers are products of vectors of their own, and
+    code adds one per head, to the same effect. As there, the untied numbers are products of vectors of their own, and
     U_q and U_k have biases that the paper does not write; the table and those vectors start at its standard deviation
     of 0.02, U_q and U_k as the trunk's projections do, the relative bias at model_dim^(−1/2). Fractional positions are
-    interpolated, as in ``learned``; distances between two whole numbers fall into the bucket of the one nearer to 0, as
-    in ``t5``.
+    interpolated, as in ``learned``.
     """
 
     direction_aware = static_bias = True

@@ -1,5 +1,3 @@
-"""xPos: extrapolatable position embedding."""
-
 import math
 
 import torch
@@ -19,7 +17,7 @@ LARGEST_PRODUCT = 2.0**10
 @register("xpos")
 class XPos(Encoder):
     """Rotates as RoPE does, with an exponential decay of each pair over distance, strongest at high frequencies.
-    Sun et al. (2022), arXiv:2212.10554, §3.2.
+    xPos (extrapolatable position embedding), Sun et al. (2022), arXiv:2212.10554, §3.2.
 
         q = rotate(q, angle) · decay[i]^(p / scale_base),      k = rotate(k, angle) · decay[i]^(−p / scale_base)
         angle[i] = p · base^(−2i/head_dim),      decay[i] = (2i/head_dim + gamma) / (1 + gamma)
@@ -28,15 +26,14 @@ class XPos(Encoder):
 
     Args:
         scale_base: distance over which a pair fades by its decay, above 0; 512 as published, where the training length
-            is 1024. Over 33 positions that hardly fades: the fastest pair to 0.925. Half of a shorter ``train_length``
-            is the same ratio.
+            is 1024. Half of a shorter ``train_length`` is the same ratio.
         gamma: above 0; the lower, the faster pairs fade; 0.4 as published.
         base: above 0; 10000 as published.
 
     Departures: exponents count from the middle of the queries at hand, where the official code counts from the middle
-    of the text: the same product, in range however long the text is. In float32 the queries handled at once, with the
-    keys they see, may span about 65 · scale_base positions at the published gamma, less at a lower one; more is
-    unsupported. The blockwise attention that the paper evaluates long texts with is not part of the encoder.
+    of the text: the same product for texts of any length. In float32 the queries handled at once, with the keys they
+    see, may span about 65 · scale_base positions at the published gamma; more is unsupported. The paper's blockwise
+    attention is not part of the encoder.
     """
 
     shift_invariant = causal_only = True

@@ -1,5 +1,3 @@
-"""YaRN."""
-
 import math
 
 import torch
@@ -14,7 +12,7 @@ from pe_zoo._rotation import Rotary, rotations_ramp
 @register("yarn")
 class YaRN(Rotary):
     """Rotates as RoPE does, with low frequencies interpolated, high ones kept, and all scores scaled up.
-    Peng et al. (2023), arXiv:2309.00071, §3.4.
+    YaRN, Peng et al. (2023), arXiv:2309.00071, §3.4.
 
         angle[i] = p · base^(−2i/head_dim) · ((1 − ramp[i]) + ramp[i] / factor)
         q, k = m · rotate(q), m · rotate(k),      m = 0.1 · ln(factor) + 1
@@ -30,8 +28,7 @@ class YaRN(Rotary):
         base: above 1; 10000 as published.
 
     Departures: the factor holds from the start of training; the paper fine-tunes a model pretrained with RoPE. The
-    ramp's upper end stays at pair 0 or above; in the official code it can fall below, where original lengths under 7
-    would reverse the ramp.
+    ramp's upper end stays at pair 0 or above, where original lengths under 7 would reverse the official one.
     """
 
     def __init__(

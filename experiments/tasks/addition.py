@@ -1,5 +1,3 @@
-"""Add two numbers."""
-
 import numpy as np
 import torch
 from torch import Generator, Tensor

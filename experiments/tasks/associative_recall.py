@@ -1,5 +1,3 @@
-"""Recall the value of each of many keys."""
-
 import torch
 from torch import Generator
 

@@ -1,5 +1,3 @@
-"""Add two binary numbers."""
-
 from functools import lru_cache
 from itertools import accumulate
 

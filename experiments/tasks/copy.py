@@ -1,5 +1,3 @@
-"""Copy a random word."""
-
 import math
 
 import torch

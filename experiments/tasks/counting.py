@@ -1,5 +1,3 @@
-"""Count from one number to another."""
-
 import torch
 from torch import Generator, Tensor
 

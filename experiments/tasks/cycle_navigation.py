@@ -1,5 +1,3 @@
-"""Walk on a circle and name the last place."""
-
 import numpy as np
 from torch import Tensor
 

@@ -1,5 +1,3 @@
-"""Write a word twice without reading any of the answer."""
-
 import torch
 from torch import Tensor
 

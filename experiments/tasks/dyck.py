@@ -1,5 +1,3 @@
-"""Name the bracket that may close next."""
-
 import numpy as np
 import torch
 from torch import Generator, Tensor

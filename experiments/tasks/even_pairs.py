@@ -1,5 +1,3 @@
-"""Tell whether a binary word changes an odd number of times."""
-
 from torch import Tensor
 
 from experiments.tasks.kinds.problem import Question

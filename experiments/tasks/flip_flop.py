@@ -1,5 +1,3 @@
-"""Remember the bit that was written last."""
-
 import torch
 from torch import Generator
 

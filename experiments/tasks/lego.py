@@ -1,5 +1,3 @@
-"""Resolve chained variable assignments."""
-
 import torch
 from torch import Generator, Tensor
 

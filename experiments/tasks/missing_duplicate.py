@@ -1,5 +1,3 @@
-"""Name the symbol that is missing from a repeated word."""
-
 import torch
 from torch import Generator, Tensor
 

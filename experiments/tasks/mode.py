@@ -1,5 +1,3 @@
-"""Name the most frequent symbol of a word."""
-
 import torch
 from torch import Generator, Tensor
 

@@ -1,5 +1,3 @@
-"""Evaluate an expression from left to right, modulo a number."""
-
 import numpy as np
 import numpy.typing as npt
 import torch

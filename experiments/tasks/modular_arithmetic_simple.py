@@ -1,5 +1,3 @@
-"""Evaluate an expression without brackets, modulo a number."""
-
 from functools import lru_cache
 
 import numpy as np

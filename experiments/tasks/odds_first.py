@@ -1,5 +1,3 @@
-"""Write every second symbol of a word, then the others."""
-
 import torch
 from torch import Tensor
 

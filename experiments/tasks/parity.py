@@ -1,5 +1,3 @@
-"""Tell whether a bit string has an odd number of ones."""
-
 import torch
 from torch import Tensor
 

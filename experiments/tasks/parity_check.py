@@ -1,5 +1,3 @@
-"""Tell whether the number of ones in a binary word is odd."""
-
 from torch import Tensor
 
 from experiments.tasks.kinds.problem import Question

@@ -1,5 +1,3 @@
-"""Find a number in a long text of filler."""
-
 import torch
 from torch import Generator, Tensor
 

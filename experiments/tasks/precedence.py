@@ -1,5 +1,3 @@
-"""Name the first of two symbols."""
-
 import torch
 from torch import Generator, Tensor
 

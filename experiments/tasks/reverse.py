@@ -1,5 +1,3 @@
-"""Reverse a random word."""
-
 import torch
 from torch import Tensor
 

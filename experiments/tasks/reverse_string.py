@@ -1,5 +1,3 @@
-"""Reverse a word without reading any of the answer."""
-
 from experiments.tasks.kinds.task import tasks
 from experiments.tasks.kinds.transduction import Blanks
 from experiments.tasks.reverse import Reverse

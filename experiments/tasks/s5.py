@@ -1,5 +1,3 @@
-"""Multiply permutations: the word problem of a group."""
-
 import itertools
 from functools import cache
 

@@ -1,5 +1,3 @@
-"""Execute commands in simple English: SCAN."""
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Copy the symbols that are not noise."""
-
 import torch
 from torch import Generator, Tensor
 

@@ -1,5 +1,3 @@
-"""Solve an equation with brackets, modulo a number."""
-
 import torch
 from torch import Generator, Tensor
 

@@ -1,5 +1,3 @@
-"""Sort a random word."""
-
 import math
 
 import numpy as np

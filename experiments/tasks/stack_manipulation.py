@@ -1,5 +1,3 @@
-"""Push to a stack, pop from it, and write what is left."""
-
 from functools import lru_cache
 
 import numpy as np

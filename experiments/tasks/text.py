@@ -1,5 +1,3 @@
-"""Language modelling on real text: the next byte of it, or the next byte pair."""
-
 import math
 from typing import Any
 
