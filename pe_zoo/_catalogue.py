@@ -74,22 +74,16 @@ class Entry:
 
     @property
     def papers(self) -> tuple[Paper, ...]:
-        """What the summary cites."""
-        found = CITATION.finditer(self.summary)
-        return tuple(Paper(cited[1], cited[2], cited[3], cited[4] or "") for cited in found)
+        """The papers that the summary cites."""
+        return tuple(Paper(*cited.groups("")) for cited in CITATION.finditer(self.summary))
 
 
 def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = None) -> Entry:
-    """Take a docstring of the project's order apart: summary, paragraphs, ``Args``, ``Departures``.
+    """Split a docstring into summary, paragraphs, ``Args`` (which describes ``knobs``) and ``Departures``.
 
     >>> entry = parse("rope", "Rotates. Su et al. (2021), arXiv:2104.09864, §3.2.")
     >>> print(entry.sentence, *entry.papers, sep="; ")
     Rotates; Su et al. (2021), arXiv:2104.09864, §3.2
-
-    Args:
-        name: the entry's name.
-        docstring: as written, indentation included.
-        knobs: with what is known of them; ``Args`` describes them.
     """
     text, _, departures = inspect.cleandoc(docstring or "").partition("\nDepartures:")
     text, _, arguments = text.partition("\nArgs:\n")
@@ -98,12 +92,10 @@ def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = N
     described = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?|\n)*)", arguments, flags=re.MULTILINE)
     descriptions = {knob: " ".join(words.split()) for knob, words in described}
     known = {
-        knob: replace(of, description=descriptions.get(knob, of.description)) for knob, of in (knobs or {}).items()
+        name: replace(knob, description=descriptions.get(name, knob.description))
+        for name, knob in (knobs or {}).items()
     }
     return Entry(name, summary.replace("\n", " "), paragraphs, known, " ".join(departures.split()))
-
-
-# ------------------------------------------------------------------------------------------------ from source files
 
 
 @cache
@@ -135,8 +127,8 @@ def registered(*files: Path) -> tuple[Entry, ...]:
             inherited = _knobs(constructor, module, inherited)
         return parse(name, ast.get_docstring(node), inherited)
 
-    found = [entry(name, *of) for of in classes.values() for name in _names(of[0])]
-    return tuple(sorted(found, key=lambda entry: entry.name))
+    entries = [entry(name, *of) for of in classes.values() for name in _names(of[0])]
+    return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
 @cache

@@ -71,7 +71,7 @@ class Site:
     x: Tensor | None = None
 
     def content(self, reader: str) -> Tensor:
-        """``x``, for an encoder that cannot do without it; ``reader`` is its name, for the message."""
+        """``x``, for an encoder that needs it; ``reader`` is its name, for the message."""
         if self.x is None:
             raise ValueError(f"{reader} reads the layer's input: pass x, (batch, key, model_dim)")
         return self.x
@@ -88,9 +88,7 @@ class Encoder(nn.Module):
 
     Claims are attributes of the class or, where a knob decides, of the instance. Contract tests check each both ways:
     an encoder that claims it has it, one that does not lacks it. ``causal_only`` alone limits what is tested.
-
-    Args:
-        geometry: the sizes the model dictates. Keyword-only arguments of a subclass are its knobs.
+    Keyword-only arguments of a subclass are its knobs.
     """
 
     name: ClassVar[str]
@@ -107,8 +105,7 @@ class Encoder(nn.Module):
     distance_bias: bool = False
     """``score`` adds a term that depends on distance alone, so that one query's row gives every other's."""
     blockwise_rotation: bool = False
-    """``rotate`` depends on the block of queries or its mask, so that keys must be rotated again for each block;
-    products of queries and keys do not change."""
+    """``rotate`` depends on the block of queries or its mask: keys are rotated again for each block."""
     max_length: int | None = None
     """Positions must lie between 0 and this minus 1; None: no limit."""
 
@@ -117,11 +114,9 @@ class Encoder(nn.Module):
         self.geometry = geometry
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Add position to the token embeddings, once, and nothing else: no dropout, no norm.
+        """Add position to the token embeddings, ``(batch, length, model_dim)``: no dropout, no norm.
 
-        Args:
-            x: ``(batch, length, model_dim)``.
-            positions: ``(length,)`` or ``(batch, length)``, float.
+        Positions are ``(length,)`` or ``(batch, length)``, float.
         """
         return x
 

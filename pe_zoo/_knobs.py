@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-LARGEST = 2**31 - 1
-"""Limit of whole-number knobs that have no limit of their own: a larger number is a typing error."""
-LARGEST_REAL = float.fromhex("0x1.fffffep+127")
-"""The largest number of float32."""
+LARGEST, LARGEST_REAL = 2**31 - 1, float.fromhex("0x1.fffffep+127")
+"""Limits of whole numbers without one of their own, and of float32: a larger number is a typing error."""
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,10 @@ number by no more counts as that number, so that equal distances fall into the s
 
 
 def distances(query: Tensor, key: Tensor) -> Tensor:
-    """Query minus key: at least 0 looks back, negative looks ahead.
+    """Query minus key, ``(..., query, key)``: at least 0 looks back, negative looks ahead.
 
     >>> distances(torch.tensor([2.0]), torch.tensor([0.0, 1.0, 2.0, 3.0]))
     tensor([[ 2.,  1.,  0., -1.]])
-
-    Args:
-        query: ``(..., query)``.
-        key: ``(..., key)``.
-
-    Returns:
-        ``(..., query, key)``.
     """
     return query.unsqueeze(-1) - key.unsqueeze(-2)
 
@@ -38,14 +31,9 @@ def geometric_frequencies(num: int, base: float, dim: int, device: torch.device 
 
 
 def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """Position times frequency in radians, in float64: float32 is off by 0.06 rad at position 10⁶.
+    """Positions ``(..., length)`` times frequencies ``(pairs,)``: radians, ``(..., length, pairs)``.
 
-    Args:
-        positions: ``(..., length)``.
-        frequencies: ``(pairs,)``.
-
-    Returns:
-        ``(..., length, pairs)``.
+    In float64: float32 is off by 0.06 rad at position 10⁶.
     """
     return positions.double().unsqueeze(-1) * frequencies
 
@@ -69,10 +57,8 @@ def log_buckets(num_buckets: int, max_distance: int) -> Tensor:
     tensor([0, 3, 4, 5, 6, 7, 7])
     """
     if max(num_buckets, max_distance) > FURTHEST:
-        raise ValueError(
-            f"num_buckets={num_buckets} and max_distance={max_distance} must be at most {FURTHEST}: float32 tells no "
-            f"whole distances beyond apart"
-        )
+        sizes = f"num_buckets={num_buckets} and max_distance={max_distance}"
+        raise ValueError(f"{sizes} must be at most {FURTHEST}: float32 tells no whole distances beyond apart")
     exact = num_buckets // 2
     steps = num_buckets - exact
     # The tolerance keeps edges that are whole numbers on paper (8·16^¼ = 16) from being rounded up.

@@ -114,7 +114,7 @@ _loaded: set[str] = set()
 
 @cache
 def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of installed packages; cached, because the look-up reads every package's metadata."""
+    """The entry points of installed packages, whose look-up reads every package's metadata."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 

@@ -13,10 +13,8 @@ from pe_zoo._positions import angles, geometric_frequencies
 def pairs_of(encoder: str, geometry: Geometry) -> int:
     """How many pairs of dimensions a head has; an odd head_dim is refused."""
     if geometry.head_dim % 2:
-        raise ValueError(
-            f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {geometry.head_dim} "
-            f"(model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
-        )
+        sizes = f"{geometry.head_dim} (model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
+        raise ValueError(f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {sizes}")
     return geometry.head_dim // 2
 
 
@@ -96,10 +94,7 @@ class Rotary(Encoder):
 
 
 def reach(site: Site) -> Tensor:
-    """The highest position that each query knows of, ``(query,)`` or ``(batch, query)``.
-
-    In a causal model that is the highest so far: a later one would tell a query how long the text goes on.
-    """
+    """The highest position that each query knows of (causal: so far), ``(query,)`` or ``(batch, query)``."""
     if site.causal:
         return site.key_positions.cummax(-1).values[..., site.rows]
     return site.key_positions.amax(-1, keepdim=True).expand_as(site.query_positions)

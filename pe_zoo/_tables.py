@@ -48,24 +48,13 @@ def enough_rows(owner: str, num_rows: int, train_length: int) -> int:
     """The number of rows, if there is one for each position of the training length."""
     whole(f"{owner} num_rows", num_rows, at_least=1)
     if num_rows < train_length:
-        raise ValueError(
-            f"{owner} has num_rows={num_rows}, too few for the {train_length} positions of the "
-            f"training length; set num_rows to {train_length} or more"
-        )
+        few = f"{owner} has num_rows={num_rows}, too few for the {train_length} positions of the training length"
+        raise ValueError(f"{few}; set num_rows to {train_length} or more")
     return num_rows
 
 
 def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
-    """The rows of positions; between two whole positions, the linear interpolation of their rows.
-
-    Args:
-        owner: who asks, for the message.
-        table: ``(rows, dim)``.
-        positions: ``(...)``, float.
-        dtype: of the result; rows are interpolated in it.
-
-    Returns:
-        ``(..., dim)``.
+    """The rows of positions, ``(...)`` to ``(..., dim)`` of ``dtype``; between whole positions, interpolated.
 
     Raises:
         Unsupported: a position has no row. Where that cannot be seen (under vmap), its row is NaN.
@@ -75,11 +64,8 @@ def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) ->
     share = (positions - below).unsqueeze(-1).to(dtype)
     known = (positions >= 0) & (positions <= last)
     if not known_to_hold(known):
-        raise Unsupported(
-            f"{owner} has rows for positions 0 to {last}; positions from "
-            f"{positions.min().item():g} to {positions.max().item():g} were asked for. "
-            f"Set num_rows higher before training"
-        )
+        given = f"positions from {positions.min().item():g} to {positions.max().item():g} were given"
+        raise Unsupported(f"{owner} has rows for positions 0 to {last}; {given}. Set num_rows higher before training")
     row, next_row = (
         functional.embedding(whole_positions.long().clamp(0, last), table).to(dtype)
         for whole_positions in (below, positions.ceil())
@@ -96,9 +82,7 @@ def known_to_hold(conditions: Tensor) -> bool:
 
 
 def pick(products: Tensor, rows: Tensor) -> Tensor:
-    """Of each product with all rows of a table, those with the rows asked for.
-
-    Cheaper by far than the rows themselves: no tensor of (query, key, dim) is made.
+    """Select the products with some rows of a table, without a tensor of (query, key, dim).
 
     >>> pick(torch.tensor([[10.0, 11.0, 12.0]]), torch.tensor([[2, 0]]))
     tensor([[12., 10.]])
@@ -106,9 +90,6 @@ def pick(products: Tensor, rows: Tensor) -> Tensor:
     Args:
         products: ``(batch, heads, query, rows)``.
         rows: ``(query, key)`` or ``(batch, 1, query, key)``, int64.
-
-    Returns:
-        ``(batch, heads, query, key)``.
     """
     return products.gather(-1, rows.expand(*products.shape[:-1], rows.shape[-1]))
 

@@ -73,9 +73,6 @@ def lost_on_the_way(q: Tensor, k: Tensor, w: Tensor, beta: Tensor, rows: slice, 
         beta: ``(batch, heads, key)``.
         rows: which rows of the sequence the queries are.
         chunk: keys solved for at once.
-
-    Returns:
-        ``(batch, heads, query, key)``.
     """
     length, dim = k.shape[-2:]
     place = torch.arange(length, device=k.device)
