@@ -78,17 +78,15 @@ class Addition(Problem):
         return torch.cat([number, plus, number]), mark, total
 
     def position_guess(self, metric: str, length: int) -> float:
+        lowest = self._lowest(length)
         if metric == "exact_match":
             # The likeliest sum, lowest number plus highest, is that of every first number with one second.
-            return float(self.base) ** (1 - length) / (self.base - self._lowest(length))
-        return self._likeliest_digits(length)
-
-    def _likeliest_digits(self, length: int) -> float:
-        """Return the mean over the sum's places; only those that the leading digits make are not uniform."""
+            return float(self.base) ** (1 - length) / (self.base - lowest)
+        # Of the sum's places, only those that the leading digits make are not uniform.
         carries = (1 - float(self.base) ** (1 - length)) / 2
-        leading = np.ones(self.base - self._lowest(length)) / (self.base - self._lowest(length))
+        leading = np.ones(self.base - lowest) / (self.base - lowest)
         pairs = np.zeros(2 * self.base)
-        pairs[2 * self._lowest(length) : -1] = np.convolve(leading, leading)
+        pairs[2 * lowest : -1] = np.convolve(leading, leading)
         sums = ((1 - carries) * pairs + carries * np.roll(pairs, 1)).reshape(2, self.base)
         return float((length - 1) / self.base + sums.sum(0).max() + sums.sum(1).max()) / (length + 1)
 

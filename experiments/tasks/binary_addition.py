@@ -20,8 +20,8 @@ class BinaryAddition(Ended):
         targets   . . . . . . 0 0 1 2 0 0
 
     The + (2) stands anywhere but first or last. Each number is uniform over those above 0 that fit; its highest digits,
-    on the right, may be 0, the sum's is 1. 2 ends the sum, 0 fills the blanks. Delétang et al. (2023),
-    arXiv:2207.02098: a context-sensitive task; there words of one or two symbols are a number to repeat.
+    on the right, may be 0. 2 ends the sum, 0 fills the blanks. Delétang et al. (2023), arXiv:2207.02098: a
+    context-sensitive task.
 
     Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` a sum. Best guess from position: 0.625 and 0.00111 at length 16.
     """
@@ -62,10 +62,7 @@ class BinaryAddition(Ended):
 
 
 def likeliest_sum(length: int) -> float:
-    """Return the probability of the likeliest answer: the power of two above the longer number in the evenest split.
-
-    No other sum of two numbers, wherever the + is, has more ways: one for each value of the shorter number.
-    """
+    """Return the probability of the likeliest sum: the power of two above the longer number in the evenest split."""
     digits = np.arange(1, length - 1)
     longer = np.maximum(digits, digits[::-1])
     return float((0.5**longer / (1 - 0.5**longer)).mean())
@@ -92,10 +89,8 @@ def _splits(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[
 
 
 def _shares_below(length: int) -> NDArray[np.float64]:
-    """Return the share of the sums below 2**k, for each k from 0 to the length.
-
-    Of each split, shares are of all pairs of numbers, 0 included; the pairs with a 0 are then subtracted.
-    """
+    """Return the share of the sums below 2**k, for each k from 0 to the length."""
+    # Of each split, shares are of all pairs of numbers, 0 included; the pairs with a 0 are then subtracted.
     n, m, splits = _splits(length)
     pairs = splits / ((1 - 0.5**n) * (1 - 0.5**m))
     k = np.arange(length + 1)

@@ -10,8 +10,8 @@ class BucketSort(Blanks, Sort):
         tokens    ^ 3 1 2 _ _ _
         targets   . . . . 1 2 3
 
-    Delétang et al. (2023), arXiv:2207.02098: a context-sensitive task, on 5 symbols as here. With few symbols, the
-    position alone tells most: read token accuracy against ``position_guess``.
+    Delétang et al. (2023), arXiv:2207.02098: a context-sensitive task, on 5 symbols as here. The position alone tells
+    most: read token accuracy against ``position_guess``.
 
     Chance: ``1 / num_symbols`` a symbol, ``num_symbols ** -length`` a word. Best guess from position: 0.66 and 0.00441
     at length 16.

@@ -11,7 +11,7 @@ class EvenPairs(Question):
         tokens    ^ 0 1 1 0 0 |
         targets   . . . . . . 0
 
-    Delétang et al. (2023), arXiv:2207.02098: a regular task, trained there on words of up to 40 symbols.
+    Delétang et al. (2023), arXiv:2207.02098: a regular task.
 
     Chance: ``1 / 2``. Best guess from position: no better.
     """

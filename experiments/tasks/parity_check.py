@@ -11,7 +11,7 @@ class ParityCheck(Question):
         tokens    ^ 1 0 1 0 1 |
         targets   . . . . . . 1
 
-    Delétang et al. (2023), arXiv:2207.02098: a regular task, trained there on words of up to 40 symbols.
+    Delétang et al. (2023), arXiv:2207.02098: a regular task.
 
     Chance: ``1 / 2``. Best guess from position: no better.
     """

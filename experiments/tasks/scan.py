@@ -30,15 +30,12 @@ class Scan(Task):
         tokens    ^ _ _ _ _ run twice after turn left | LTURN RUN
         targets                                   LTURN RUN   RUN
 
-    Commands differ in length, so blanks in front make all of them 9 words: distances from an action to words, mark and
-    earlier actions are those without blanks, but the first action always has the same absolute position.
+    Blanks in front make all commands 9 words, so that the first action always has the same absolute position.
 
-    The 20 910 commands of the published grammar, of which 16 990 have at most 22 actions (train) and 3 920 have 24 to
-    48 (test); no command has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47. In range, the test commands are the training
-    commands. Lake & Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted, as
-    in the paper's evaluation with oracle lengths (no end token is scored); training draws its lengths uniformly, and
-    the next longer one in place of one without commands. Teacher-forced exact match equals free-running greedy exact
-    match.
+    The 20 910 commands of the published grammar: 16 990 have at most 22 actions (train) and 3 920 have 24 to 48 (test);
+    none has 23, 29, 31, 34, 35, 37 to 39 or 41 to 47. In range, the test commands are the training commands. Lake &
+    Baroni (2018), arXiv:1711.00350, experiment 2. Departures: the answer's length is not predicted, as in the paper's
+    evaluation with oracle lengths; training draws its lengths uniformly, the next longer one for one without commands.
 
     Chance: ``1 / 6`` an action, ``6 ** -length`` all of them. Best guess from position: 0.351 and 0.00694 at length 22.
     """

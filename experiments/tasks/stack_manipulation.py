@@ -19,8 +19,8 @@ class StackManipulation(Ended):
         targets   . . . . . 0 0 2 0 0
 
     A stack of 0s and 1s from the bottom, then actions (2: pop, 3: push 0, 4: push 1); popping an empty stack does
-    nothing. How many symbols are stack is uniform from 1 up to all but one. 2 ends the answer, 0 fills the blanks.
-    Delétang et al. (2023), arXiv:2207.02098: a deterministic context-free task.
+    nothing. The stack's size is uniform from 1 up to all but one. 2 ends the answer, 0 fills the blanks. Delétang et
+    al. (2023), arXiv:2207.02098: a deterministic context-free task.
 
     Chance: ``1 / 3`` a symbol, ``3 ** -(length + 1)`` an answer. Best guess from position: 0.626 and 0.00581 at length
     16.

@@ -13,8 +13,7 @@ class Hidden(Problem):
         causal         tokens    ^ _ 3 _ _ 1 _ | 3          bidirectional    ^ _ 3 _ _ 1 _ | |
                        targets                 3 1                                         3 1
 
-    ``length`` counts the noise. The number of hidden symbols is fixed, so a longer sequence asks for as much, from
-    further away.
+    ``length`` counts the noise; a longer sequence hides as many symbols.
 
     Args:
         num_symbols: size of the alphabet of the hidden symbols, at least 2.

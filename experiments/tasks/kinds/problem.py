@@ -16,8 +16,7 @@ class Problem(Task):
         (addition)    targets   . . . . 2 1                         . . . . 2 1
 
     The solution's length is not predicted (no end token is scored). Teacher-forced exact match equals free-running
-    greedy exact match: up to the first wrong token both have read the same. A subclass sets ``num_symbols`` and
-    ``num_answers``, draws problems and solves them.
+    greedy exact match. A subclass sets ``num_symbols`` and ``num_answers``, draws problems and solves them.
     """
 
     num_symbols: int = 2
@@ -83,8 +82,8 @@ class Question(Problem):
         tokens    ^ 3 1 3 |
         targets   . . . . 3
 
-    Causal and bidirectional models get the same tokens. One symbol is the whole answer: exact match would be token
-    accuracy again, and is not reported. A subclass whose answers are not equally likely says how likely each is.
+    Causal and bidirectional models get the same tokens. Exact match would be token accuracy again and is not reported.
+    A subclass whose answers are not equally likely says how likely each is.
     """
 
     metrics = ("token_accuracy",)
@@ -116,8 +115,7 @@ class Stepwise(Problem):
     def __init__(self, *, train_length: int, min_length: int, scratchpad: bool) -> None:
         super().__init__(train_length=train_length, min_length=min_length)
         self.scratchpad = true_or_false("task.scratchpad", scratchpad)
-        if not scratchpad:
-            # Of one answer, exact match would be token accuracy again.
+        if not scratchpad:  # of one answer, exact match would be token accuracy again
             self.metrics = ("token_accuracy",)  # type: ignore[misc]  # the one kind of task where a knob decides
 
     def values(self, problems: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class Batch:
 class Task:
     """One kind of sequence to learn. Keyword-only arguments are knobs; every task has ``train_length``.
 
-    A batch has one length, so nothing is padded. ``length`` is counted in the task's own unit.
+    A batch has one length, counted in the task's own unit, so nothing is padded.
 
     Args:
         train_length: longest length trained on, at least ``shortest``.
@@ -85,8 +85,8 @@ class Task:
         if length < self.shortest:
             raise Unsupported(f"task={self.name} has lengths of at least {self.shortest}; got {length}")
         if self.limit and length > self.limit[1]:
-            knob, most = self.limit
-            raise Unsupported(f"task={self.name} has lengths of at most {most} (task.{knob}); got {length}")
+            limit = "{1} (task.{0})".format(*self.limit)
+            raise Unsupported(f"task={self.name} has lengths of at most {limit}; got {length}")
 
     def check_causal(self, causal: bool) -> None:
         """Refuse a bidirectional model, which would read the answers."""
@@ -102,14 +102,14 @@ class Task:
         return length
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
-        """Draw sequences of one length.
+        """Draw sequences of one length; a bidirectional model must not be shown the answer.
 
         Args:
             batch_size: how many.
             length: in the task's unit.
             generator: the only source of randomness.
             split: ``train``, ``validation`` or ``test``; tasks that make their data draw afresh for each.
-            causal: whether the model is; a bidirectional one must not be shown the answer.
+            causal: whether the model is.
         """
         raise NotImplementedError
 
@@ -118,12 +118,7 @@ class Task:
         return self.sample(samples, length, generator, split="test", causal=causal)
 
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
-        """Return windows of the running test text, so that the same targets can be asked with more or less context.
-
-        Args:
-            ends: ``(batch,)`` int64, the place after each window's last target, counted from 0.
-            length: of every window.
-            causal: whether the model is.
+        """Return windows of the running test text, which end before the places ``ends``, ``(batch,)`` int64 from 0.
 
         Raises:
             Unsupported: the task has no running text, or less than that.
@@ -137,10 +132,8 @@ class Task:
     def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
         """Return the task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.
 
-        Args:
-            kind: ``coupled`` (places that belong together share a number) or ``abacus`` (counted within words).
-            size: places in the sequence.
-            causal: whether the model is; the answer stands one place later in a bidirectional one.
+        Of ``kind`` ``coupled``, places that belong together share a number; ``abacus`` counts within words. In a
+        bidirectional model the answer stands one place later.
 
         Raises:
             ValueError: the task has none of this kind.
@@ -168,13 +161,10 @@ tasks: Registry[Task] = Registry("task", Task)
 
 
 def ask(problem: Tensor, shown: Tensor, answers: Tensor, *, begin: int) -> Batch:
-    """Return sequences of a begin token, problem and answers; only the answers count.
+    """Return sequences of the token ``begin``, problem and answers; only the answers count.
 
-    Args:
-        problem: ``(batch, size)``, may be empty.
-        shown: ``(batch, answers)``, what the model reads at the places where it answers.
-        answers: ``(batch, answers)``.
-        begin: the token in front of each sequence.
+    ``problem`` is ``(batch, size)``, possibly empty; ``shown``, ``(batch, answers)``, is what the model reads at the
+    places where it answers.
     """
     first = torch.full((len(problem), 1), begin)
     tokens = torch.cat([first, problem, shown], 1)
