@@ -7,7 +7,6 @@ from pe_zoo._positions import slopes
 from pe_zoo._registry import register
 
 MAX_BIAS = 8.0
-FORMS = ("symmetric", "one_sided", "asymmetric")
 
 
 @register("alibi")
@@ -36,7 +35,7 @@ class ALiBi(Encoder):
     def __init__(self, geometry: Geometry, *, max_bias: float = MAX_BIAS, form: str = "symmetric") -> None:
         super().__init__(geometry)
         self.max_bias = number("alibi max_bias", max_bias, above=0)
-        self.form = one_of("alibi form", form, FORMS)
+        self.form = one_of("alibi form", form, ("symmetric", "one_sided", "asymmetric"))
         self.direction_aware = form != "symmetric"
         if form == "one_sided" and geometry.num_heads % 2:
             raise ValueError(f"alibi form=one_sided splits the heads in two; num_heads={geometry.num_heads} is odd")

@@ -12,7 +12,6 @@ from pe_zoo._registry import register
 from pe_zoo._tables import heads_first
 
 NUM_FREQUENCIES = 16
-INPUTS = ("log", "linear", "fourier")
 
 
 @register("dynamic_bias")
@@ -50,7 +49,7 @@ class DynamicBias(Encoder):
         shared: bool = True,
     ) -> None:
         super().__init__(geometry)
-        self.input = one_of("dynamic_bias input", input, INPUTS)
+        self.input = one_of("dynamic_bias input", input, ("log", "linear", "fourier"))
         if hidden_dim is None:
             hidden_dim = max(geometry.model_dim // 4, 1)
         whole("dynamic_bias hidden_dim", hidden_dim, at_least=1)

@@ -10,8 +10,6 @@ from pe_zoo._layers import linear
 from pe_zoo._registry import register
 from pe_zoo._tables import heads_first
 
-EPSILON = 1e-6
-
 
 @register("fire")
 class FIRE(Encoder):
@@ -67,7 +65,7 @@ class FIRE(Encoder):
         query = site.query_positions.to(dtype).unsqueeze(-1)
         query = query if query.ndim == 2 else query.unsqueeze(1)
         reach = torch.log1p(c * torch.maximum(query, limit))
-        return torch.log1p(c * site.distance.to(dtype).abs()) / (reach + EPSILON)
+        return torch.log1p(c * site.distance.to(dtype).abs()) / (reach + 1e-6)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         network = 0 if self.shared else site.layer

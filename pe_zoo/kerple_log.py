@@ -4,8 +4,6 @@ from torch import Tensor, nn
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._registry import register
 
-FLOOR = 0.01
-
 
 @register("kerple_log")
 class KERPLELog(Encoder):
@@ -24,8 +22,8 @@ class KERPLELog(Encoder):
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self.log_amplitude = nn.Parameter((2 * torch.rand(geometry.num_heads)).clamp(min=FLOOR).log())
-        self.log_rate = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=FLOOR).log())
+        self.log_amplitude = nn.Parameter((2 * torch.rand(geometry.num_heads)).clamp(min=0.01).log())
+        self.log_rate = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=0.01).log())
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32)).abs()

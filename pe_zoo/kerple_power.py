@@ -4,8 +4,6 @@ from torch import Tensor, nn
 from pe_zoo._encoder import Encoder, Geometry, Site
 from pe_zoo._registry import register
 
-FLOOR = 0.01
-
 
 @register("kerple_power")
 class KERPLEPower(Encoder):
@@ -26,9 +24,9 @@ class KERPLEPower(Encoder):
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self.log_amplitude = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=FLOOR).log())
+        self.log_amplitude = nn.Parameter(torch.rand(geometry.num_heads).clamp(min=0.01).log())
         # Half of the exponent; the upper limit keeps the logit finite where 1 is drawn but for rounding.
-        self.exponent_logit = nn.Parameter(torch.rand(geometry.num_heads).clamp(FLOOR / 2, 1 - 1e-6).logit())
+        self.exponent_logit = nn.Parameter(torch.rand(geometry.num_heads).clamp(0.005, 1 - 1e-6).logit())
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
         distance = site.distance.to(torch.promote_types(scores.dtype, torch.float32)).abs()

@@ -48,10 +48,8 @@ class Llama3RoPE(Rotary):
         self.low_freq_factor = number("llama3_rope low_freq_factor", low_freq_factor, at_least=0)
         self.high_freq_factor = number("llama3_rope high_freq_factor", high_freq_factor, above=0)
         if high_freq_factor <= low_freq_factor:
-            raise ValueError(
-                f"llama3_rope high_freq_factor must be above low_freq_factor; "
-                f"got {high_freq_factor:g} and {low_freq_factor:g}"
-            )
+            wrong = f"got {high_freq_factor:g} and {low_freq_factor:g}"
+            raise ValueError(f"llama3_rope high_freq_factor must be above low_freq_factor; {wrong}")
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         plain = self.plain_frequencies(device)

@@ -9,9 +9,6 @@ from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, reach, rotate_pairs, rotations_ramp
 
-FAST, SLOW = 32.0, 1.0
-"""Turns over the original length between which factors grow: what the official search starts from."""
-
 
 @register("longrope")
 class LongRoPE(Encoder):
@@ -53,7 +50,7 @@ class LongRoPE(Encoder):
     def frequencies(self, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
         """Radians per position of each pair up to the original length and beyond it, ``(pairs,)`` float64 each."""
         plain = geometric_frequencies(self.pairs, self.base, self.geometry.head_dim, device)
-        ramp = rotations_ramp(self.pairs, self.base, self.original_length, FAST, SLOW, device)
+        ramp = rotations_ramp(self.pairs, self.base, self.original_length, 32.0, 1.0, device)
         return plain, plain / (1 + (self.factor - 1) * ramp)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:

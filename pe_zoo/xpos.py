@@ -10,9 +10,6 @@ from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, rotate_pairs
 from pe_zoo._tables import known_to_hold
 
-LARGEST_PRODUCT = 2.0**10
-"""Room left for products of queries and keys, which the decay multiplies."""
-
 
 @register("xpos")
 class XPos(Encoder):
@@ -70,10 +67,9 @@ class XPos(Encoder):
 
     def _refuse_span(self, spans: Tensor, dtype: torch.dtype) -> None:
         """Refuse queries so far before a key that others see that their own, hidden score of it would be infinite."""
-        allowed = self.scale_base * math.log(torch.finfo(dtype).max / LARGEST_PRODUCT) / math.log1p(1 / self.gamma)
+        largest = torch.finfo(dtype).max / 2.0**10  # with room for products of queries and keys
+        allowed = self.scale_base * math.log(largest) / math.log1p(1 / self.gamma)
         if not known_to_hold(spans <= allowed):
-            raise Unsupported(
-                f"xpos handles queries and keys up to {allowed:.0f} positions apart at once in {str(dtype)[6:]}, at "
-                f"scale_base={self.scale_base:g} and gamma={self.gamma:g}; {spans.max().item():g} were asked for. "
-                f"Raise scale_base, or ask for a shorter text or fewer queries at once"
-            )
+            knobs = f"scale_base={self.scale_base:g} and gamma={self.gamma:g}; got {spans.max().item():g}"
+            limit = f"xpos handles queries and keys up to {allowed:.0f} positions apart at once in {str(dtype)[6:]}"
+            raise Unsupported(f"{limit}, at {knobs}. Raise scale_base, or give a shorter text or fewer queries at once")

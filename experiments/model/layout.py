@@ -69,7 +69,7 @@ class Layout:
             number("layout.window_share", self.window_share, above=0, at_most=1)
         if self.window is not None and self.window_share is not None:
             both = f"layout.window={self.window} and layout.window_share={self.window_share}"
-            raise ValueError(f"{both} set the same window; set one of them to null")
+            raise ValueError(f"{both} say the same twice; set one of them to null")
         unlimited = self.window is None and self.window_share is None
         if self.window_on == CARRYING and (self.skip_every is None or unlimited):
             remedy = f"set layout.skip_every and layout.window, or layout.window_on={ALL}"
