@@ -25,15 +25,15 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         if func._overloadpacket in flop_registry:
-            self.count += int(flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=made))
+            self.count += int(flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=result))
         elif not func.is_view:
             product = 6 if func._overloadpacket is torch.ops.aten.mul else 2
-            parts = made if isinstance(made, list | tuple) else [made]
+            parts = result if isinstance(result, list | tuple) else [result]
             tensors = [part for part in parts if isinstance(part, Tensor)]
             self.count += sum(tensor.numel() * (product if tensor.is_complex() else 1) for tensor in tensors)
-        return made
+        return result
 
 
 def extra_operations(encoder: Encoder) -> float:

@@ -44,5 +44,5 @@ class ClippedRoPE(Rotary):
         if self.clipping == "soft":
             steps = torch.linspace(0, math.pi, self.clipped_pairs, dtype=torch.float64, device=device)
             fade = (1 + steps.cos()) / 2
-        kept = torch.ones(self.pairs - self.clipped_pairs, dtype=torch.float64, device=device)
-        return plain * torch.cat([kept, fade])
+        ones = torch.ones(self.pairs - self.clipped_pairs, dtype=torch.float64, device=device)
+        return plain * torch.cat([ones, fade])

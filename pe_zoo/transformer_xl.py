@@ -56,21 +56,21 @@ class TransformerXL(Encoder):
         # At least float32, whatever the scores are: sums over the sinusoid cancel.
         wide = torch.promote_types(scores.dtype, torch.float32)
         u, v = (common[site.layer if self.untied else 0].to(wide) for common in (self.u, self.v))
-        asked = (q.to(wide) + v) @ self.projection[site.layer].to(wide)
-        terms = u @ k.to(wide).mT + self._at_distances(asked, site)
+        query = (q.to(wide) + v) @ self.projection[site.layer].to(wide)
+        terms = u @ k.to(wide).mT + self._at_distances(query, site)
         return scores + (terms * self.geometry.head_dim**-0.5).to(scores.dtype)
 
-    def _at_distances(self, asked: Tensor, site: Site) -> Tensor:
+    def _at_distances(self, query: Tensor, site: Site) -> Tensor:
         """``(batch, heads, query, model_dim)``, times R of each distance: ``(batch, heads, query, key)``."""
-        of_sin, of_cos = asked.chunk(2, -1)
-        sin, cos = self.sinusoid(_for_heads(site.query_positions), asked.dtype)
-        key_sin, key_cos = self.sinusoid(_for_heads(site.key_positions), asked.dtype)
+        of_sin, of_cos = query.chunk(2, -1)
+        sin, cos = self.sinusoid(_for_heads(site.query_positions), query.dtype)
+        key_sin, key_cos = self.sinusoid(_for_heads(site.key_positions), query.dtype)
         rotated = torch.cat([of_sin * sin + of_cos * cos, of_cos * sin - of_sin * cos], -1)
         term = rotated @ torch.cat([key_cos, key_sin], -1).mT
         if self.clamp_len is None:
             return term
-        ends = torch.tensor([self.clamp_len, -self.clamp_len], device=asked.device)
-        far_back, far_ahead = (asked @ torch.cat(self.sinusoid(ends, asked.dtype), -1).mT).split(1, -1)
+        ends = torch.tensor([self.clamp_len, -self.clamp_len], device=query.device)
+        far_back, far_ahead = (query @ torch.cat(self.sinusoid(ends, query.dtype), -1).mT).split(1, -1)
         term = torch.where(site.distance > self.clamp_len, far_back, term)
         return torch.where(site.distance < -self.clamp_len, far_ahead, term)
 

@@ -26,14 +26,14 @@ class Mode(Question):
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         """Draw uniformly from the words with one most frequent symbol; those without are drawn again."""
-        kept: list[Tensor] = []
+        words: list[Tensor] = []
         at_once = missing = batch_size
         while missing > 0:
             drawn = super().problems(at_once, length, generator)
-            kept.append(drawn[has_mode(drawn)])
-            missing -= len(kept[-1])
+            words.append(drawn[has_mode(drawn)])
+            missing -= len(words[-1])
             at_once *= 2  # of a large alphabet few short words have one
-        return torch.cat(kept)[:batch_size]
+        return torch.cat(words)[:batch_size]
 
     def solve(self, problems: Tensor) -> Tensor:
         return problems.mode(-1, keepdim=True).values

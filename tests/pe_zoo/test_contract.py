@@ -1,6 +1,6 @@
 """The contract: what every registered encoder promises, claims held both ways, each check shown to catch a fake.
 
-The promises themselves are in ``pe_zoo/_contract_*.py``; ``python -m pe_zoo check`` asks them of any encoder, in a
+The promises themselves are in ``pe_zoo/_contract/``; ``python -m pe_zoo check`` asks them of any encoder, in a
 minimal model. Here they are asked in the Transformer that is trained, with its fused path and query blocks.
 """
 
