@@ -57,7 +57,7 @@ def _load(dataset: str) -> Any:
         reason = " ".join(str(cause or error).split()).partition(" Example of usage")[0]
         advice = f"check the name, {LOCAL}"
         if isinstance(error, ConnectionError):
-            advice = f"go online once (the set is then cached), {LOCAL}"
+            advice = f"go online once (what was loaded is kept), {LOCAL}"
         elif isinstance(error, RuntimeError):
             advice = f"a set that is a program is not run: take one that is stored as files, {LOCAL}"
         elif isinstance(error, ValueError) and not isinstance(error, OSError) and "onfig" in str(error):
