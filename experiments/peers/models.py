@@ -25,7 +25,6 @@ logger.disable("x_transformers")  # its remarks about models this small
 
 PLAIN, FLASH = "as it comes", "fused attention"
 """Settings of a peer. Each is measured in its own precision and under bfloat16 autocast."""
-
 OF_X_TRANSFORMERS: dict[str, dict[str, Any]] = {
     **{name: {} for name in ("none", "sinusoidal", "learned")},
     "rope": {"rotary_pos_emb": True},

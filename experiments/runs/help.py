@@ -3,6 +3,7 @@
 import itertools
 import textwrap
 from collections.abc import Iterable
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -66,12 +67,8 @@ def _line(entry: Entry) -> str:
 
 def _table(title: str, lines: dict[str, str]) -> str:
     width = max(map(len, lines)) + 2
-    indent = " " * (width + 2)
-    filled = (
-        textwrap.fill(line, 118, initial_indent=f"  {name:{width}}", subsequent_indent=indent)
-        for name, line in lines.items()
-    )
-    return "\n".join([title, *filled])
+    fill = partial(textwrap.fill, width=118, subsequent_indent=" " * (width + 2))
+    return "\n".join([title, *(fill(line, initial_indent=f"  {name:{width}}") for name, line in lines.items())])
 
 
 def _file_entry(file: Path) -> Entry:

@@ -86,13 +86,10 @@ class Trackers:
         config, rate = self._plan.config, run.step.config.learning_rate
         if run is not self._run:
             self._run, self._points = run, 0
-        now = {"learning_rate": float(run.step.schedule.get_last_lr()[0])}
-        now["tokens_per_second"] = run.log.tokens / run.seconds
-        if config.tune:  # trackers want their steps to rise
-            before = rates(config.train).index(rate) * config.train.last_step
-            self._curve(run.log, now, f"learning_rate_{rate:g}/", before)
-        else:
-            self._curve(run.log, now)
+        current = float(run.step.schedule.get_last_lr()[0])
+        now = {"learning_rate": current, "tokens_per_second": run.log.tokens / run.seconds}
+        before = rates(config.train).index(rate) * config.train.last_step if config.tune else 0  # steps must rise
+        self._curve(run.log, now, f"learning_rate_{rate:g}/" if config.tune else "", before)
 
     def trained(self, log: TrainLog) -> None:
         """Log a training that `watch` never saw: one that ended before, or together with other seeds."""

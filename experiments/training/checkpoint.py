@@ -96,10 +96,7 @@ class Checkpoints:
         self.interruption.check()
 
     def save_if_due(self, part: str, capture: Callable[[], State], *, keep: bool = False) -> None:
-        """Add a part and write all of them, if the run was told to stop or a checkpoint is due.
-
-        With ``keep`` it is added even if nothing is written now.
-        """
+        """Add a part (with ``keep``, always) and write all, if the run was told to stop or a checkpoint is due."""
         stopping, passed = self.interruption.signum is not None, time.perf_counter() - self._last
         if stopping or keep or passed >= self.every_seconds:
             self.parts[part] = capture()

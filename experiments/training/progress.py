@@ -56,8 +56,8 @@ class Training:
         length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=self.streams[LENGTHS]))
         size = task.sequence_length(length)
         batch_size = max(1, self.step.config.tokens_per_step // size)
-        data, causal = self.streams["training data"], self.step.model.causal
-        batch = task.sample(batch_size, length, data, split="train", causal=causal)
+        data = self.streams["training data"]
+        batch = task.sample(batch_size, length, data, split="train", causal=self.step.model.causal)
         return batch.to(device), self.numbering.train(batch_size, size, self.streams["training positions"]).to(device)
 
     def note(self, batch: Batch, loss: Tensor) -> None:

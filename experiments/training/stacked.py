@@ -27,8 +27,7 @@ class StackedStep:
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = steps
-        first = steps[0]
+        self.steps, first = steps, steps[0]
         self._values, self._buffers = stack_module_state([step.model for step in steps])
         self._model = copy.deepcopy(first.model)
         for layer in self._model.layers:

@@ -85,8 +85,7 @@ def tune(
     """
     session = session or Session()
     grid, began, parts = rates(config), time.perf_counter(), session.checkpoints.parts
-    questions: list[tuple[Batch, Tensor]] = []
-    losses: list[float] = []
+    questions, losses = list[tuple[Batch, Tensor]](), list[float]()
     best: tuple[float, Transformer, TrainLog] | None = None
     if saved := parts.get("search"):
         model = build()
@@ -122,8 +121,7 @@ def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> li
     data, numbers = (stream(seed, purpose) for purpose in ("tuning data", "tuning positions"))
     span = torch.linspace(task.min_length, task.train_length, HELD_OUT_LENGTHS, dtype=torch.float64)
     lengths = sorted({round(length) for length in span.tolist()})
-    drawn: list[tuple[Batch, Tensor]] = []
-    tokens = 0
+    drawn, tokens = list[tuple[Batch, Tensor]](), 0
     while tokens < HELD_OUT_TOKENS:
         for length in lengths:
             size = task.sequence_length(length)
