@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from support import ROOT, Command, Done, last_of_each
 
 import run
@@ -15,6 +19,12 @@ from experiments.runs import config
 from pe_zoo import _registry
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now out of garbage collection, which statsmodels asks for at every correction."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +67,32 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
+def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png"), *__: object) -> dict[str, bytes]:
+    return dict.fromkeys(suffixes, b"")
+
+
+rendered, style.renderings = style.renderings, unrendered
+"""Figures are made without being rendered, which takes most of a run's and a report's time."""
+
+
 @pytest.fixture(autouse=True)
-def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make figures without rendering them, which takes most of a run's and a report's time; unless marked ``drawn``."""
-    if not request.node.get_closest_marker("drawn"):
-        monkeypatch.setattr(style, "renderings", lambda _, suffixes=("svg", "png"), *__: dict.fromkeys(suffixes, b""))
+def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("drawn"):
+        monkeypatch.setattr(style, "renderings", rendered)
+
+
+@pytest.fixture(scope="session")
+def rendering() -> Callable[[str], AbstractContextManager[None]]:
+    """Render figures in one format, for fixtures that several tests share."""
+
+    @contextmanager
+    def only(suffix: str) -> Iterator[None]:
+        def draw(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), *dots: int) -> dict[str, bytes]:
+            wanted = [suffix] if suffix in suffixes else []
+            return dict.fromkeys(suffixes, b"") | rendered(figure, wanted, *dots)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(style, "renderings", draw)
+            yield
+
+    return only

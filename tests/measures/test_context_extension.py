@@ -306,9 +306,9 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
         "window",
         "dropped",
     ]
-    image = render(figure, "png")
     if folder := os.environ.get("LOOK_AT_FIGURES"):
-        Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(image)
+        Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(render(figure, "png"))
+    figure.draw_without_rendering()
     table = report.shown(rows)
     assert set(table["metric"]) == {"token_accuracy"}
     assert set(table["eval_length"]) == {4 * T}

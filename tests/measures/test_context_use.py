@@ -275,9 +275,9 @@ def test_figures_and_table(corpus: Path, labels: int, seeds: int) -> None:
     assert len(drawn) == labels
     kept = rows[(rows["encoder"] == "e0") & (rows["condition"] == "kept")].groupby("eval_length")["value"].mean()
     assert any(list(line.get_ydata()) == pytest.approx(list(kept)) for line in drawn[0].get_lines())  # type: ignore[arg-type]
-    image = render(figure, "png")
     if folder := os.environ.get("LOOK_AT_FIGURES"):
-        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(image)
+        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(render(figure, "png"))
+    figure.draw_without_rendering()
     table = report.shown(rows)
     assert list(dict.fromkeys(table["head"])) == [
         *("separate windows, 1×", "sliding windows, 1×", "separate windows, 4×", "sliding windows, 4×"),

@@ -156,10 +156,10 @@ def test_operations_equal_the_catalogue_and_worked_numbers() -> None:
 
 @pytest.mark.parametrize("name", pe_zoo.names())
 def test_memory_grows_linearly_once_queries_come_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.model.transformer.PAIRS_AT_ONCE", 2**11)
-    rows = {"num_rows": 512} if name in ("learned", "tupe") else {}
+    monkeypatch.setattr("experiments.model.transformer.PAIRS_AT_ONCE", 2**9)
+    rows = {"num_rows": 256} if name in ("learned", "tupe") else {}
     trunks = Trunks(subject_of(name, **rows))
-    short, long = (trunks.forward_bytes(size).with_encoder for size in (256, 512))
+    short, long = (trunks.forward_bytes(size).with_encoder for size in (128, 256))
     assert long < 2.2 * short
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from support import read_page, write_run, write_sweep
+from support import main_rows, read_page, write_run, write_sweep
 
 import report
 from experiments.figures import style
@@ -181,7 +181,7 @@ def published(path: Path, text: str = "") -> Path:
 
 
 def test_a_published_curve_is_drawn_and_counted_nowhere(tmp_path: Path) -> None:
-    write_sweep(tmp_path / "a", ("none", "rope"), seeds=2)
+    write_sweep(tmp_path / "a", ("none", "rope"), seeds=2, rows=main_rows)
     plain = tmp_path / "plain"
     assert report.main([str(tmp_path / "a")]) == 0
     (tmp_path / "a" / "report" / "tables").rename(plain)

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import unicodedata
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pandas as pd
@@ -153,11 +155,12 @@ def of_lengths(rows: list[Row]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def paper(tmp_path_factory: pytest.TempPathFactory, rendering: Callable[[str], AbstractContextManager[None]]) -> Path:
     """A report with everything for a paper, of a folder with a name that means something to LaTeX."""
     folder = tmp_path_factory.mktemp("results") / "50%_of_{it}"
     write_sweep(folder, ("none", "mine$_1"), seeds=2, task="count & sort", rows=of_lengths)
-    assert report.main([str(folder), "--paper"]) == 0
+    with rendering("pdf"):
+        assert report.main([str(folder), "--paper"]) == 0
     return folder / "report"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scipy import stats as scipy_stats
-from support import read_page, values_of, write_run
+from support import main_rows, read_page, values_of, write_run
 
 import report
 from experiments.rows.row import Row
@@ -122,12 +122,12 @@ def test_runs_that_ended_early_are_said_to_have(tmp_path: Path) -> None:
 def write_controlled(folder: Path, *, seeds: int = 3, control: int = 412_345 + 6000 + 10, **model: Any) -> None:
     """t5 that adds 6000 parameters, none, and none with a trunk of ``control`` parameters."""
     for seed in range(seeds):
-        write_run(folder, "none", seed, config={"train": TRAIN, "model": MODEL}, record=record())
-        write_run(folder, "rope", seed, config={"train": TRAIN, "model": MODEL}, record=record())
+        for encoder in ("none", "rope"):
+            write_run(folder, encoder, seed, rows=main_rows, config={"train": TRAIN, "model": MODEL}, record=record())
         added = record(
             encoder_parameters=6000, command="python run.py -m encoder=t5,rope seed=0,1 model=tiny name=here"
         )
-        write_run(folder, "t5", seed, config={"train": TRAIN, "model": MODEL}, record=added)
+        write_run(folder, "t5", seed, rows=main_rows, config={"train": TRAIN, "model": MODEL}, record=added)
         if control:
             write_run(
                 folder,
@@ -136,7 +136,7 @@ def write_controlled(folder: Path, *, seeds: int = 3, control: int = 412_345 + 6
                 run_id=f"widened{seed}",
                 config={"train": TRAIN, "model": MODEL | {"as_many_as": "t5"} | model},
                 record=record(model_parameters=control),
-                rows=lambda rows: [replace(row, value=row.value * 0.9) for row in rows],
+                rows=lambda rows: [replace(row, value=row.value * 0.9) for row in main_rows(rows)],
             )
 
 
@@ -178,10 +178,10 @@ def test_what_is_no_control_does_not_count_as_one(tmp_path: Path, size: int, mod
 
 
 def test_encoders_that_add_little_need_no_control(tmp_path: Path) -> None:
-    write_run(tmp_path, "t5", record=record(encoder_parameters=4123))
+    write_run(tmp_path, "t5", rows=main_rows, record=record(encoder_parameters=4123))
     write_run(tmp_path, "none")
     assert "Controls with as many" not in text_of(tmp_path)
-    write_run(tmp_path, "learned", record=record(encoder_parameters=4124))
+    write_run(tmp_path, "learned", rows=main_rows, record=record(encoder_parameters=4124))
     assert "Controls with as many" in text_of(tmp_path)
 
 

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ AXE = Path(axe.__file__).with_name("axe.min.js")
 
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no Chromium on the path: apt-get install chromium, or set CHROMIUM"),
-    # One browser and one report for all of them, with --dist loadgroup.
-    pytest.mark.xdist_group("browser"),
 ]
 
 
@@ -43,13 +42,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, rendering: Callable[[str], AbstractContextManager[None]]) -> Path:
     """Two tasks, six encoders, three seeds, and a run that failed."""
     place = tmp_path_factory.mktemp("results") / "sweep"
     write_sweep(place)
     write_sweep(place, ("none", "rope"), 2, task="sort")
     write_run(place, "rope", 2, task="sort", record={"status": "failed", "message": "out of memory"})
-    assert report.main([str(place)]) == 0
+    with rendering("svg"):
+        assert report.main([str(place)]) == 0
     return place
 
 

@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,12 +22,6 @@ name: parted
 times: [seed=0, seed=1]
 parts: [encoder=none, "encoder=slow_to_go,breaks"]
 """
-
-
-def done(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The same, when it has ended."""
-    with start(folder, *words, env=env) as process:
-        return ended(process)
 
 
 def assert_alike(folder: Path, name: str, other: str) -> None:
@@ -83,10 +75,11 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
 
     (tmp_path / "go").touch()
     there = set(tmp_path.iterdir())
-    found = done(tmp_path, *sweep, "hydra.launcher.n_jobs=1")  # here, which saves a test two workers' start
-    assert found.returncode == 1, found.stderr
-    assert tally(found.stdout) == {"finished before": 2, "failed before": 1, "done": 2, "failed": 1}
-    assert found.stdout.count("\nfiles: ") == 2, "each is shown when it has ended"
+    monkeypatch.setattr("run.CONFIGS", configs)
+    found = command("-m", *sweep, "hydra.launcher.n_jobs=1")  # here, which saves the start of workers
+    assert found.code == 1, found.err
+    assert tally(found.out) == {"finished before": 2, "failed before": 1, "done": 2, "failed": 1}
+    assert found.out.count("\nfiles: ") == 2, "each is shown when it has ended"
     assert set(tmp_path.iterdir()) == there, "something was left"
     records = [record_of(run) for run in runs_of(tmp_path, "parted")]
     assert len(records) == 6
@@ -96,7 +89,6 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     last = [note for note in notes if note["command"].endswith("n_jobs=1")]
     assert sorted(run for note in last for run in note["runs"]) == [run.name for run in runs_of(tmp_path, "parted")]
 
-    monkeypatch.setattr("run.CONFIGS", configs)
     assert command("-m", *SHORT, "plugin=slow.py", "encoder=none,slow_to_go", "seed=0,1", "name=alone").code == 0
     assert_alike(tmp_path, "parted", "alone")
 

@@ -29,7 +29,7 @@ KINDS = {
     "tuned": ["tune=true", "train.learning_rates=[0.001,0.003]"],
 }
 STOPS = {"plain": [1, 3, 8], "randomized": [2, 5], "dropped": [4, 7], "tuned": [3, 8, 12, 16]}
-KILLS = int(os.environ.get("PE_ZOO_KILLS", "12"))
+KILLS = int(os.environ.get("PE_ZOO_KILLS", "8"))
 
 
 def assert_same(run: Path, other: Path) -> None:
@@ -259,7 +259,7 @@ moments, cut = random.Random(0), 0
 for _ in range(kills):
     pid, begun = child()
     if begun:
-        time.sleep(moments.uniform(0, 30 / kills))
+        time.sleep(moments.uniform(0, 16 / kills))
         os.kill(pid, 9)
     cut += os.waitpid(pid, 0)[1] == 9
 code = os.waitstatus_to_exitcode(os.waitpid(child()[0], 0)[1])
@@ -271,7 +271,7 @@ print(cut, code)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_sweep_killed_at_random_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
     """``PE_ZOO_KILLS`` says how often; with 100 and more every run is compared, not some."""
-    sweep = ["-m", *LONGER, "encoder=none,rope,t5,alibi", "seed=0,1,2,3,4", "name=sweep"]
+    sweep = ["-m", *LONGER, "encoder=rope,t5", "seed=0,1,2", "name=sweep"]
     done = subprocess.run(
         [sys.executable, "-c", SERVER, str(ROOT), str(KILLS), *sweep],
         cwd=tmp_path,
@@ -283,9 +283,9 @@ def test_a_sweep_killed_at_random_loses_and_doubles_nothing(command: Command, tm
     assert code == 0
     assert cut >= KILLS // 3, "too few came while a run was under way"
     runs = sorted((tmp_path / "results" / "sweep" / "runs").iterdir())
-    assert len(runs) == 20
+    assert len(runs) == 6
     assert sum(record_of(run)["resumed"] for run in runs), "some went on from a checkpoint"
-    some = random.Random(1).sample(runs, 4) if KILLS < 100 else runs
+    some = random.Random(1).sample(runs, 2) if KILLS < 100 else runs
     for run in some:
         encoder, _, seed, _ = run.name.split("-")
         command(*LONGER, f"encoder={encoder}", f"seed={seed[4:]}", f"name=whole-{run.name}")

@@ -21,7 +21,7 @@ from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
-from experiments.runs import arguments, job, summary
+from experiments.runs import arguments, job, record, summary
 from experiments.runs.recording import Outcome
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement
@@ -245,23 +245,6 @@ def _lines(name: str) -> list[list[str]]:
     return arguments.expand([f"+statements={name}"], ROOT / "configs")
 
 
-@pytest.mark.parametrize("name", [each.name for each in FINDINGS])
-def test_each_run_can_be_prepared(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    prepared = []
-
-    def only_prepared(config: RunConfig, **_: Any) -> Outcome:
-        plan = prepare(config)
-        prepared.append(config.run_id)
-        return Outcome("ok", config.run_id, plan.folder)
-
-    monkeypatch.setattr(job, "run", only_prepared)
-    monkeypatch.setattr(summary, "show", lambda outcome: None)
-    assert (schema.FOLDER / f"{name}.yaml").read_text().startswith("# @package _global_\n# ")
-    done = command("-m", f"+statements={name}", "seed=0")
-    assert done.code == 0, done.err
-    assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(name))
-
-
 @pytest.mark.parametrize("each", FINDINGS, ids=lambda each: each.name)
 def test_the_larger_scale_goes_with_every_part(command: Command, each: Statement) -> None:
     gpu = each.setting.get("gpu", "").split()
@@ -292,24 +275,41 @@ def _runs(name: str) -> Iterator[dict[str, str]]:
             yield dict(zip((key for key, _ in options), values, strict=True))
 
 
-SMALL = [
-    *(
-        "seed=0",
-        "figures=false",
-        "train.steps=4",
-        "train.curve_points=1",
-        "model.model_dim=16",
-        "length_extrapolation.samples=2",
-    ),
-    *("length_extrapolation.generated=1", "context_use.samples=1", "context_extension.samples=1"),
-    *("shift_sensitivity.samples=1", "position_probe.samples=16"),
-]
+SMALL: dict[str, dict[str, Any]] = {
+    "length_extrapolation": {"samples": 2, "generated": 1},
+    "context_use": {"samples": 1},
+    "context_extension": {"samples": 1},
+    "shift_sensitivity": {"samples": 1},
+    "position_probe": {"samples": 16},
+}
 
 
-@pytest.mark.parametrize("name", [each.name for each in FINDINGS])
-def test_each_test_of_a_finding_has_rows_of_all_it_compares(command: Command, tmp_path: Path, name: str) -> None:
-    done = command("-m", f"+statements={name}", *SMALL)
+def small(config: RunConfig) -> RunConfig:
+    """The same run with a small model, next to no training and few samples."""
+    return replace(
+        config,
+        model=replace(config.model, model_dim=16),
+        train=replace(config.train, steps=4, curve_points=1),
+        experiments={name: knobs | SMALL.get(name, {}) for name, knobs in config.experiments.items()},
+    )
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda each: each.name)
+def test_each_run_can_be_made_and_gives_what_is_compared(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Statement
+) -> None:
+    prepared = []
+
+    def run_small(config: RunConfig, **given: Any) -> Outcome:
+        plan = prepare(config)
+        prepared.append(config.run_id)
+        return replace(record.run(small(config), **given), folder=plan.folder)
+
+    monkeypatch.setattr(job, "run", run_small)
+    monkeypatch.setattr(summary, "show", lambda outcome: None)
+    assert (schema.FOLDER / f"{finding.name}.yaml").read_text().startswith("# @package _global_\n# ")
+    done = command("-m", f"+statements={finding.name}", "seed=0", "figures=false")
     assert done.code == 0, done.err
-    (finding,) = [each for each in FINDINGS if each.name == name]
-    (found,) = decide([finding], results.load(tmp_path / "results" / name))
+    assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(finding.name))
+    (found,) = decide([finding], results.load(tmp_path / "results" / finding.name))
     assert [outcome.reason for outcome in found.outcomes if outcome.verdict == NOT_MEASURED] == []

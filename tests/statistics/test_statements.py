@@ -340,8 +340,8 @@ def test_a_sweep_of_parts_is_run_part_by_part(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [
-        "encoder=none,rope seed=1 model=tiny train.steps=0 experiment=permutation_sensitivity",
-        "encoder=alibi encoder.max_bias=4 model=tiny train.steps=0 experiment=permutation_sensitivity",
+        "encoder=none,rope seed=1 model=tiny experiment=structure",
+        "encoder=alibi encoder.max_bias=4 model=tiny experiment=structure",
     ]
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "two.yaml").write_text(yaml.safe_dump({"name": "two", "parts": parts}))

@@ -38,6 +38,7 @@ from typing import Any
 import yaml
 
 from experiments.rows.row import METRICS
+from experiments.rows.untrusted import Loader
 
 FOLDER = Path(__file__).resolve().parents[3] / "configs" / "statements"
 HOLDS, FAILS, UNDECIDED, NOT_MEASURED = "holds", "fails", "undecided", "not measured"
@@ -118,7 +119,7 @@ def load(folder: Path = FOLDER) -> list[Statement]:
     found = []
     for file in sorted(folder.glob("*.yaml")):
         try:
-            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+            content = yaml.load(file.read_text(encoding="utf-8"), Loader=Loader)
             if not isinstance(content, dict):
                 raise ValueError("a file of statements has name, parts and statements")
             _check_keys(content, FILE_KEYS, MORE_FILE_KEYS, "of a file")
