@@ -522,7 +522,15 @@ def test_when_the_encoder_is_dropped() -> None:
 
 def test_a_run_whose_encoder_is_dropped_is_evaluated_without_it(command: Command, tmp_path: Path) -> None:
     few = ["length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]", "experiment=length_extrapolation"]
-    asked = ["model=tiny", "train.steps=6", "train.curve_points=2", *few, "encoder=learned", "encoder.num_rows=33"]
+    asked = [
+        "figures=false",
+        "model=tiny",
+        "train.steps=6",
+        "train.curve_points=2",
+        *few,
+        "encoder=learned",
+        "encoder.num_rows=33",
+    ]
     statuses = {}
     for name, more in {"kept": [], "dropped": ["train.drop_encoder_after=0.5"]}.items():
         done = command(*asked, *more, f"name={name}")

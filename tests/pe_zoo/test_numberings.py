@@ -279,7 +279,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("asked", REFUSED)
 def test_positions_beyond_a_table_are_refused_before_writing(command: Command, tmp_path: object, asked: str) -> None:
-    done = command("model=tiny", "train.steps=10", "encoder=learned", *asked.split())
+    done = command("figures=false", "model=tiny", "train.steps=10", "encoder=learned", *asked.split())
     assert done.code == 2
     assert REFUSED[asked] in done.err
     assert done.err.count("\n") == 1
@@ -374,7 +374,13 @@ def test_without_a_task_s_numbers_there_are_none(command: Command) -> None:
 
 @pytest.mark.parametrize("causal", ["true", "false"])
 def test_a_run_with_a_task_s_numbers(command: Command, causal: str) -> None:
-    quick = ["model=tiny", "train.steps=2", "length_extrapolation.samples=2", "permutation_sensitivity.samples=2"]
+    quick = [
+        "figures=false",
+        "model=tiny",
+        "train.steps=2",
+        "length_extrapolation.samples=2",
+        "permutation_sensitivity.samples=2",
+    ]
     for task, kind in (("reverse", "coupled"), ("sort", "abacus")):
         done = command(*quick, f"task={task}", f"positions={kind}", "encoder=learned", f"model.causal={causal}")
         assert done.code == 0, done.err

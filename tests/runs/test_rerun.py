@@ -12,7 +12,14 @@ from support import Command
 from experiments.rows.row import COORDINATES, METRICS
 from experiments.runs import rerun
 
-TINY = ["model=tiny", "train.steps=4", "train.curve_points=2", "experiment=length_extrapolation", "name=first"]
+TINY = [
+    "figures=false",
+    "model=tiny",
+    "train.steps=4",
+    "train.curve_points=2",
+    "experiment=length_extrapolation",
+    "name=first",
+]
 TINY += ["length_extrapolation.samples=2", "length_extrapolation.multiples=[1]"]
 PLUGIN = """
 import pe_zoo

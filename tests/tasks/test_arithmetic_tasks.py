@@ -490,7 +490,13 @@ def test_lengths_that_cannot_be_asked_are_unsupported(name: str) -> None:
 )
 def test_a_run_end_to_end(command: Command, tmp_path: Path, asked: list[str]) -> None:
     """Trained a little, asked for other lengths, and for the order of its input."""
-    quick = ["model=tiny", "train.steps=3", "length_extrapolation.samples=4", "permutation_sensitivity.samples=4"]
+    quick = [
+        "figures=false",
+        "model=tiny",
+        "train.steps=3",
+        "length_extrapolation.samples=4",
+        "permutation_sensitivity.samples=4",
+    ]
     done = command(*quick, "length_extrapolation.multiples=[0.5,1,8]", *asked)
     assert done.code == 0, done.err
     (file,) = tmp_path.glob("results/*/runs/*/rows.csv")

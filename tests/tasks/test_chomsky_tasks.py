@@ -572,6 +572,7 @@ def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], said: str) -> 
 )
 def test_a_run_end_to_end(command: Command, tmp_path: Path, asked: list[str]) -> None:
     done = command(
+        "figures=false",
         "model=tiny",
         "train.steps=10",
         "task.train_length=8",

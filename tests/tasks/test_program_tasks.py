@@ -498,7 +498,13 @@ def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], said: str) -> 
 
 def test_a_run_end_to_end(command: Command, tmp_path: Path) -> None:
     """A length that no command has is a row."""
-    quick = ["model=tiny", "train.steps=3", "experiment=length_extrapolation", "length_extrapolation.samples=4"]
+    quick = [
+        "figures=false",
+        "model=tiny",
+        "train.steps=3",
+        "experiment=length_extrapolation",
+        "length_extrapolation.samples=4",
+    ]
     asked = ["task=scan", "encoder=rope", "task.min_length=22", "task.train_length=24"]
     done = command(*quick, *asked, "length_extrapolation.multiples=[1,1.5,2,3]")
     assert done.code == 0, done.err

@@ -342,7 +342,13 @@ def test_every_encoder_can_be_asked(name: str, causal: bool) -> None:
 
 # ---------------------------------------------------------------------------------------------------- command line
 
-QUICK = ["model=tiny", "train.steps=3", "experiment=length_extrapolation", "length_extrapolation.samples=8"]
+QUICK = [
+    "figures=false",
+    "model=tiny",
+    "train.steps=3",
+    "experiment=length_extrapolation",
+    "length_extrapolation.samples=8",
+]
 
 
 @pytest.mark.parametrize(("name", "causal"), [("mode", "true"), ("precedence", "false")])
@@ -384,7 +390,7 @@ def test_bad_requests_are_one_line(command: Command) -> None:
 def test_drawn_lengths_as_long_as_trained_ones_are_in_range(command: Command, tmp_path: Path) -> None:
     """Expressions have an odd number of symbols: 4 are drawn as 3."""
     done = command(
-        *("task=modular_arithmetic_simple", "task.train_length=3", "model=tiny", "train.steps=1"),
+        *("task=modular_arithmetic_simple", "task.train_length=3", "figures=false", "model=tiny", "train.steps=1"),
         *("experiment=length_extrapolation", "length_extrapolation.multiples=[1,1.34,1.67]"),
     )
     assert done.code == 0, done.err

@@ -510,7 +510,13 @@ def test_a_model_reads_every_batch(name: str) -> None:
     assert model(batch.tokens).shape == (*batch.tokens.shape, task.vocab_size)
 
 
-QUICK = ["model=tiny", "train.steps=3", "length_extrapolation.samples=4", "permutation_sensitivity.samples=4"]
+QUICK = [
+    "figures=false",
+    "model=tiny",
+    "train.steps=3",
+    "length_extrapolation.samples=4",
+    "permutation_sensitivity.samples=4",
+]
 
 
 @pytest.mark.parametrize(

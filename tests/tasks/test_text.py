@@ -450,7 +450,13 @@ def test_a_run_records_its_tokenizer(command: Command, tmp_path: Path) -> None:
     write(tmp_path / "corpus", [b"%d words that come again and again %d\n" % (n, n * n) * 30 for n in range(9)])
     done = command(
         *("task=text", "task.path=corpus", "task.tokenizer=bpe", "task.vocabulary=320", "task.train_length=16"),
-        *("model=tiny", "train.steps=2", "experiment=length_extrapolation", "length_extrapolation.multiples=[1]"),
+        *(
+            "figures=false",
+            "model=tiny",
+            "train.steps=2",
+            "experiment=length_extrapolation",
+            "length_extrapolation.multiples=[1]",
+        ),
     )
     assert done.code == 0, done.err
     (place,) = (tmp_path / "results" / "scratch" / "runs").iterdir()

@@ -174,7 +174,13 @@ def test_where_no_answer_is_read_there_is_nothing_to_generate(task: str) -> None
     assert generate(model, batch, torch.arange(float(batch.tokens.shape[1]))) is None
 
 
-QUICK = ["model=tiny", "train.steps=3", "experiment=length_extrapolation", "length_extrapolation.samples=6"]
+QUICK = [
+    "figures=false",
+    "model=tiny",
+    "train.steps=3",
+    "experiment=length_extrapolation",
+    "length_extrapolation.samples=6",
+]
 
 
 def generated(folder: Path) -> dict[tuple[str, str], dict[str, str]]:

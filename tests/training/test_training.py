@@ -21,7 +21,13 @@ from experiments.training.loop import train
 from experiments.training.step import Step
 from pe_zoo import Geometry
 
-QUICK = ["model=tiny", "task.train_length=4", "experiment=length_extrapolation", "length_extrapolation.samples=4"]
+QUICK = [
+    "figures=false",
+    "model=tiny",
+    "task.train_length=4",
+    "experiment=length_extrapolation",
+    "length_extrapolation.samples=4",
+]
 
 
 class Judged(Copy):
