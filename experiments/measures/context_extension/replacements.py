@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 import pe_zoo
-from experiments.model.attention import PLAIN, attend
-from experiments.model.layout import visible
+from experiments.model.attention import PLAIN, attend, site_of
 from experiments.model.transformer import Layer, Transformer
-from pe_zoo import Encoder, Site, Unsupported
+from pe_zoo import Encoder, Unsupported
 from pe_zoo._knobs import knobs
 
 FACTOR = "factor"
@@ -99,23 +98,14 @@ def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
     geometry, content = encoder.geometry, torch.Generator().manual_seed(0)
     near, far = torch.arange(min(length, PROBES)), torch.linspace(0, length - 1, PROBES, dtype=torch.float64).round()
     positions = torch.cat([near, far]).unique().double()
-    places = torch.arange(len(positions))
-    x = torch.randn(1, len(places), geometry.model_dim, generator=content, dtype=torch.float64)
+    x = torch.randn(1, len(positions), geometry.model_dim, generator=content, dtype=torch.float64)
     q, k, v = (
-        torch.randn(1, geometry.num_heads, len(places), geometry.head_dim, generator=content, dtype=torch.float64)
+        torch.randn(1, geometry.num_heads, len(positions), geometry.head_dim, generator=content, dtype=torch.float64)
         for _ in range(3)
     )
     outputs = [encoder.embed(x, positions)]
     for layer in range(geometry.num_layers):
-        site = Site(
-            layer=layer,
-            query_positions=positions,
-            key_positions=positions,
-            rows=slice(0, len(places)),
-            mask=visible(places[:, None] - places, (None,) * geometry.num_heads, causal),
-            causal=causal,
-            x=x,
-        )
+        site = site_of(positions, x, causal=causal, layer=layer)
         outputs.append(attend(encoder, q, k, v, site, PLAIN))
     return outputs
 

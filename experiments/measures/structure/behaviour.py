@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, site_of, window
+from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, window
 from experiments.measures.structure.vectors import codes
+from experiments.model.attention import site_of
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.training.evaluate import Subject
@@ -113,7 +114,7 @@ def rotated(encoder: Encoder, positions: Tensor, *, causal: bool) -> Tensor:
     samples, length = positions.shape
     ones = torch.ones(samples, geometry.num_heads, length, geometry.head_dim, dtype=torch.float64)
     x = torch.ones(samples, length, geometry.model_dim, dtype=torch.float64)
-    return encoder.rotate(ones, ones, site_of(encoder, positions, x, causal=causal))[0]
+    return encoder.rotate(ones, ones, site_of(positions, x, causal=causal))[0]
 
 
 def uncovered(subject: Subject, encoder: Encoder, keys: int, draws: int) -> tuple[float, int]:

@@ -7,8 +7,8 @@ import torch
 from scipy.stats import rankdata
 from torch import Generator, Tensor
 
-from experiments.model.attention import weights
-from pe_zoo import Encoder, Site, Unsupported, scores
+from experiments.model.attention import site_of, weights
+from pe_zoo import Encoder, Unsupported, scores
 
 AT_ONCE = 1 << 21
 """Scores computed at a time: a few encoders need dozens of numbers for each."""
@@ -24,22 +24,6 @@ def exact(encoder: Encoder) -> Encoder:
 def count_up(length: int) -> Tensor:
     """Return 0, 1, 2, … as ``(length,)`` float64."""
     return torch.arange(length, dtype=torch.float64)
-
-
-def site_of(encoder: Encoder, positions: Tensor, x: Tensor, *, causal: bool, queries: int | None = None) -> Site:
-    """Return the site of the last queries in the first layer, all of them unless a number is given."""
-    length = positions.shape[-1]
-    rows = slice(length - (queries or length), length)
-    mask = torch.ones(length, length, dtype=torch.bool)
-    return Site(
-        layer=0,
-        query_positions=positions[..., rows],
-        key_positions=positions,
-        rows=rows,
-        mask=(mask.tril() if causal else mask)[rows],
-        causal=causal,
-        x=x,
-    )
 
 
 def kernel(
@@ -81,7 +65,7 @@ def kernel(
 def kernel_weights(encoder: Encoder, expected: Tensor, positions: Tensor, *, causal: bool) -> Tensor:
     """Return attention to content that is all alike, from a ``kernel`` of the last queries: of the same shape."""
     nothing = torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64)
-    site = site_of(encoder, positions, nothing, causal=causal, queries=expected.shape[-2])
+    site = site_of(positions, nothing, causal=causal, queries=expected.shape[-2])
     return weights(encoder, expected.unsqueeze(0), site)[0]
 
 

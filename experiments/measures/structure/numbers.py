@@ -59,7 +59,7 @@ def numbers(subject: Subject, *, reach: int, shifts: tuple[int, ...], draws: int
     """
     model = subject.initial().to("cpu").requires_grad_(False)
     it = Untrained(subject, model, kernel.exact(model.encoder), reach * model.geometry.train_length, draws)
-    return [*_of_kernel(it), *_of_shifts(it, shifts), *_of_weights(it), *_of_model(it), *_of_codes(it), *_of_waves(it)]
+    return [*_of_kernel(it, shifts), *_of_weights(it), *_of_model(it), *_of_codes(it), *_of_waves(it)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ class Untrained:
         return kernel.kernel(self.encoder, count_up(length), self.subject.stream(CONTENTS), **how)
 
 
-def _of_kernel(it: Untrained) -> Iterator[Row]:
+def _of_kernel(it: Untrained, shifts: tuple[int, ...]) -> Iterator[Row]:
     def invariance() -> Tensor:
         return kernel.translation_invariance(it.kernel, causal=it.model.causal)
 
@@ -126,9 +126,6 @@ def _of_kernel(it: Untrained) -> Iterator[Row]:
     near = {"condition": "within", "size": NEAR}
     yield from it.rows("monotonicity", min(it.length - 1, NEAR), falling, NEAR, **near)
     yield from it.rows("rank_correlation", it.length, lambda: kernel.rank_correlation(it.curve))
-
-
-def _of_shifts(it: Untrained, shifts: tuple[int, ...]) -> Iterator[Row]:
     for shift in shifts:
         arguments = (score_shift_change, it.subject, it.encoder, shift)
         yield from it.rows("score_shift_change", it.train_length, *arguments, shift=shift)
