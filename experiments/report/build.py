@@ -29,7 +29,7 @@ from experiments.report.sections import (
     tasks,
 )
 from experiments.report.sections import statements as statements_page
-from experiments.report.sections.task import PICTURED, TaskResults, series_drawn
+from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
 from experiments.rows import untrusted
 from experiments.rows.quality import beyond_training
@@ -71,7 +71,7 @@ def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool)
     exports.write_texts(page, results, target)
     exports.remove_paper(target)
     if paper:
-        with exports.laid_out_for_single():
+        with style.sized(*exports.WIDTHS["single"]):
             narrow = draw()
         exports.write_paper(page, narrow, target)
     return page, index
@@ -82,22 +82,18 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
     opening = ["No run has finished with rows that can be read: there is nothing to compare yet."]
     sections: list[Section] = []
     if len(results.rows):
-        opening, sections = _measured(results, baselines, statements)
+        opening, sections = _measured(results, baselines, verdicts.decide(statements, results))
     return Page(
         f"{results.folder.resolve().name}: positional encoders compared",
         opening + folder.marked(results.runs),
         folder.warnings(results),
         folder.method(results.rows) + fairness.method(results.runs, results.configs),
-        [
-            *sections,
-            runs.runs_section(results.runs, results.configs, results.settings),
-            runs.provenance_section(results.runs, results.settings),
-        ],
+        [*sections, runs.runs_section(results), runs.provenance_section(results)],
     )
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], statements: list[schema.Statement]
+    results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
 ) -> tuple[list[str], list[Section]]:
     """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
@@ -105,43 +101,37 @@ def _measured(
     rows = results.rows.assign(look=results.rows["series"].map(looks))
     of_tasks = _tasks(rows, results, baselines)
     standings = ranking.standings(of_tasks)
-    decided = verdicts.decide(statements, results)
     opening = ranking.summary(of_tasks, standings)
     sections = [
         *ranking.sections(of_tasks, standings, series_names),
         *curves.sections(of_tasks, standings, looks),
         *cost.sections(of_tasks, cost.weigh(of_tasks, standings)),
         *statements_page.sections(decided),
+        *tasks.sections(rows, series_names),
     ]
-    if side_by_side := tasks.section(rows, series_names):
-        sections.append(side_by_side)
     for task in of_tasks:
         of_task = task_sections(task)
-        sentences = summary.summary_sentences(task, standings.get(task.key))
-        (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).extend(sentences)
+        sentence = summary.summary(task, standings.get(task.key))
+        (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).append(sentence)
         sections += of_task
     sections.append(cards.section(of_tasks, standings, series_names))
     return opening + statements_page.summary_sentences(decided), sections
 
 
 def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    """The results of every task, in alphabetical order."""
-    compared = _comparisons(results.quality, baselines)
-    of_tasks = {str(task): of_task for task, of_task in rows.groupby("task")}
-    qualities = {str(task): quality for task, quality in results.quality.groupby("task")}
-    areas = reach.compare({task: qualities[task] for task in baselines}, baselines)
-    return [
-        TaskResults(
-            task,
-            of_task,
-            results,
-            compared[compared["task"] == task],
-            areas.get(task),
-            series_drawn(of_task, qualities.get(task), baselines.get(task), len(of_tasks)),
-            first_figure_only=len(of_tasks) > PICTURED,
-        )
-        for task, of_task in of_tasks.items()
-    ]
+    """The results of every task in alphabetical order; comparisons of all tasks are corrected together."""
+    by_task = list(rows.groupby("task"))
+    tasks = [TaskResults(str(key), part, results, baselines.get(str(key)), len(by_task)) for key, part in by_task]
+    areas = reach.compare({task.key: task.quality for task in tasks}, baselines)
+    compared = []
+    for task in (task for task in tasks if task.baseline is not None):
+        table, task.areas = intervals.compare(task.beyond, str(task.baseline)), areas[task.key]
+        compared.append(table.assign(task=task.key, metric=task.beyond["metric"].iloc[0]))
+    if found := [table for table in compared if len(table)]:
+        corrected = intervals.corrected(pd.concat(found, ignore_index=True))
+        for task in tasks:
+            task.compared = corrected[corrected["task"] == task.key]
+    return tasks
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
@@ -153,29 +143,15 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
         ValueError: no task has the one that is wanted.
     """
     found, misses = {}, []
+    find = intervals.default_baseline if wanted is None else partial(intervals.find_baseline, wanted=wanted)
     for task, of_task in beyond_training(results.quality).groupby("task"):
         try:
-            found[str(task)] = (
-                intervals.default_baseline(of_task) if wanted is None else intervals.find_baseline(of_task, wanted)
-            )
+            found[str(task)] = find(of_task)
         except ValueError as error:
             misses.append(error)
     if misses and not found:
         raise misses[0]
     return found
-
-
-def _comparisons(quality: pd.DataFrame, baselines: dict[str, str]) -> pd.DataFrame:
-    """Every comparison with a baseline, corrected together: all tasks, main metric, beyond the training length."""
-    beyond = beyond_training(quality)
-    found = []
-    for task, baseline in baselines.items():
-        of_task = beyond[beyond["task"] == task]
-        found.append(intervals.compare(of_task, baseline).assign(task=task, metric=str(of_task["metric"].iloc[0])))
-    found = [table for table in found if len(table)]
-    if not found:
-        return pd.DataFrame(columns=["task", "metric", "series", "baseline", "verdict"])
-    return intervals.corrected(pd.concat(found, ignore_index=True))
 
 
 def task_sections(task: TaskResults) -> list[Section]:
@@ -184,29 +160,25 @@ def task_sections(task: TaskResults) -> list[Section]:
     present = set(task.rows["experiment"].unique())
     if task.first_figure_only:
         present -= {"training"}
-        head.paragraphs.append(
-            f"With more than {PICTURED} tasks, each section shows only its first figure, and training curves are left "
-            "out."
-        )
+        head.paragraphs.append(f"With more than {PICTURED} tasks, each section shows only its first figure.")
     if len(task.drawn) < len(task.order):
         head.paragraphs.append(
             f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
             "training length. Tables show all."
         )
-    found = [head]
+    sections = [head]
     for experiment in [*SECTIONS, *sorted(present - set(SECTIONS))]:
         if experiment in present:
-            make = SECTIONS.get(experiment, partial(other.other, experiment=experiment))
-            section = _attempt(experiment, partial(make, task))
-            section.level = 3
-            found.append(section)
-    return [*found, other.cost(task)]
+            sections.append(_section(experiment, task))
+    return [*sections, other.cost(task)]
 
 
-def _attempt(experiment: str, make: Callable[[], Section]) -> Section:
+def _section(experiment: str, task: TaskResults) -> Section:
     """Make the section of an experiment, or one that says why its rows cannot be shown."""
     try:
-        return make()
+        section = SECTIONS.get(experiment, partial(other.other, experiment=experiment))(task)
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
         reason = untrusted.name_of(untrusted.message_of(error))
-        return Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {reason}"])
+        section = Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {reason}"])
+    section.level = 3
+    return section

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_ind
 
-from experiments.measures import report_of
-from experiments.rows.quality import main_quality
+from experiments import measures
+from experiments.rows.quality import OVER_LENGTHS, main_quality
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
 
@@ -63,9 +63,10 @@ def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[s
         for what, some in ((IN_RANGE, inside), (BEYOND, part[~trained])):
             if len(some):
                 yield (str(task), str(series), f"{named}, {what}", metric), some.groupby("seed")["value"].mean()
-    for experiment in sorted(rows["experiment"].unique()):
-        shown = _shown(rows[rows["experiment"] == experiment], experiment)
-        shown = shown[shown["status"] == "ok"]
+    known = {entry.name for entry in measures.entries()} - {OVER_LENGTHS}
+    for experiment in sorted(known & set(rows["experiment"])):
+        shown = measures.report_of(experiment).shown(rows[rows["experiment"] == experiment])
+        shown = shown[(shown["head"] != "") & (shown["status"] == "ok")]
         for key, some in shown.groupby(["task", "series", "head", "metric"]):
             task, series, head, metric = map(str, key)
             yield (task, series, f"{experiment}: {head}", metric), some.groupby("seed")["value"].mean()
@@ -77,36 +78,30 @@ def _valued(rows: pd.DataFrame) -> set[int]:
     return {int(length) for length in table.columns[table.notna().all()]}
 
 
-def _shown(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """Return the main numbers of an experiment by its own ``shown``; nothing if it has none."""
-    try:
-        shown = getattr(report_of(experiment), "shown", None)
-    except ModuleNotFoundError:  # such as training
-        shown = None
-    if shown is None:
-        return rows.iloc[:0].assign(head="")
-    found: pd.DataFrame = shown(rows)
-    return found[found["head"] != ""]
-
-
 def _line(key: tuple[str, str, str, str], ours: pd.Series[float], theirs: pd.Series[float]) -> dict[str, Any]:
     line: dict[str, Any] = dict(zip(("task", "series", "what", "metric"), key, strict=True))
     line |= {"seeds": f"{len(ours)} and {len(theirs)}", "pairs": 0, "by": "", "verdict": UNTOLD}
     line |= dict.fromkeys(("low", "high", "p"), math.nan)
-    common = ours.index.intersection(theirs.index)
-    if len(common) > 1 or (len(common) and min(len(ours), len(theirs)) == 1):
-        ours_too, theirs_too = ours.loc[common], theirs.loc[common]
-        line |= intervals.paired(np.array(ours_too - theirs_too, dtype=np.float64)) | {"pairs": len(common)}
-        line |= {"ours": ours_too.mean(), "theirs": theirs_too.mean(), "by": "seed" if len(common) > 1 else ""}
-        if len(ours) == len(theirs) == len(common) and (ours_too == theirs_too).all():
-            return line | {"difference": 0.0, "low": math.nan, "high": math.nan, "p": math.nan, "verdict": SAME}
-        return line | ({"verdict": ""} if len(common) > 1 else {})
+    common, fewest = ours.index.intersection(theirs.index), min(len(ours), len(theirs))
+    paired = len(common) > 1 or (len(common) == fewest == 1)
+    identical = len(ours) == len(theirs) == len(common) and (ours == theirs.reindex(ours.index)).all()
+    if paired:
+        ours, theirs = ours.loc[common], theirs.loc[common]
     line |= {"ours": ours.mean(), "theirs": theirs.mean(), "difference": ours.mean() - theirs.mean()}
-    if min(len(ours), len(theirs)) < 2:
-        return line
-    line["verdict"] = NO_SPREAD
-    if max(ours.std(), theirs.std()) > 0:
+    if paired:
+        line |= {"pairs": len(common), "by": "seed" if len(common) > 1 else ""}
+        if identical:
+            return line | {"difference": 0.0, "verdict": SAME}
+        line |= intervals.paired(np.array(ours - theirs, dtype=np.float64))
+        return line | ({"verdict": ""} if len(common) > 1 else {})
+    if fewest > 1 and max(ours.std(), theirs.std()) > 0:
         test = ttest_ind(ours, theirs, equal_var=False)
         interval = test.confidence_interval(intervals.CONFIDENCE)
-        line |= {"low": interval.low, "high": interval.high, "p": float(test.pvalue), "by": "Welch", "verdict": ""}
-    return line
+        return line | {
+            "low": interval.low,
+            "high": interval.high,
+            "p": float(test.pvalue),
+            "by": "Welch",
+            "verdict": "",
+        }
+    return line | ({"verdict": NO_SPREAD} if fewest > 1 else {})

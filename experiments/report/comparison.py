@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pandas as pd
@@ -12,36 +13,31 @@ from experiments.figures import style, words
 from experiments.report import page as pages
 from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments.report.page import Page, Picture, Section, Table
-from experiments.rows.read import FINISHED
+from experiments.report.sections.folder import MADE_WITH
 from experiments.rows.results import Results, load
 from experiments.rows.row import among, metric_of
 from experiments.rows.untrusted import stays_within
 
-MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
-
 
 def write(folder: Path, against: Path) -> tuple[Page, Path]:
-    """Write ``<folder>/report/against/<other's name>``; return the page and the path of the file that opens it."""
-    page = build(load(folder), load(against))
-    return page, pages.write(page, place(folder, against))
-
-
-def place(folder: Path, against: Path) -> Path:
-    """Return ``<folder>/report/against/<other's name>``, and make the folders above it.
+    """Write ``<folder>/report/against/<other's name>``; return the page and the path of the file that opens it.
 
     Raises:
-        ValueError: one of them is a link out of the folder.
+        ValueError: a folder cannot be read, or a folder to write into is a link out of it.
     """
-    found = folder / "report" / "against" / style.slug(against.resolve().name)
-    for part in (found.parent.parent, found.parent, found):
+    page = build(load(folder), load(against))
+    target = folder / "report" / "against" / style.slug(against.resolve().name)
+    for part in (target.parent.parent, target.parent, target):
         stays_within(part, folder)
-    found.parent.mkdir(parents=True, exist_ok=True)
-    return found
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return page, pages.write(page, target)
 
 
 def build(ours: Results, theirs: Results) -> Page:
     """Return the page that compares two folders; differences are ours minus theirs."""
-    names = _names(ours, theirs)
+    paths = [results.folder.resolve() for results in (ours, theirs)]
+    alike = paths[0].name == paths[1].name
+    names = (str(ours.folder), str(theirs.folder)) if alike else (paths[0].name, paths[1].name)
     table = compare(ours.rows, theirs.rows)
     changed = table[~table["verdict"].isin((SAME, NOISE, UNTOLD))]
     sections = [
@@ -50,48 +46,37 @@ def build(ours: Results, theirs: Results) -> Page:
         _alone(ours, theirs, names),
         _settings(ours, theirs, names),
     ]
-    return Page(
-        f"{names[0]} against {names[1]}",
-        _summary(table, changed, names),
-        [f"No run of {names[side]} has rows." for side in (0, 1) if (ours, theirs)[side].rows.empty],
-        _method(names),
-        [section for section in sections if section],
-    )
-
-
-def _names(ours: Results, theirs: Results) -> tuple[str, str]:
-    first, second = ours.folder.resolve(), theirs.folder.resolve()
-    return (first.name, second.name) if first.name != second.name else (str(ours.folder), str(theirs.folder))
-
-
-def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
-    if table.empty:
-        return [f"{names[0]} and {names[1]} have no number of the same task and series: there is nothing to compare."]
-    counts = table["verdict"].value_counts()
-    same, noise, single = (int(counts.get(name, 0)) for name in (SAME, NOISE, UNTOLD))
-    summary = [
-        f"{words.count(len(table), 'number')} of the same task and series are in both: {len(changed)} changed, {noise} "
-        f"within noise, {same} identical to the last digit"
-        + (f", {single} of one seed each, which cannot be tested." if single else ".")
-    ]
-    for verdict, group in changed.groupby("verdict"):
-        largest_first = group.reindex(group["difference"].abs().sort_values(ascending=False).index)
-        changes = [
-            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
-            for line in largest_first.to_dict("records")
-        ]
-        summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
-    return summary
-
-
-def _method(names: tuple[str, str]) -> list[str]:
-    return [
+    method = [
         f"A difference is {names[0]} minus {names[1]}, of the same task and series.",
         "Seeds that both have are paired; with fewer than two in common the interval is Welch's, for independent runs.",
         "Intervals are 95 % Student's t intervals; a number counts as changed if p is below 0.05 after Holm's "
         "correction for all numbers on this page.",
         "Only lengths that all seeds of both have are compared.",
     ]
+    warnings = [
+        f"No run of {name} has rows." for name, side in zip(names, (ours, theirs), strict=True) if side.rows.empty
+    ]
+    summary = _summary(table, changed, names)
+    return Page(f"{names[0]} against {names[1]}", summary, warnings, method, list(filter(None, sections)))
+
+
+def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
+    if table.empty:
+        return [f"{names[0]} and {names[1]} have no number of the same task and series: there is nothing to compare."]
+    same, noise, single = (int((table["verdict"] == name).sum()) for name in (SAME, NOISE, UNTOLD))
+    summary = [
+        f"{words.count(len(table), 'number')} of the same task and series are in both: {len(changed)} changed, {noise} "
+        f"within noise, {same} identical to the last digit"
+        + (f", {single} of one seed each, which cannot be tested." if single else ".")
+    ]
+    for verdict, group in changed.groupby("verdict"):
+        largest_first = group.sort_values("difference", key=lambda column: -column.abs())
+        changes = [
+            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
+            for line in largest_first.to_dict("records")
+        ]
+        summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
+    return summary
 
 
 def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
@@ -105,45 +90,38 @@ def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
 
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
     lines = [
-        [
-            *(line["task"], line["series"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
-            f"{line['difference']:+.3f}",
-            f"{line['low']:+.3f} to {line['high']:+.3f}" if line["low"] == line["low"] else "",
-            *(line["seeds"], line["by"], words.p_value(line["p_holm"]), line["verdict"]),
-        ]
+        {
+            "task": line["task"],
+            "series": line["series"],
+            "number": line["what"],
+            names[0]: f"{line['ours']:.3f}",
+            names[1]: f"{line['theirs']:.3f}",
+            "difference": f"{line['difference']:+.3f}",
+            "95 % interval": words.between(line["low"], line["high"], "+.3f"),
+            "seeds": line["seeds"],
+            "paired by": line["by"],
+            "p (Holm)": words.p_value(line["p_holm"]),
+            "verdict": line["verdict"],
+        }
         for line in table.to_dict("records")
     ]
-    head = [
-        "task",
-        "series",
-        "number",
-        *names,
-        "difference",
-        "95 % interval",
-        "seeds",
-        "paired by",
-        "p (Holm)",
-        "verdict",
-    ]
-    cells = pd.DataFrame(lines, columns=head)
-    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
+    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", pd.DataFrame(lines), table)])
 
 
 def _forest(table: pd.DataFrame, title: str) -> Figure:
     """Draw the difference of each series with its interval, and a line at 0."""
-    encoders = table.assign(encoder=table["series"].str.partition(" · ")[0])
-    looks = style.looks(encoders)
-    series_names = among(looks, table["series"])[::-1]
+    looks = style.looks(table.assign(encoder=table["series"].str.partition(" · ")[0]))
+    lines = table.set_index("series").loc[among(looks, table["series"])[::-1]]
     with style.theme():
-        figure = style.figure(1.2 + 0.28 * len(series_names))
+        figure = style.figure(1.2 + 0.28 * len(lines))
         axes = figure.subplots()
         axes.axvline(0, color="#666666", linewidth=1.0, zorder=1)
-        for height, series in enumerate(series_names):
-            (line,) = table[table["series"] == series].to_dict("records")
-            axes.plot([line["low"], line["high"]], [height, height], color=looks[series].colour, linewidth=1.8)
-            axes.plot([line["difference"]], [height], **{**looks[series].marking(), "linestyle": ""})
-        axes.set_yticks(range(len(series_names)), series_names)
-        axes.set_ylim(-0.6, len(series_names) - 0.4)
+        for height, (series, line) in enumerate(lines.iterrows()):
+            look = looks[str(series)]
+            axes.plot([line["low"], line["high"]], [height, height], color=look.colour, linewidth=1.8)
+            axes.plot([line["difference"]], [height], **{**look.marking(), "linestyle": ""})
+        axes.set_yticks(range(len(lines)), lines.index)
+        axes.set_ylim(-0.6, len(lines) - 0.4)
         axes.set_xlabel(
             f"difference in {metric_of(str(table['metric'].iloc[0])).label}, mean beyond the training length"
         )
@@ -154,12 +132,8 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
 
 def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
     """List the series that only one folder has rows of."""
-    there = [set(results.rows[["task", "series"]].itertuples(index=False, name=None)) for results in (ours, theirs)]
-    lines = [
-        [task, series, name]
-        for name, mine, other in ((names[0], there[0], there[1]), (names[1], there[1], there[0]))
-        for task, series in sorted(mine - other)
-    ]
+    mine, other = (set(results.rows[["task", "series"]].itertuples(index=False)) for results in (ours, theirs))
+    lines = [[*key, names[0]] for key in sorted(mine - other)] + [[*key, names[1]] for key in sorted(other - mine)]
     if not lines:
         return None
     cells = pd.DataFrame(lines, columns=["task", "series", "only in"])
@@ -168,35 +142,30 @@ def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
     """List settings and versions that differ between runs of the same series."""
-    sides = [_by_series(results) for results in (ours, theirs)]
-    found: dict[tuple[str, str, str, str], list[str]] = {}
-    for key in sides[0]:
-        task, series = key
-        if key not in sides[1]:
-            continue
-        mine, other = sides[0][key], sides[1][key]
-        for name in dict.fromkeys([*mine, *other]):
-            values = [words.few(sorted(side.get(name, {"unset"}))) for side in (mine, other)]
+    sides = [_of_series(results) for results in (ours, theirs)]
+    found: dict[tuple[str, ...], list[str]] = {}
+    for task, series in (key for key in sides[0] if key in sides[1]):
+        of_both = [side[task, series] for side in sides]
+        for name in dict.fromkeys(itertools.chain(*of_both)):
+            values = [words.few(sorted(values.get(name, {"unset"}))) for values in of_both]
             if values[0] != values[1]:
-                found.setdefault((task, name, *values), []).append(series)  # type: ignore[arg-type]
+                found.setdefault((task, name, *values), []).append(series)
     if not found:
         return None
-    cells = pd.DataFrame(
-        [[*key, words.few(series_names)] for key, series_names in found.items()],
-        columns=["task", "setting", *names, "series"],
-    )
+    lines = [[*key, words.few(series)] for key, series in found.items()]
+    cells = pd.DataFrame(lines, columns=["task", "setting", *names, "series"])
     caution = "Runs of the same series differ in these settings, which may explain the changes."
     return Section("Settings that differ", [caution], [Table("settings", "Settings that differ", cells, cells)])
 
 
-def _by_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
+def _of_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
     """Return (task, series) -> setting -> its values over the finished runs, seeds among them."""
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
-    for run in results.runs[results.runs["status"].isin(FINISHED)].to_dict("records"):
+    for run in results.finished.to_dict("records"):
         values = found.setdefault((str(run["task"]), str(run["series"])), {})
         config = {key: value for key, value in results.configs[run["run_id"]].items() if key not in ("name", "seeds")}
-        made = {name: str(run[name]) for name in MADE_WITH if run[name] is not None}
         packages = run["packages"] if isinstance(run["packages"], dict) else {}
-        for name, value in (config | made | {str(name): str(value) for name, value in packages.items()}).items():
-            values.setdefault(name, set()).add(value)
+        for name, value in (config | {name: run[name] for name in MADE_WITH} | packages).items():
+            if value is not None:
+                values.setdefault(str(name), set()).add(str(value))
     return found

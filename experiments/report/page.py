@@ -64,10 +64,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Card:
-    """The description of one encoder; ``short`` stands beside its name.
-
-    Knobs are name, default and meaning; papers title and arXiv id.
-    """
+    """The description of one encoder. Knobs are name, default and meaning; papers title and arXiv id."""
 
     name: str
     stem: str
@@ -114,29 +111,30 @@ def write(page: Page, folder: Path) -> Path:
     for place in (folder, folder / "tables", folder / "figures"):
         stays_within(place, folder.parent)
         place.mkdir(exist_ok=True)
-    page = with_unique_stems(page)
-    before = _linked(folder / "index.html")
+    page, before = with_unique_stems(page), _linked(folder / "index.html")
     grids, images = {}, {}
-    files: dict[Path, str | bytes] = {}
+    files: dict[str, str | bytes] = {}
     for part in page.parts:
         if isinstance(part, Table | Picture) and part.data is not None:
-            files[folder / "tables" / f"{part.stem}.csv"] = spreadsheet(part.data)
+            files[f"tables/{part.stem}.csv"] = spreadsheet(part.data)
         if isinstance(part, Table):
-            grids[part.stem] = _grid(part.cells)
-            files[folder / "tables" / f"{part.stem}.tex"] = latex.tabular(part.cells)
-            files[folder / "tables" / f"{part.stem}.md"] = grids[part.stem] + "\n"
+            grids[part.stem] = (
+                part.cells.rename(columns=_md)
+                .map(_md)
+                .to_markdown(index=False, disable_numparse=True, tablefmt="github")
+            )
+            files[f"tables/{part.stem}.tex"] = latex.tabular(part.cells)
+            files[f"tables/{part.stem}.md"] = grids[part.stem] + "\n"
         if isinstance(part, Picture):
             drawn = style.renderings(part.figure)
-            files |= {folder / "figures" / f"{part.stem}.{suffix}": content for suffix, content in drawn.items()}
+            files |= {f"figures/{part.stem}.{suffix}": content for suffix, content in drawn.items()}
             images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
-    for path, content in files.items():
-        write_whole(path, content, lasting=False)
-    for old in [*(folder / "tables").glob("*.*"), *(folder / "figures").glob("*.*")]:
-        ours = f"{old.parent.name}/{old.stem}" in before and old.suffix in (".csv", ".tex", ".md", ".svg", ".png")
-        if ours and old not in files:
-            old.unlink()
-    write_whole(folder / "report.md", markdown(page, grids), lasting=False)
-    write_whole(folder / "index.html", _html(page, images), lasting=False)
+    for stem, suffix in itertools.product(before, ("csv", "tex", "md", "svg", "png")):
+        if f"{stem}.{suffix}" not in files:
+            (folder / f"{stem}.{suffix}").unlink(missing_ok=True)
+    files |= {"report.md": markdown(page, grids), "index.html": _html(page, images)}
+    for name, content in files.items():
+        write_whole(folder / name, content, lasting=False)
     return folder / "index.html"
 
 
@@ -154,9 +152,14 @@ def with_unique_stems(page: Page) -> Page:
     def unique(part: Part) -> Part:
         if not isinstance(part, Table | Picture):
             return part
-        stems = (f"{part.stem}-{number}" if number > 1 else part.stem for number in itertools.count(1))
-        stem = next(stem for stem in stems if taken.isdisjoint(_files(part, stem)))
-        taken.update(_files(part, stem))
+        for number in itertools.count(1):
+            stem = f"{part.stem}-{number}" if number > 1 else part.stem
+            # In lower case, since some file systems ignore case.
+            files = {f"tables/{stem.lower()}"} if part.data is not None else set()
+            files |= {f"figures/{stem.lower()}"} if isinstance(part, Picture) else set()
+            if taken.isdisjoint(files):
+                break
+        taken.update(files)
         return replace(part, stem=stem)
 
     return replace(
@@ -164,18 +167,10 @@ def with_unique_stems(page: Page) -> Page:
     )
 
 
-def _files(part: Table | Picture, stem: str) -> set[str]:
-    """Return where a part is written, without endings, in lower case: some file systems ignore case."""
-    table = {f"tables/{stem.lower()}"} if part.data is not None else set()
-    return table | ({f"figures/{stem.lower()}"} if isinstance(part, Picture) else set())
-
-
 def spreadsheet(data: pd.DataFrame) -> str:
     """Return the numbers as CSV; an apostrophe before text keeps a spreadsheet from reading it as a formula."""
-    safe = data.copy(deep=False)
-    for column in data.select_dtypes(exclude="number"):
-        safe[column] = data[column].map(_no_formula)
-    return safe.rename(columns=_no_formula).to_csv(index=False, lineterminator="\n")
+    texts: dict[Any, Any] = {column: data[column].map(_no_formula) for column in data.select_dtypes(exclude="number")}
+    return data.assign(**texts).rename(columns=_no_formula).to_csv(index=False, lineterminator="\n")
 
 
 def _no_formula(cell: Any) -> Any:
@@ -184,44 +179,24 @@ def _no_formula(cell: Any) -> Any:
 
 def markdown(page: Page, grids: dict[str, str]) -> str:
     """Return the page as GitHub Markdown, with figures linked by relative paths and tables taken from ``grids``."""
-    lines = [f"# {_md(page.title)}", ""]
-    lines += [f"> **Warning.** {_md(warning)}\n" for warning in page.warnings]
-    lines += [f"{_md(sentence)}\n" for sentence in page.summary]
-    lines += ["## How it was measured\n", _md(" ".join(page.method)), ""]
+    blocks = [f"# {_md(page.title)}", *(f"> **Warning.** {_md(warning)}" for warning in page.warnings)]
+    blocks += [*map(_md, page.summary), "## How it was measured", _md(" ".join(page.method))]
     for section in page.sections:
-        lines += [f"{'#' * section.level} {_md(section.title)}\n"]
-        lines += [f"{_md(paragraph)}\n" for paragraph in section.paragraphs]
+        blocks += [f"{'#' * section.level} {_md(section.title)}", *map(_md, section.paragraphs)]
         for part in section.parts:
-            lines += _markdown_part(part, grids)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_part(part: Part, grids: dict[str, str]) -> list[str]:
-    if isinstance(part, Table):
-        return [f"**{_md(part.caption)}**\n", grids[part.stem], "", *([f"{_md(part.note)}\n"] * bool(part.note))]
-    if isinstance(part, Picture):
-        return [f"![{_md(part.caption)}](figures/{part.stem}.png)\n", f"{_md(part.caption)}\n"]
-    if isinstance(part, Chart):
-        return []
-    equation = [textwrap.indent(part.equation, "    ") + "\n"] * bool(part.equation)
-    return [
-        f"**{_md(part.name)}.** {_md(part.description)}\n",
-        *equation,
-        *([f"{_md(part.short)}\n"] * bool(part.short)),
-    ]
-
-
-def _grid(cells: pd.DataFrame) -> str:
-    written = cells.rename(columns=_md).map(_md)
-    return written.to_markdown(index=False, disable_numparse=True, tablefmt="github")
+            if isinstance(part, Table):
+                blocks += [f"**{_md(part.caption)}**", grids[part.stem], _md(part.note)]
+            elif isinstance(part, Picture):
+                blocks += [f"![{_md(part.caption)}](figures/{part.stem}.png)", _md(part.caption)]
+            elif isinstance(part, Card):
+                blocks.append(f"**{_md(part.name)}.** {_md(part.description)}")
+                blocks += [textwrap.indent(part.equation, "    "), _md(part.short)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _md(text: object) -> str:
     """Escape text for Markdown."""
-    escaped = html.escape(" ".join(str(text).split()), quote=False)
-    for sign in "\\`*[]|~$":
-        escaped = escaped.replace(sign, f"\\{sign}")
-    return escaped
+    return re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", html.escape(" ".join(str(text).split()), quote=False))
 
 
 def _html(page: Page, images: dict[str, str]) -> str:

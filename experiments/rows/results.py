@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.rows import sweeps
 from experiments.rows.quality import main_quality
-from experiments.rows.read import RECORD, WHOLE, Table, read_run, run_folders
+from experiments.rows.read import FINISHED, RECORD, WHOLE, Table, read_run, run_folders
 from experiments.rows.row import COLUMNS, COORDINATE_DTYPES, COORDINATES, frame
 from experiments.rows.series import name_series
 
@@ -45,6 +45,11 @@ class Results:
     def quality(self) -> pd.DataFrame:
         """The rows that have each task's quality over lengths."""
         return main_quality(self.rows)
+
+    @property
+    def finished(self) -> pd.DataFrame:
+        """The runs that would end the same way again."""
+        return self.runs[self.runs["status"].isin(FINISHED)]
 
 
 def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:

@@ -247,7 +247,7 @@ def test_a_malformed_one_is_refused_in_a_line(
 @pytest.mark.parametrize("typed", ["{}", "{}\n\n", "\N{ZERO WIDTH NO-BREAK SPACE}{}\r\n"], ids=["end", "blank", "mark"])
 def test_one_that_was_typed_by_hand_is_read(tmp_path: Path, typed: str) -> None:
     text = "encoder,task,metric,eval_length,value\nrope,copy,token_accuracy,16,0.5"
-    assert list(overlay.read(published(tmp_path / "x.csv", typed.format(text))).rows["value"]) == [0.5]
+    assert list(overlay.read(published(tmp_path / "x.csv", typed.format(text)))["value"]) == [0.5]
 
 
 def test_the_status_of_a_folder_takes_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float
 
 
 def test_type_is_readable_in_a_single_column() -> None:
-    with exports.laid_out_for_single():
+    with style.sized(*exports.WIDTHS["single"]):
         figure = a_figure()
         exports.fit(figure)
     assert figure.get_figwidth() == pytest.approx(3.3)

@@ -36,7 +36,11 @@ class Cited:
         """Return the BibTeX file: a comment for each name, then the entries, by key."""
         comments = [f"% {one_line(name)}: {', '.join(keys) or 'no paper is known'}" for name, keys in self.of.items()]
         database, writer = BibDatabase(), BibTexWriter()
-        database.entries = [_printed(entry) for entry in self.entries.values()]
+        for entry in self.entries.values():
+            shown = {name: value for name, value in entry.items() if name != "keywords"}
+            if arxiv := shown.get("eprint"):
+                shown |= {"archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{arxiv}"}
+            database.entries.append(shown)
         writer.indent = "  "
         return "\n".join([*comments, "", writer.write(database).strip(), ""]).lstrip()
 
@@ -78,12 +82,8 @@ def cited(results: Results, text: str) -> Cited:
         entries = {entry["ID"]: entry for entry in map(entry_of, papers)}
         found.of[name] = list(entries)
         found.entries |= entries
-    settings = {
-        f"{key} {value}"
-        for config in results.configs.values()
-        for key, value in config.items()
-        if value not in ("null", "false")
-    }
+    pairs = {pair for config in results.configs.values() for pair in config.items()}
+    settings = {f"{key} {value}" for key, value in pairs if value not in ("null", "false")}
     whole = " ".join([text, *settings])
     found.entries |= {key: entry for key, entry in known().items() if calls_for(whole, entry)}
     return found
@@ -97,14 +97,7 @@ def ours() -> Fields:
     return {"ENTRYTYPE": "misc", "ID": OURS, **fields, "note": f"Version {citation['version']}"}
 
 
-def _printed(entry: Fields) -> Fields:
-    """Return an entry as a report has it: without keywords, with a link."""
-    shown = {name: value for name, value in entry.items() if name != "keywords"}
-    arxiv = shown.get("eprint")
-    return shown | ({"archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{arxiv}"} if arxiv else {})
-
-
-def _papers(results: Results) -> dict[str, list[_catalogue.Paper]]:
+def _papers(results: Results) -> dict[str, tuple[_catalogue.Paper, ...]]:
     """Return the papers of each encoder, numbering or variant; only an encoder of someone else's may have none."""
     own = {
         "encoder": {entry.name: entry for entry in _catalogue.encoders()},
@@ -115,12 +108,13 @@ def _papers(results: Results) -> dict[str, list[_catalogue.Paper]]:
         config = results.configs.get(str(run["run_id"]), {})
         for key in ("encoder", "positions", "choice", "layout"):
             name = str(run[key] or "").partition("(")[0]
-            name = config.get(f"{key}.name", name) if key in own else name
-            entry = own[key].get(name) if key in own else _variant("encoder" if key == "choice" else key, name)
-            papers = dict.fromkeys(entry.papers) if entry else {}
-            if papers or (key == "encoder" and name and entry is None):
-                found[name] = found.get(name, {}) | papers
-    return {name: list(found[name]) for name in sorted(found)}
+            if key in own:
+                entry = own[key].get(name := config.get(f"{key}.name", name))
+            else:
+                entry = _variant("encoder" if key == "choice" else key, name)
+            if (entry and entry.papers) or (key == "encoder" and name and entry is None):
+                found.setdefault(name, {}).update(dict.fromkeys(entry.papers if entry else ()))
+    return {name: tuple(found[name]) for name in sorted(found)}
 
 
 def _variant(folder: str, name: str) -> _catalogue.Entry | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -14,73 +12,52 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from experiments.figures import style
-from experiments.report.page import Card, Page, Picture, Table
+from experiments.report.page import Page, Picture, Table
 from experiments.report.paper import bibliography, latex, methods
 from experiments.rows.results import Results
 from experiments.rows.row import write_whole
 from experiments.rows.untrusted import stays_within
 
-COLUMNS = {"single": 3.3, "double": 6.9}
-"""Inches: widths that fit the columns of the usual two-column styles."""
+WIDTHS = {"single": (3.3, 0.72), "double": (6.9, 1.0)}
+"""Inches that fit the columns of the usual two-column styles, and the size of type relative to the page."""
 SMALLEST = 6.0
 """Points; no text is smaller once the figure is placed at its width."""
-SHRINK = 0.72
-"""Size of type in a single column, relative to the page."""
 SUFFIXES = ("svg", "pdf", "png")
-
-
-@contextmanager
-def laid_out_for_single() -> Iterator[None]:
-    """Draw figures for a single column."""
-    with style.sized(COLUMNS["single"], SHRINK):
-        yield
 
 
 def write_texts(page: Page, results: Results, folder: Path) -> None:
     """Write ``references.bib``, ``methods.txt`` and ``methods.tex`` into a report's folder."""
-    cited = bibliography.cited(results, _words_of(page))
+    text = [*page.summary, *page.warnings, *page.method]
+    for section in page.sections:
+        text += [section.title, *section.paragraphs]
+    for part in page.parts:
+        text += [str(getattr(part, name, "")) for name in ("caption", "note")]
+    cited = bibliography.cited(results, "\n".join(text))
     write_whole(folder / "references.bib", cited.text())
     write_whole(folder / "methods.txt", " ".join(page.method) + "\n")
     write_whole(folder / "methods.tex", methods.latex(page.method, cited))
 
 
-def _words_of(page: Page) -> str:
-    """Everything that a page says outside of its tables."""
-    said = [*page.summary, *page.warnings, *page.method]
-    for section in page.sections:
-        said += [section.title, *section.paragraphs]
-        for part in section.parts:
-            if not isinstance(part, Card):
-                said.append(part.caption)
-            if isinstance(part, Table):
-                said.append(part.note)
-    return "\n".join(said)
-
-
-def write_paper(page: Page, narrow: Page, folder: Path) -> Path:
+def write_paper(page: Page, narrow: Page, folder: Path) -> None:
     """Write every figure as SVG, PDF and PNG in both widths, and ``report.tex``, which shows all there is.
 
     Args:
         page: the report, its files named apart.
-        narrow: the same, drawn within `laid_out_for_single`.
+        narrow: the same, drawn for a single column.
         folder: the report's.
-
-    Returns:
-        the path of ``report.tex``.
     """
-    tables = {part.stem: part.caption for part in _parts(page) if isinstance(part, Table)}
-    figures = {picture.stem: picture.caption for picture in pictures(page)}
+    tables = {part.stem: part.caption for part in page.parts if isinstance(part, Table)}
+    figures = {part.stem: part.caption for part in page.parts if isinstance(part, Picture)}
     # First: the next report knows from it which figures are ours, had this one been interrupted too.
     write_whole(folder / "report.tex", latex.document(page.title, tables, figures))
-    for of_width, width in ((narrow, "single"), (page, "double")):
+    for width, of_width in (("single", narrow), ("double", page)):
         place = folder / "figures" / width
         stays_within(place, folder)
         place.mkdir(exist_ok=True)
-        with style.sized(COLUMNS[width], SHRINK if width == "single" else 1.0):
-            for picture in pictures(of_width):
+        with style.sized(*WIDTHS[width]):
+            for picture in (part for part in of_width.parts if isinstance(part, Picture)):
                 fit(picture.figure)
                 style.save(picture.figure, place / picture.stem, SUFFIXES, style.DOTS["print"])
-    return folder / "report.tex"
 
 
 def remove_paper(folder: Path) -> None:
@@ -89,7 +66,7 @@ def remove_paper(folder: Path) -> None:
     if document.is_symlink() or not document.is_file():
         return
     ours = latex.figures(document.read_text("utf-8", errors="replace"))
-    for width in COLUMNS:
+    for width in WIDTHS:
         place = folder / "figures" / width
         stays_within(place, folder)
         for stem, suffix in itertools.product(ours, SUFFIXES):
@@ -97,15 +74,6 @@ def remove_paper(folder: Path) -> None:
         if place.is_dir() and not any(place.iterdir()):
             place.rmdir()
     document.unlink()
-
-
-def pictures(page: Page) -> list[Picture]:
-    """The figures of a page."""
-    return [part for part in _parts(page) if isinstance(part, Picture)]
-
-
-def _parts(page: Page) -> list[object]:
-    return [part for section in page.sections for part in section.parts]
 
 
 def fit(figure: Figure) -> None:
@@ -121,15 +89,10 @@ def fit(figure: Figure) -> None:
         figure.draw_without_rendering()
         for axes in figure.axes:
             box = axes.get_window_extent()
-            for text, length, vertical in (
-                (axes.title, box.width, False),
-                (axes.xaxis.label, box.width, False),
-                (axes.yaxis.label, box.height, True),
-            ):
-                taken = text.get_window_extent().height if vertical else text.get_window_extent().width
-                if taken > 1.1 * length:
-                    longest = max(map(len, text.get_text().split("\n")))
-                    letters = max(8, int(longest * length / taken))
+            for text, side in ((axes.title, "width"), (axes.xaxis.label, "width"), (axes.yaxis.label, "height")):
+                share = getattr(text.get_window_extent(), side) / getattr(box, side)
+                if share > 1.1:
+                    letters = max(8, int(max(map(len, text.get_text().split("\n"))) / share))
                     text.set_text(textwrap.fill(text.get_text(), letters, break_long_words=False))
         for most in (4, 3, 2, 1):
             figure.draw_without_rendering()

@@ -12,7 +12,7 @@ from experiments.figures import words
 from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
-from experiments.rows.read import FINISHED, TUNED
+from experiments.rows.read import TUNED
 from experiments.rows.results import Results, trained_runs
 
 NAMED = 12
@@ -31,13 +31,13 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
         results: of `experiments.rows.results.load`.
         statistics: what the report says of evaluation and comparison; put behind the settings.
     """
-    runs = results.runs[results.runs["status"].isin(FINISHED)]
+    runs = results.finished
     if runs.empty:
         return statistics, None
     settings = Settings([results.configs.get(run, {}) for run in runs["run_id"]])
     trained = not trained_runs(results.configs).isdisjoint(runs["run_id"])
-    table = _table(results, runs) if runs["task"].nunique() >= TABULATED else None
-    sentences = [_design(results, runs, table), *_model(settings, runs)]
+    table = _table(results) if runs["task"].nunique() >= TABULATED else None
+    sentences = [_design(results, table), *_model(settings, runs)]
     sentences.append(_training(settings, runs) if trained else "No model was trained.")
     sentences += [] if table else _lengths(results)
     if different := settings.different():
@@ -60,23 +60,35 @@ def latex(sentences: list[str], cited: Cited) -> str:
     return "\n".join(written) + "\n"
 
 
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "model.causal": lambda value: "causal" if value == "true" else "bidirectional",
+    "train.learning_rate": lambda value: "a value tuned for each run" if value == TUNED else value,
+    "train.warmup": lambda value: f"{float(value):.0%}" if _as_number(value)[0] <= 1 else value,
+}
+"""Settings whose values a sentence has in other words."""
+
+
 class Settings:
     """Values of settings over the runs, as a sentence has them."""
 
     def __init__(self, configs: list[dict[str, str]]) -> None:
         self.configs = configs
 
-    def __call__(self, key: str, write: Callable[[str], str] = str) -> str | None:
+    def __call__(self, key: str) -> str | None:
         """Return the value of a setting, or the different ones that runs have; None where no run has one."""
         values = sorted({config[key] for config in self.configs if key in config}, key=_as_number)
-        written = list(dict.fromkeys(map(write, values)))
+        written = list(dict.fromkeys(map(WRITTEN.get(key, str), values)))
         return (f"{written[0]} to {written[-1]}" if len(written) > 3 else words.listed(written)) if values else None
+
+    def written(self, texts: dict[str, str]) -> list[str]:
+        """Return the texts of the settings that runs have, each with its value."""
+        return [text.format(value) for key, text in texts.items() if (value := self(key))]
 
     def different(self) -> list[str]:
         """Return the settings of model, training and layout that have several values."""
         keys = {key for config in self.configs for key in config if key.startswith(("model.", "train.", "layout."))}
-        values = {key: {config[key] for config in self.configs if key in config} for key in keys}
-        return [key for key in sorted(keys) if len(values[key]) > 1 and key != "model.as_many_as"]
+        several = {key for key in keys if len({config[key] for config in self.configs if key in config}) > 1}
+        return sorted(several - {"model.as_many_as"})
 
 
 def _as_number(text: str) -> tuple[float, str]:
@@ -86,7 +98,8 @@ def _as_number(text: str) -> tuple[float, str]:
         return float("inf"), text
 
 
-def _design(results: Results, runs: pd.DataFrame, table: Table | None) -> str:
+def _design(results: Results, table: Table | None) -> str:
+    runs = results.finished
     encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
@@ -96,24 +109,21 @@ def _design(results: Results, runs: pd.DataFrame, table: Table | None) -> str:
     sentence += f" on {words.count(len(tasks), 'task')} ({'see the table of tasks' if table else words.listed(tasks)})"
     sentence += f", some of them with {words.listed(numberings)} positions" if numberings else ""
     sentence += f", with {words.count(high, 'seed') if low == high else f'{low} to {high} seeds'} each: "
-    sentence += f"{words.count(len(runs), 'run')}"
+    sentence += words.count(len(runs), "run")
     lacking = len(results.runs) - len(runs)
     return f"{sentence}, and {words.count(lacking, 'run')} without results." if lacking else f"{sentence}."
 
 
 def _model(settings: Settings, runs: pd.DataFrame) -> list[str]:
-    texts = {
-        "model.causal": "{}",
-        "model.num_layers": "{} layers",
-        "model.num_heads": "{} heads",
-        "model.model_dim": "{} dimensions",
-        "model.ffn_multiple": "a feed-forward block {} times as wide",
-    }
-    parts = [
-        text.format(value)
-        for key, text in texts.items()
-        if (value := settings(key, _direction if key == "model.causal" else str))
-    ]
+    parts = settings.written(
+        {
+            "model.causal": "{}",
+            "model.num_layers": "{} layers",
+            "model.num_heads": "{} heads",
+            "model.model_dim": "{} dimensions",
+            "model.ffn_multiple": "a feed-forward block {} times as wide",
+        }
+    )
     if not parts:
         return []
     sentence = f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
@@ -132,21 +142,12 @@ def _training(settings: Settings, runs: pd.DataFrame) -> str:
         "train.learning_rate": ", at a peak learning rate of {}",
         "train.warmup": ", reached in the first {} of the steps and falling to 0 along a cosine",
     }
-    write: dict[str, Callable[[str], str]] = {
-        "train.learning_rate": lambda value: "a value tuned for each run" if value == TUNED else value,
-        "train.warmup": lambda value: f"{float(value):.0%}" if _as_number(value)[0] <= 1 else value,
-    }
-    values = {key: settings(key, write.get(key, str)) for key in parts}
-    sentence = "Training was by AdamW" + "".join(parts[key].format(value) for key, value in values.items() if value)
+    sentence = "Training was by AdamW" + "".join(settings.written(parts))
     precision = sorted({str(value) for value in runs["precision"] if value is not None})
     return f"{sentence}, in {words.listed(precision)}." if precision else f"{sentence}."
 
 
-def _direction(causal: str) -> str:
-    return "causal" if causal == "true" else "bidirectional"
-
-
-def _trained_measured_scored(rows: pd.DataFrame) -> list[list[int]]:
+def _spans(rows: pd.DataFrame) -> list[list[int]]:
     """Return the longest lengths trained on, the lengths measured, and the scored tokens of those, each in order."""
     columns = (rows["train_length"], rows["eval_length"], rows.loc[rows["status"] == "ok", "n"])
     return [sorted(set(map(int, column))) for column in columns]
@@ -156,43 +157,35 @@ def _lengths(results: Results) -> list[str]:
     """Name the lengths of each task; tasks alike in one sentence."""
     alike: dict[str, list[str]] = {}
     for task, rows in results.quality.groupby("task"):
-        trained, measured, counts = _trained_measured_scored(rows)
+        trained, measured, counts = _spans(rows)
         text = f"lengths up to {words.listed(trained)} were trained on and {words.listed(measured)} measured"
         alike.setdefault(text + (f", over {_span(counts)} scored tokens each" if counts else ""), []).append(str(task))
     return [f"On {words.listed(tasks)}, {text}." for text, tasks in alike.items()]
 
 
-def _table(results: Results, runs: pd.DataFrame) -> Table:
+def _table(results: Results) -> Table:
     """Return the settings of each task, where tasks differ in them, and its lengths."""
-    quality = dict(iter(results.quality.groupby("task")))
-    of_tasks = {str(task): Settings([results.configs.get(run, {}) for run in ids]) for task, ids in _ids(runs)}
-    values = {key: {task: settings(key) or "" for task, settings in of_tasks.items()} for key in OF_A_TASK}
-    values = {key: of_task for key, of_task in values.items() if len(set(of_task.values())) > 1}
     cells, data = [], []
-    for task in of_tasks:
-        settings = {OF_A_TASK[key]: of_task[task] for key, of_task in values.items()}
-        trained, measured, counts = _trained_measured_scored(quality[task]) if task in quality else ([], [], [])
+    for task, runs in sorted(results.finished.groupby("task")["run_id"], key=lambda item: str(item[0])):
+        of_task = Settings([results.configs.get(run, {}) for run in runs])
+        settings = {title: of_task(key) or "" for key, title in OF_A_TASK.items()}
+        trained, measured, counts = _spans(results.quality[results.quality["task"] == task])
         lists = {"trained_on_up_to": trained, "measured": measured, "scored_tokens": counts}
         data.append({"task": task, **settings, **{name: " ".join(map(str, some)) for name, some in lists.items()}})
-        if "model" in settings:
-            settings["model"] = _direction(settings["model"])
-        shown = {"trained on up to": words.listed(trained), "measured at": ", ".join(map(str, measured))}
-        cells.append({"task": task, **settings, **shown, "scored tokens": _span(counts) if counts else ""})
+        of_cells = {"trained on up to": words.listed(trained), "measured at": ", ".join(map(str, measured))}
+        cells.append({"task": task, **settings, **of_cells, "scored tokens": _span(counts) if counts else ""})
+    alike = [title for title in OF_A_TASK.values() if len({line[title] for line in data}) == 1]
+    shown, numbers = (pd.DataFrame(lines).drop(columns=alike) for lines in (cells, data))
     note = "Lengths are in the task's own unit. Scored tokens: of one seed at one length."
-    return Table("tasks", "Settings and lengths of each task", pd.DataFrame(cells), pd.DataFrame(data), note)
-
-
-def _ids(runs: pd.DataFrame) -> Iterable[tuple[Any, pd.Series[str]]]:
-    return sorted(runs.groupby("task")["run_id"], key=lambda item: str(item[0]))
+    return Table("tasks", "Settings and lengths of each task", shown, numbers, note)
 
 
 def _software(runs: pd.DataFrame) -> str:
-    def all_of(column: str) -> str:
-        return words.listed(sorted({str(value) for value in runs[column] if value is not None}))
-
     parts = {"torch": " with PyTorch {}", "python": " and Python {}", "device": " on {}"}
-    parts |= {"commit": ", with pe-zoo at commit {}"}
-    sentence = "".join(text.format(value) for column, text in parts.items() if (value := all_of(column)))
+    sentence = ""
+    for column, text in (parts | {"commit": ", with pe-zoo at commit {}"}).items():
+        value = words.listed(sorted({str(value) for value in runs[column] if value is not None}))
+        sentence += text.format(value) if value else ""
     seconds = pd.to_numeric(runs["train_seconds"], errors="coerce").sum()
     size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)
     return f"Runs were made{sentence}; training took {seconds / (size or 1):.3g} {unit} in all."

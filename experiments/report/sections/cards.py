@@ -20,15 +20,16 @@ UNFOLDED = 8
 def section(tasks: Sequence[TaskResults], standings: Standings, order: Sequence[str]) -> Section:
     """Make the section: a card for every encoder that has rows, in the order of the series."""
     places: dict[str, list[str]] = {}
-    encoders = [
-        task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0] for task in tasks
-    ]
     for series in order:
-        for task, named in zip(tasks, encoders, strict=True):
+        for task in tasks:
+            named = task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0]
             if series in named.index:
                 on = task.key if named.is_unique else f"{task.key}, {task.display(series)}"
                 places.setdefault(named[series], []).extend(_place(on, series, standings.get(task.key)))
-    cards = [_card(encoder, places[encoder], unfolded=len(places) <= UNFOLDED) for encoder in places]
+    known = {entry.name: entry for entry in _catalogue.encoders()}
+    outside = _catalogue.Entry("", "Its source is not available.")
+    unfolded = len(places) <= UNFOLDED
+    cards = [_card(name, known.get(name, outside), words.few(found), unfolded) for name, found in places.items()]
     return Section("Encoders", parts=list(cards))
 
 
@@ -43,29 +44,17 @@ def _place(on: str, series: str, standing: pd.DataFrame | None) -> list[str]:
     ]
 
 
-def _card(encoder: str, places: list[str], *, unfolded: bool) -> Card:
-    found = (entry for entry in _catalogue.encoders() if entry.name == encoder)
-    entry = next(found, _catalogue.Entry(encoder, "Its source is not available."))
-    return Card(
-        name=encoder,
-        stem=style.slug(encoder),
-        short=words.few(places),
-        description=_plain(entry.summary),
-        equation=entry.equation,
-        knobs=tuple((name, knob.default, _plain(knob.description)) for name, knob in entry.knobs.items()),
-        papers=tuple((_title(paper.arxiv), paper.arxiv) for paper in entry.papers),
-        unfolded=unfolded,
-    )
-
-
-def _plain(text: str) -> str:
-    return text.replace("``", "")
+def _card(name: str, entry: _catalogue.Entry, short: str, unfolded: bool) -> Card:
+    knobs = tuple((knob, each.default, each.description.replace("``", "")) for knob, each in entry.knobs.items())
+    papers = tuple((_title(paper.arxiv), paper.arxiv) for paper in entry.papers)
+    summary = entry.summary.replace("``", "")
+    return Card(name, style.slug(name), short, summary, entry.equation, knobs, papers, unfolded)
 
 
 def _title(number: str) -> str:
     """Title and year of a paper, by its arXiv id; the id where the bibliography lacks it."""
-    fields = next((entry for entry in bibliography.known().values() if entry.get("eprint") == number), None)
-    if fields is None:
-        return f"arXiv:{number}"
-    title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
-    return f"{title} ({fields['year']}), arXiv:{number}"
+    for fields in bibliography.known().values():
+        if fields.get("eprint") == number:
+            title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
+            return f"{title} ({fields['year']}), arXiv:{number}"
+    return f"arXiv:{number}"

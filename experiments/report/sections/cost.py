@@ -31,42 +31,41 @@ PICTURES = 4
 
 
 def weigh(tasks: Sequence[TaskResults], standings: Standings) -> dict[str, pd.DataFrame]:
-    """Return `weighed` for every task where two series or more have both a cost and a quality beyond training."""
-    found = {task.key: weighed(task, standings[task.key]) for task in tasks if task.key in standings}
-    return {task: table for task, table in found.items() if len(table) > 1}
+    """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first.
+
+    A task has a table where two series or more have both a cost and a quality beyond training.
+    """
+    found = {}
+    for task in (task for task in tasks if task.key in standings):
+        ranked = standings[task.key]
+        ranked = ranked[ranked["status"] == "ok"]
+        costs, counted = _costs(task, list(ranked["series"]))
+        table = ranked[["task", "series", "metric", "mean", "low", "high"]].rename(columns={"mean": "quality"})
+        spent = costs.groupby("series")["cost"].agg(cost="mean", cost_low="min", cost_high="max").reset_index()
+        table = table.merge(spent, on="series").assign(cost_of=counted)
+        parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["series"]).mean()
+        table["encoder_parameters"] = table["series"].map(parameters)
+        if len(table) > 1:
+            up = metric_of(str(table["metric"].iloc[0])).higher_is_better is not False
+            found[task.key] = table.assign(front=_front(table["cost"], table["quality"] * (1 if up else -1)))
+    return found
 
 
-def weighed(task: TaskResults, standing: pd.DataFrame) -> pd.DataFrame:
-    """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first."""
-    ranked = standing[standing["status"] == "ok"]
-    spent, counted = _spent(task, list(ranked["series"]))
-    table = ranked[["task", "series", "metric", "mean", "low", "high"]].rename(columns={"mean": "quality"})
-    table = table.merge(spent, on="series").assign(cost_of=counted)
-    parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["series"]).mean()
-    table["encoder_parameters"] = table["series"].map(parameters)
-    up = bool(len(table)) and metric_of(str(table["metric"].iloc[0])).higher_is_better is not False
-    return table.assign(front=_front(table["cost"].to_numpy(), table["quality"].to_numpy() * (1 if up else -1)))
-
-
-def _spent(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, str]:
-    """Mean, lowest and highest cost of each series, and what it is: a ratio where it was measured, else seconds."""
+def _costs(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, str]:
+    """Return rows with ``series`` and ``cost``, and what it is: a ratio where it was measured, else seconds."""
+    rows = task.rows_of("cost")
+    rows = rows[rows["status"] == "ok"].fillna({"sequence_length": 0}).rename(columns={"value": "cost"})
     for metric, counted in RELATIVE.items():
-        rows = task.rows_of("cost")
-        rows = rows[(rows["metric"] == metric) & (rows["status"] == "ok")]
         # Series may have been measured at several lengths: the longest that all share is compared.
-        shared = rows.fillna({"sequence_length": 0}).groupby("sequence_length")["series"].nunique()
-        shared = shared[shared == len(series_names)]
-        if len(shared):
-            return _range(rows[rows["sequence_length"].fillna(0) == max(shared.index)], "value"), counted
-    runs = task.runs.assign(seconds=pd.to_numeric(task.runs["train_seconds"]))
-    return _range(runs[runs["series"].isin(series_names) & (runs["seconds"] > 0)], "seconds"), SECONDS
+        of_metric = rows[rows["metric"] == metric]
+        shared = of_metric.groupby("sequence_length")["series"].nunique().eq(len(series_names))
+        if shared.any():
+            return of_metric[of_metric["sequence_length"] == max(shared.index[shared])], counted
+    runs = task.runs.assign(cost=pd.to_numeric(task.runs["train_seconds"]))
+    return runs[runs["series"].isin(series_names) & (runs["cost"] > 0)], SECONDS
 
 
-def _range(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    return rows.groupby("series")[column].agg(cost="mean", cost_low="min", cost_high="max").reset_index()
-
-
-def _front(costs: np.ndarray, worths: np.ndarray) -> list[bool]:
+def _front(costs: pd.Series[float], worths: pd.Series[float]) -> list[bool]:
     """Whether no other has at least as much worth at no more cost, and more of one."""
     return [
         not ((costs <= cost) & (worths >= worth) & ((costs < cost) | (worths > worth))).any()
@@ -78,48 +77,39 @@ def sections(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> li
     """Make the section from what `weigh` found; empty without any."""
     if not found:
         return []
-    section = Section(
-        "Cost against quality",
-        [
-            "A series is on the Pareto front if no other has at least its quality beyond the training length for at "
-            "most its cost. A series off the front by less than its interval may belong there."
-        ],
+    how = (
+        "A series is on the Pareto front if no other has at least its quality beyond the training length for at most "
+        "its cost. A series off the front by less than its interval may belong there."
     )
-    if len(found) < PICTURES:
-        section.parts += [_picture(task, found[task.key]) for task in tasks if task.key in found]
-    section.parts.append(_table(tasks, found))
-    return [section]
+    drawn = [task for task in tasks if task.key in found and len(found) < PICTURES]
+    parts: list[Table | Picture] = [_picture(task, found[task.key]) for task in drawn]
+    return [Section("Cost against quality", [how], [*parts, _table(tasks, found)])]
 
 
 def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Table:
     display = {task.key: task.display for task in tasks}
     data = pd.concat(found.values(), ignore_index=True)
-    cells = pd.DataFrame(
-        [
-            {
-                "task": line["task"],
-                "series": display[line["task"]](line["series"]),
-                "quality beyond training": words.interval(line["quality"], line["low"], line["high"]),
-                "cost": f"{line['cost']:.3g}",
-                "seeds' range": words.between(line["cost_low"], line["cost_high"], ".3g"),
-                "cost of": line["cost_of"],
-                "encoder parameters": words.number(line["encoder_parameters"]),
-                "front": "on the front" if line["front"] else "",
-            }
-            for line in data.to_dict("records")
-        ]
-    )
+    lines = [
+        {
+            "task": line["task"],
+            "series": display[line["task"]](line["series"]),
+            "quality beyond training": words.interval(line["quality"], line["low"], line["high"]),
+            "cost": f"{line['cost']:.3g}",
+            "seeds' range": words.between(line["cost_low"], line["cost_high"], ".3g"),
+            "cost of": line["cost_of"],
+            "encoder parameters": words.number(line["encoder_parameters"]),
+            "front": "on the front" if line["front"] else "",
+        }
+        for line in data.to_dict("records")
+    ]
     note = "Quality: mean over the lengths beyond the training length [95 % t interval]. Cost: mean over seeds."
     if (data["cost_of"] == SECONDS).any():
         note += (
-            " Seconds depend on the machine and its load; the experiment cost measures each encoder against the same "
-            "model without it, and its ratios are used where there are any."
+            " Seconds depend on the machine and its load; ratios of the experiment cost replace them where measured."
         )
+    cells = pd.DataFrame(lines)
     cells = cells if len(found) > 1 else cells.drop(columns="task")
     return Table("cost_and_quality", "Cost and quality of each series", cells, data, note)
-
-
-# ---- the figure ------------------------------------------------------------------------------------
 
 
 def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
@@ -136,9 +126,8 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
             axes.plot([line["cost_low"], line["cost_high"]], [y, y], **bars)
             axes.plot([x, x], [line["low"], line["high"]], **bars)
             axes.plot([x], [y], linestyle="none", zorder=3, **look.marking())
-        shown = table if len(table) <= NAMED else table[table["front"]]
         axes.margins(x=0.12, y=0.1)
-        _name(axes, shown.assign(name=[task.display(series) for series in shown["series"]]))
+        _name(axes, task, table if len(table) <= NAMED else table[table["front"]])
         axes.set_xlabel(counted)
         axes.set_ylabel(f"{metric.label} beyond training ({metric.unit})")
         axes.set_title(f"{task.key}: cost against quality", fontsize="large")
@@ -151,7 +140,7 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
     return Picture(task.stem("cost_and_quality"), caption, figure, table)
 
 
-def _name(axes: Axes, table: pd.DataFrame) -> None:
+def _name(axes: Axes, task: TaskResults, table: pd.DataFrame) -> None:
     """Write names beside their marks, moved up where two would overlap, or down where there is no room above."""
     x, y = axes.get_xlim(), axes.get_ylim()
     wide, tall = 72 * 0.8 * style.room(), 72 * 0.7 * TALL  # points, about
@@ -159,10 +148,11 @@ def _name(axes: Axes, table: pd.DataFrame) -> None:
     for line in table.sort_values(["quality", "cost"]).to_dict("records"):
         across = wide * (line["cost"] - x[0]) / (x[1] - x[0])
         up = tall * (line["quality"] - y[0]) / (y[1] - y[0])
-        length = 5.5 * len(line["name"])
+        name = task.display(line["series"])
+        length = 5.5 * len(name)
         beside = [at for left, right, at in taken if across < right and left < across + length]
         heights = [*np.arange(up, tall - 11), *np.arange(up, up - tall, -1)]
         height = next((height for height in heights if all(abs(height - at) >= 11 for at in beside)), up)
         taken.append((across, across + length, height))
         at, offset = (line["cost"], line["quality"]), (6, 4 + height - up)
-        axes.annotate(line["name"], at, xytext=offset, textcoords="offset points", fontsize="small", zorder=5)
+        axes.annotate(name, at, xytext=offset, textcoords="offset points", fontsize="small", zorder=5)

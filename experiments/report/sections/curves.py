@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -63,18 +63,18 @@ def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
     lines: dict[str, list[list[float | None]]] = {}
     for line in summary.drop_duplicates(["series", "eval_length"]).to_dict("records"):
         points = lines.setdefault(str(line["series"]), [[None, None, None, 0] for _ in lengths])
-        numbers = [_rounded(line[name]) for name in ("mean", "low", "high")]
+        numbers = _rounded((line["mean"], line["low"], line["high"]))
         points[lengths.index(line["eval_length"])] = [*numbers, int(line["seeds"])]
     return {
         "name": metric.label,
         "unit": metric.unit,
         "up": bool(metric.higher_is_better),
         "lengths": [int(length) for length in lengths],
-        "chance": [_rounded(chance[length]) for length in lengths],
+        "chance": _rounded(chance[lengths]),
         "lines": lines,
     }
 
 
-def _rounded(value: float) -> float | None:
+def _rounded(values: Iterable[float]) -> list[float | None]:
     """Round to four digits, more than a reader can see."""
-    return None if math.isnan(value) else float(f"{value:.4g}")
+    return [None if math.isnan(value) else float(f"{value:.4g}") for value in values]

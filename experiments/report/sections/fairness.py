@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,33 +12,27 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
-from experiments.rows.row import metric_of
 from experiments.statistics import intervals
-
-Configs = dict[str, dict[str, str]]
-"""run_id -> its configuration, dotted keys to text."""
 
 NOTEWORTHY = 0.01
 """Share of the trunk's parameters above which an encoder needs a control."""
 OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with the run that it controls for."""
-COMPARED = ["series", "baseline", "difference", "low", "high", "p", "pairs", "status", "p_holm"]
-"""Columns of a comparison with a control."""
+COMPARED = ["difference", "low", "high", "p", "pairs", "status", "p_holm"]
+"""Numbers of a comparison with a control."""
 
 
-def method(runs: pd.DataFrame, configs: Configs) -> list[str]:
+def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     """Return the sentences on how learning rates were chosen and which runs ended early."""
     trained = runs[runs["status"].isin(FINISHED) & runs["run_id"].isin(trained_runs(configs))]
-    rates = Counter(configs[run].get("train.learning_rate") for run in trained["run_id"])
-    del rates[None]
+    rates = Counter(rate for run in trained["run_id"] if (rate := configs[run].get("train.learning_rate")))
     sentences, tuned, total = [], rates.pop(TUNED, 0), words.count(len(trained), "run")
     if tuned:
         grids = {tuple(search["grid"]) for search in trained["tuning"] if isinstance(search, dict)}
-        grid = words.listed(min(grids)) if len(grids) == 1 else "its list"
-        whose = "every run" if not rates else f"{tuned} of {total}"
+        grid, whose = words.listed(min(grids)) if len(grids) == 1 else "its list", f"{tuned} of {total}"
         sentences.append(
-            f"The peak learning rate was tuned in {whose}, for each seed separately: of trainings with {grid}, the one "
-            "with the lowest loss on held-out data of the training lengths was kept."
+            f"The peak learning rate was tuned in {whose if rates else 'every run'}, for each seed separately: of "
+            f"trainings with {grid}, the one with the lowest loss on held-out data of the training lengths was kept."
         )
     if rates:
         given, whose = words.listed(sorted(map(str, rates))), "the other runs" if tuned else "all runs"
@@ -48,32 +41,30 @@ def method(runs: pd.DataFrame, configs: Configs) -> list[str]:
         sentences.append(f"{one if len(rates) == 1 else many}, not tuned, which can decide a ranking of encoders.")
     learned, cut = (trained[trained["stopped"] == why] for why in ("converged", "max_steps"))
     if len(learned):
-        sentences.append(
-            f"{len(learned)} of {total} ended as soon as the task counted as learned within the training length, so "
-            "their steps and tokens differ."
-        )
+        why = "as soon as the task counted as learned within the training length"
+        sentences.append(f"{len(learned)} of {total} ended {why}, so their steps and tokens differ.")
     if len(cut):
         planned = words.listed(sorted({configs[run].get("train.steps", "unknown") for run in cut["run_id"]}))
-        sentences.append(
-            f"{len(cut)} of {total} ended at train.max_steps, before the {planned} steps of the learning-rate schedule."
-        )
+        why = f"at train.max_steps, before the {planned} steps of the learning-rate schedule"
+        sentences.append(f"{len(cut)} of {total} ended {why}.")
     return sentences
 
 
 def tuning(task: TaskResults) -> Section:
     """Make the section of the learning rates that were tried and chosen."""
     lines, data = [], []
-    for series in task.order:
-        of_series = task.runs[task.runs["series"] == series].to_dict("records")
-        runs = [run for run in of_series if isinstance(run["tuning"], dict)]
-        if not runs:
-            continue
+    tuned = task.runs[[isinstance(search, dict) for search in task.runs["tuning"]]]
+    for series in (series for series in task.order if series in set(tuned["series"])):
+        runs = tuned[tuned["series"] == series].to_dict("records")
         searches = [run["tuning"] for run in runs]
-        at_edge = sum(search["at_edge"] for search in searches)
+        counts = Counter(search["chosen"] for search in searches)
+        diverged, at_edge = counts.pop(None, 0), sum(search["at_edge"] for search in searches)
+        chosen = [f"{rate} ({words.count(count, 'seed')})" for rate, count in sorted(counts.items())]
+        chosen += [f"none ({words.count(diverged, 'seed')}, all diverged)"] * bool(diverged)
         lines.append(
             {
                 "series": task.display(series),
-                "chosen": _chosen(searches),
+                "chosen": ", ".join(chosen),
                 "tried": ", ".join(map(str, searches[0]["grid"])),
                 "seconds of the search": words.number(sum(search["seconds"] for search in searches) / len(runs)),
                 "of them in the chosen training": words.number(sum(run["train_seconds"] for run in runs) / len(runs)),
@@ -87,65 +78,35 @@ def tuning(task: TaskResults) -> Section:
             for rate, loss in zip(run["tuning"]["grid"], run["tuning"]["losses"], strict=True)
         ]
     note = (
-        "Chosen: the lowest loss on held-out data of the training lengths. Seconds are means over seeds. At the edge: "
-        "the lowest or highest rate tried, so a wider list may hold a better one."
+        "Seconds are means over seeds. At the edge: the lowest or highest rate tried, so a wider list may hold better."
     )
     caption = f"Learning rates, {task.key}"
     return Section("Tuning", parts=[Table(task.stem("tuning"), caption, pd.DataFrame(lines), pd.DataFrame(data), note)])
 
 
-def _chosen(searches: list[dict[str, Any]]) -> str:
-    counts = Counter(search["chosen"] for search in searches)
-    diverged = counts.pop(None, 0)
-    chosen = [f"{rate} ({words.count(count, 'seed')})" for rate, count in sorted(counts.items())]
-    return ", ".join([*chosen, *[f"none ({words.count(diverged, 'seed')}, all diverged)"] * bool(diverged)])
-
-
-@dataclass(frozen=True)
-class _Contestant:
-    """A series with what decides which other one is its control, from the first of its runs."""
-
-    series: str
-    encoder: str
-    as_many_as: str
-    added: float
-    trunk: float
-    unit: float
-    setting: dict[str, str]
-
-    def controls(self, other: _Contestant) -> bool:
-        """Whether it has as many parameters as the other, within one hidden unit a layer, in the same trunk."""
-        more = self.added + self.trunk - other.added - other.trunk
-        return self.as_many_as == other.encoder and self.setting == other.setting and 0 <= more < self.unit
-
-
 def controls(task: TaskResults) -> list[Table]:
     """Compare encoders that add more than `NOTEWORTHY` parameters with a trunk widened by as many."""
-    known = [
-        _contestant(series, runs.iloc[0], task.configs)
-        for series in task.order
-        if len(runs := task.trained[task.trained["series"] == series])
-    ]
-    found: list[tuple[_Contestant, _Contestant | None]] = []
-    for one in (one for one in known if one.trunk and one.added / one.trunk > NOTEWORTHY):
-        found += [(one, other) for other in known if other.controls(one)] or [(one, None)]
-    if not found:
+    first = {str(run["series"]): run for run in reversed(task.trained.to_dict("records"))}
+    known = {series: _size(first[series], task) for series in task.order if series in first}
+    pairs: list[tuple[str, str | None]] = []
+    for series, one in known.items():
+        if one["trunk"] and one["added"] / one["trunk"] > NOTEWORTHY:
+            pairs += [(series, other) for other in known if _controls(known[other], one)] or [(series, None)]
+    if not pairs:
         return []
-    both = {
-        (one.series, other.series): task.beyond[task.beyond["series"].isin([one.series, other.series])]
-        for one, other in found
-        if other is not None
-    }
-    tables = [
-        intervals.compare(rows, control).assign(metric=rows["metric"].iloc[0])
-        for (_, control), rows in both.items()
-        if rows["series"].nunique() == 2
-    ]
-    compared = intervals.corrected(pd.concat(tables)) if tables else pd.DataFrame(columns=COMPARED)
+    tables = []
+    for series, control in pairs:
+        rows = task.beyond[task.beyond["series"].isin([series, control])]
+        if control and rows["series"].nunique() == 2:
+            compared = intervals.compare(rows, control).assign(metric=rows["metric"].iloc[0])
+            tables.append(compared.rename(columns={"baseline": "control"}))
     data = pd.DataFrame(
-        [(one.series, one.added, one.trunk, other and other.series) for one, other in found],
+        [(series, known[series]["added"], known[series]["trunk"], control) for series, control in pairs],
         columns=["series", "encoder_parameters", "model_parameters", "control"],
-    ).merge(compared.rename(columns={"baseline": "control"}), how="left", on=["series", "control"])
+    )
+    none = pd.DataFrame(columns=["series", "control", *COMPARED])
+    found = intervals.corrected(pd.concat(tables)) if tables else none
+    data = data.merge(found, how="left", on=["series", "control"])
     lines = [
         {
             "series": task.display(line["series"]),
@@ -156,31 +117,33 @@ def controls(task: TaskResults) -> list[Table]:
         | task.comparison(line)
         for line in data.to_dict("records")
     ]
-    metric = metric_of(str(task.beyond["metric"].iloc[0])).label if len(task.beyond) else "quality"
     note = (
         f"Encoders that add more than {NOTEWORTHY:.0%} to the trunk's parameters. Control: the same trunk with wider "
-        f"feed-forward blocks and as many parameters in all. Difference in mean {metric} beyond the training length, "
-        "paired by seed; p after Holm's correction for this table."
+        "feed-forward blocks and as many parameters in all. Difference in mean quality beyond the training length, "
+        "paired by seed; p after Holm's correction for this table. A missing control is the encoder's command with "
+        "encoder=none model.as_many_as=<encoder>."
     )
-    if data["control"].isna().any():
-        note += (
-            " To add a missing control, repeat the encoder's command with encoder=none model.as_many_as=<encoder>; it "
-            "has the parameters of the encoder's default options."
-        )
-    columns = ["series", "encoder_parameters", "model_parameters", "control", *COMPARED[2:]]
+    data = data[["series", "encoder_parameters", "model_parameters", "control", *COMPARED]]
     caption = f"Controls with as many parameters, {task.key}"
-    return [Table(task.stem("controls"), caption, pd.DataFrame(lines), data[columns], note)]
+    return [Table(task.stem("controls"), caption, pd.DataFrame(lines), data, note)]
 
 
-def _contestant(series: str, run: pd.Series[Any], configs: Configs) -> _Contestant:
-    config = configs[run["run_id"]]
-    of_trunk = {key: value for key, value in config.items() if key.partition(".")[0] in OF_THE_TRUNK}
-    return _Contestant(
-        series=series,
-        encoder=config.get("encoder.name", ""),
-        as_many_as=of_trunk.pop("model.as_many_as", "null"),
-        added=float(pd.to_numeric(run["encoder_parameters"])),
-        trunk=float(pd.to_numeric(run["model_parameters"])),
-        unit=2 * float(config.get("model.model_dim", "nan")) * float(config.get("model.num_layers", "nan")),
-        setting=of_trunk,
-    )
+def _size(run: dict[Any, Any], task: TaskResults) -> dict[str, Any]:
+    """Return what decides which series controls for which: names, parameters, those of one hidden unit, settings."""
+    config = task.configs[run["run_id"]]
+    setting = {key: value for key, value in config.items() if key.partition(".")[0] in OF_THE_TRUNK}
+    return {
+        "encoder": config.get("encoder.name", ""),
+        "as_many_as": setting.pop("model.as_many_as", "null"),
+        "added": float(pd.to_numeric(run["encoder_parameters"])),
+        "trunk": float(pd.to_numeric(run["model_parameters"])),
+        "unit": 2 * float(config.get("model.model_dim", "nan")) * float(config.get("model.num_layers", "nan")),
+        "setting": setting,
+    }
+
+
+def _controls(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether it has as many parameters as the other, within one hidden unit a layer, in the same trunk."""
+    more = one["added"] + one["trunk"] - other["added"] - other["trunk"]
+    alike = one["as_many_as"] == other["encoder"] and one["setting"] == other["setting"]
+    return alike and bool(0 <= more < one["unit"])

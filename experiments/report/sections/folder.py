@@ -18,75 +18,55 @@ MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 
 def method(rows: pd.DataFrame) -> list[str]:
     """Return the sentences on evaluation and comparison."""
-    sentences = [
+    metrics = set(rows["metric"])
+    windows = "Text is scored in separate windows, every byte given the true bytes before it in its window."
+    exact = "Exact match is the same teacher-forced as free-running, since the first wrong token decides."
+    return [
         "Every encoder was trained in the same model, on the same data in the same order for a seed, and measured "
-        "teacher-forced, one length a batch."
-    ]
-    if (rows["metric"] == "bits_per_byte").any():
-        sentences.append(
-            "Text is scored in separate windows, every byte given the true bytes before it in its window, unless a "
-            "section says otherwise."
-        )
-    if (rows["metric"] == "exact_match").any():
-        sentences.append(
-            "Exact match is the same teacher-forced as free-running: up to the first wrong token both have read the "
-            "same, and the first wrong token decides."
-        )
-    sentences.append(
+        "teacher-forced, one length a batch.",
+        *[windows] * ("bits_per_byte" in metrics),
+        *[exact] * ("exact_match" in metrics),
         "Intervals are 95 % Student's t intervals of the mean over seeds, not cut to the range of the metric; "
-        "comparisons are paired by seed and corrected by Holm's method for all that were made."
-    )
-    return sentences
+        "comparisons are paired by seed and corrected by Holm's method for all that were made.",
+    ]
 
 
 def marked(runs: pd.DataFrame) -> list[str]:
     """Return the sentences on runs that did not learn, diverged, or have no rows."""
     sentences = []
-    unlearned = runs[runs["converged"].eq(False)]
-    if len(unlearned):
+    if len(unlearned := runs[runs["converged"].eq(False)]):
         sentences.append(
             f"{words.count(len(unlearned), 'run')} did not learn the task within the training length, marked †: "
             f"{words.few(unlearned['run_id'])}. Their results beyond it say little about their encoder."
         )
-    diverged = runs[runs["status"] == "diverged"]
-    if len(diverged):
+    if len(diverged := runs[runs["status"] == "diverged"]):
         sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(diverged['run_id'])}.")
-    without = runs[~runs["status"].isin(FINISHED)]
-    if len(without):
-        names = words.few(f"{run} ({status})" for run, status in zip(without["run_id"], without["status"], strict=True))
+    if len(without := runs[~runs["status"].isin(FINISHED)]):
+        names = words.few(without["run_id"] + " (" + without["status"] + ")")
         sentences.append(f"{words.count(len(without), 'run')} without rows, and so in no number here: {names}.")
     return sentences
 
 
 def warnings(results: Results) -> list[str]:
     """Return the warnings of missing runs, and of runs compared with one another that were not made alike."""
-    finished = results.runs[results.runs["status"].isin(FINISHED)]
-    configs = [results.configs[run] for run in finished["run_id"]]
-    columns: dict[str, list[Any]] = {name: list(finished[name]) for name in MADE_WITH}
-    packages = [value if isinstance(value, dict) else {} for value in finished["packages"]]
+    runs, of_all = results.finished, len(results.runs) + len(results.missing)
+    waiting = results.runs["status"].isin(("running", "interrupted", "unfinished")).sum() + len(results.missing)
+    configs = [results.configs[run] for run in runs["run_id"]]
+    columns: dict[str, list[Any]] = {name: list(runs[name]) for name in MADE_WITH}
+    packages = [value if isinstance(value, dict) else {} for value in runs["packages"]]
     columns |= {name: [each.get(name) for each in packages] for name in sorted(set(itertools.chain(*packages)))}
     plugins = [config.get("plugin", "null") for config in configs]
     columns["plugin (sha256)"] = [None if plugin == "null" else plugin[:12] for plugin in plugins]
-    by_task: dict[str, list[Any]] = {"corpus": [corpus(value) or None for value in finished["corpus"]]}
+    found = [_differing(name, runs["series"], values, [""] * len(runs)) for name, values in columns.items()]
+    of_task: dict[str, list[Any]] = {"corpus": [corpus(value) or None for value in runs["corpus"]]}
     settings = sorted({key for config in configs for key in config if key.startswith("train.")})
-    by_task |= {key: [config.get(key) for config in configs] for key in settings}
-    warnings, series_names = _unfinished(results), finished["series"]
-    for name, values in columns.items():
-        warnings += _differing(name, series_names, values, [""] * len(series_names))
-    for name, values in by_task.items():
-        warnings += _differing(name, series_names, values, finished["task"].map(str))
-    return warnings
-
-
-def _unfinished(results: Results) -> list[str]:
-    waiting = results.runs["status"].isin(("running", "interrupted", "unfinished")).sum() + len(results.missing)
-    if not waiting:
-        return []
-    ended = results.runs["status"].isin(FINISHED).sum()
-    return [
-        f"Unfinished: {ended} of {len(results.runs) + len(results.missing)} runs have ended with rows; {waiting} have "
-        "not, and are in no number here. report.py --status lists them and the command that completes them."
-    ]
+    of_task |= {key: [config.get(key) for config in configs] for key in settings}
+    found += [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in of_task.items()]
+    unfinished = (
+        f"Unfinished: {len(runs)} of {of_all} runs have ended with rows; {waiting} have not, and are in no number "
+        "here. report.py --status lists them and the command that completes them."
+    )
+    return [*[unfinished] * bool(waiting), *itertools.chain(*found)]
 
 
 def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import reach
 from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
 from experiments.rows.quality import OVER_LENGTHS
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import among, main_metric, metric_of
 
 
 def section(task: TaskResults) -> Section:
@@ -23,10 +23,7 @@ def section(task: TaskResults) -> Section:
         section.paragraphs.append(f"Figures of this section show {LINES} series; choose others under Curves.")
     drawn = task.rows_of(OVER_LENGTHS, drawn=LINES)
     figures = length_extrapolation.plot(drawn[drawn["metric"] == main] if task.first_figure_only else drawn)
-    for metric in length_extrapolation.QUALITIES:
-        of_metric = summary[summary["metric"] == metric]
-        if of_metric.empty:
-            continue
+    for metric in among(length_extrapolation.QUALITIES, summary["metric"]):
         stem, named = task.stem(metric), metric_of(metric)
         if stem in figures:
             how = "free-running" if metric.startswith(GENERATED) else "teacher-forced"
@@ -35,54 +32,43 @@ def section(task: TaskResults) -> Section:
                 "interval over seeds. Dashed: longest training length. Dotted: best guess without reading the input."
             )
             section.parts.append(Picture(stem, caption, figures[stem]))
-        section.parts.append(_length_table(task, stem, named.label, of_metric))
+        section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
         if metric == main:
             section.parts.append(reach.table(task))
-            if len(task.compared):
-                section.parts.append(_comparison_table(task, named.label))
-    stem = task.stem(POSITION_LOSS)
-    if stem in figures:
-        caption = (
-            "Teacher-forced loss at each scored position, mean over seeds: one panel for each series, one line for "
-            "each length."
-        )
+            section.parts += [_comparison_table(task, named.label)] * bool(len(task.compared))
+    if (stem := task.stem(POSITION_LOSS)) in figures:
+        caption = "Teacher-forced loss at each scored position, mean over seeds; a panel a series, a line a length."
         data = summary[summary["metric"] == POSITION_LOSS]
         section.parts.append(Picture(stem, caption, figures[stem], data))
     return section
 
 
 def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFrame) -> Table:
-    trained = set(summary["train_length"])
-    lengths = sorted(set(summary["eval_length"]))
+    trained, lengths = set(summary["train_length"]), sorted(set(summary["eval_length"]))
     heads = {length: f"{length} (trained)" if length in trained else str(length) for length in lengths}
     cells = task.grid(summary, ["eval_length"], heads, OVER_LENGTHS)
     seeds = {task.display(series): str(count) for series, count in task.seeds[OVER_LENGTHS].items()}
     cells.insert(1, "seeds", cells["series"].map(seeds))
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
-        cells.loc[len(cells)] = ["guessing without reading", "", *(words.short(chance[length]) for length in lengths)]
-    note = MEANS
-    if (summary["unsupported"] > 0).any():
-        note += " Unsupported: the encoder refuses that length; this is a result, not a gap."
+        cells.loc[len(cells)] = ["guessing without reading", "", *map(words.short, chance[lengths])]
+    refused = " Unsupported: the encoder refuses that length; this is a result, not a gap."
+    note = MEANS + refused * bool((summary["unsupported"] > 0).any())
     return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)
 
 
 def _comparison_table(task: TaskResults, named: str) -> Table:
-    baseline, seeds = str(task.compared["baseline"].iloc[0]), task.seeds[OVER_LENGTHS]
-    ordered = task.compared.sort_values(
-        "series", key=lambda series_names: series_names.map(task.order.index), kind="stable"
-    )
+    baseline, seeds = str(task.baseline), task.seeds[OVER_LENGTHS]
     lines = []
-    for line in ordered.to_dict("records"):
-        lengths, cells = line["lengths"], {"series": task.display(line["series"])} | task.comparison(line)
+    for line in sorted(task.compared.to_dict("records"), key=lambda line: task.order.index(line["series"])):
+        lengths, cells = line["lengths"], task.comparison(line)
         cells["seeds paired"] += f" of {max(seeds[line['series']], seeds[baseline])}"
         cells["lengths"] = f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else ""
-        lines.append(cells)
+        lines.append({"series": task.display(line["series"])} | cells)
     head = ["series", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]
     note = (
         f"Difference in mean {named} over the lengths beyond the training length, paired by seed, with its t interval. "
-        "The verdict rests on p < 0.05 after Holm's correction for all comparisons on this page; the interval is not "
-        "corrected."
+        "The verdict rests on p < 0.05 after Holm's correction for all comparisons on this page."
     )
     data = task.compared.assign(lengths=[" ".join(map(str, lengths)) for lengths in task.compared["lengths"]])
     caption = f"Against {task.display(baseline)} beyond the training length, {task.key}"

@@ -24,7 +24,11 @@ def compare(qualities: dict[str, pd.DataFrame], baselines: dict[str, str]) -> di
 
 def table(task: TaskResults) -> Table:
     """Return in-range quality, seeds that learned the task, reach and area of each series."""
-    data = _numbers(task.quality, task.reach).merge(_seeds_learned(task.quality), on="series")
+    judged = task.quality[task.quality["converged"].notna()].assign(passed=lambda rows: rows["converged"].astype(bool))
+    learned = judged.groupby(["series", "seed"])["passed"].all().groupby(level="series")
+    seeds = pd.DataFrame({"seeds_learned": learned.sum(), "seeds_judged": learned.count()})
+    data = _numbers(task.quality, task.reach).merge(seeds, on="series", how="left")
+    data = data.fillna({name: 0 for name in seeds}).astype(dict.fromkeys(seeds, int))
     areas = task.areas if task.areas is not None and len(task.areas) else None
     if areas is not None:
         data = data.merge(areas, on="series", how="left")
@@ -32,14 +36,15 @@ def table(task: TaskResults) -> Table:
     found = {line["series"]: line for line in data.to_dict("records")}
     lines = []
     for line in (found[series] for series in task.order if series in found):
-        judged = line["seeds_judged"]
         cells = {
             "series": task.display(line["series"]),
             "in range": _mean(line["in_range"], line["in_range_half_width"]),
-            "learned in range": f"{line['seeds_learned']} of {judged}" if judged else "not judged",
+            "learned in range": f"{line['seeds_learned']} of {line['seeds_judged']}",
             "reach": _reach(line),
             f"area, ×1 to ×{full:.3g}": _area(line, full),
         }
+        if not line["seeds_judged"]:
+            cells["learned in range"] = "not judged"
         if areas is not None:
             baseline = task.display(areas["baseline"].iloc[0])
             difference = _mean(line["difference"], line["high"] - line["difference"], "+.3f")
@@ -50,9 +55,9 @@ def table(task: TaskResults) -> Table:
     note = (
         f"In range: mean {metric_of(metric).label} at the longest training length. Reach: longest length, in training "
         f"lengths, up to which every measured length has {_share(metric)} the value in range. Area: mean from the "
-        "training length to the longest measured, where each doubling of the length counts the same (trapezoid rule "
-        "over log2 of the length), of each seed first; two areas are compared over the lengths that both have. "
-        "±: half the 95 % t interval over seeds. p: after Holm's correction for all areas on this page."
+        "training length to the longest measured (trapezoid rule over log2 of the length), of each seed first; two "
+        "areas are compared over the lengths that both have. ±: half the 95 % t interval over seeds. p: after Holm's "
+        "correction for all areas on this page."
     )
     return Table(task.stem("reach"), f"How far it holds, {task.key}", pd.DataFrame(lines), data, note)
 
@@ -77,24 +82,13 @@ def _numbers(quality: pd.DataFrame, reach: pd.DataFrame) -> pd.DataFrame:
     return data.assign(lacking=data["series"].map(beyond.groupby("series")["status"].first()))
 
 
-def _seeds_learned(quality: pd.DataFrame) -> pd.DataFrame:
-    """How many seeds of each series were judged, and how many learned the task in range in all their runs."""
-    judged = quality[quality["converged"].notna()].assign(passed=lambda rows: rows["converged"].astype(bool))
-    seeds = judged.groupby(["series", "seed"])["passed"].all().groupby(level="series").agg(["sum", "count"])
-    seeds = seeds.reindex(sorted(quality["series"].unique()), fill_value=0).rename_axis("series").reset_index()
-    return seeds.rename(columns={"sum": "seeds_learned", "count": "seeds_judged"})
-
-
 def _share(metric: str) -> str:
-    if metric_of(metric).higher_is_better:
-        return f"at least {reaches.KEEPS:.0%} of"
-    return f"no more than {1 / reaches.KEEPS:.2f} times"
+    up = metric_of(metric).higher_is_better
+    return f"at least {reaches.KEEPS:.0%} of" if up else f"no more than {1 / reaches.KEEPS:.2f} times"
 
 
 def _mean(value: float, half: float, written: str = ".3f") -> str:
-    if value != value:
-        return ""
-    return f"{value:{written}}" if half != half else f"{value:{written}} ± {half:.3f}"
+    return "" if value != value else f"{value:{written}}" + ("" if half != half else f" ± {half:.3f}")
 
 
 def _reach(line: dict[Any, Any]) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.report.sections.folder import MADE_WITH, corpus
+from experiments.rows.results import Results
 
 SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
@@ -17,31 +18,25 @@ MOST_RUNS = 1000
 CONVERGED = {True: "yes", False: "no †"}
 
 
-def runs_section(
-    runs: pd.DataFrame, configs: dict[str, dict[str, str]], settings: dict[str, dict[str, str]]
-) -> Section:
+def runs_section(results: Results) -> Section:
     """Make a line for every run: how it ended, its numbers, and the settings in which it differs from the others.
 
     Of more than `MOST_RUNS`, those that did not end well come first; the table's file has all.
     """
-    own = {
-        run: _own(configs.get(run, {}), settings.get(str(task), {}))
-        for run, task in zip(runs["run_id"], runs["task"], strict=True)
-    }
+    runs, own = results.runs, {}
+    for run, task in zip(runs["run_id"], runs["task"], strict=True):
+        shared, config = results.settings.get(str(task), {}), results.configs.get(run, {})
+        different = {key: value for key, value in config.items() if shared.get(key) != value}
+        own[run] = ", ".join(f"{key}={value}" for key, value in different.items() if key not in SHOWN_ELSEWHERE)
     shown = runs.sort_values(["task", "series", "seed", "run_id"], key=lambda column: column.map(str))
     if len(runs) > MOST_RUNS:
         ended_well = shown["status"].eq("ok") & shown["converged"].ne(False)
         shown = shown.loc[ended_well.sort_values(kind="stable").index[:MOST_RUNS]]
     cells = pd.DataFrame([_line(run) | {"settings of its own": own[run["run_id"]]} for run in shown.to_dict("records")])
-    note = (
-        "In range: the task's main metric at the training length. Final loss: nats per token. The settings that all "
-        "runs of a task share are in the table of settings."
-    )
+    note = "In range: the task's main metric at the training length. Final loss: nats per token."
     if len(shown) < len(runs):
-        note += (
-            f" Shown are {len(shown)} of {len(runs)} runs, those that did not end well or did not learn first; "
-            "tables/runs.csv has all."
-        )
+        what = "those that did not end well or did not learn first; tables/runs.csv has all"
+        note += f" Shown are {len(shown)} of {len(runs)} runs, {what}."
     data = runs.drop(columns=["corpus", "tuning", "packages"]).assign(configuration=runs["run_id"].map(own))
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
@@ -58,35 +53,28 @@ def _line(run: dict[Any, Any]) -> dict[str, str]:
     )
 
 
-def _own(config: dict[str, str], shared: dict[str, str]) -> str:
-    """Return the settings of a run that its task does not share."""
-    return ", ".join(
-        f"{key}={value}" for key, value in config.items() if key not in SHOWN_ELSEWHERE and shared.get(key) != value
-    )
-
-
-def provenance_section(runs: pd.DataFrame, settings: dict[str, dict[str, str]]) -> Section:
+def provenance_section(results: Results) -> Section:
     """Make the tables of versions, machine, commit and corpora, and of the settings that the runs of a task share."""
-    section = Section("Provenance")
-    found = {name: sorted({str(value) for value in runs[name] if value is not None}) for name in MADE_WITH}
-    packages = [value for value in runs["packages"] if isinstance(value, dict)]
-    for name in sorted({name for versions in packages for name in versions}):
-        found[name] = sorted({str(versions[name]) for versions in packages if name in versions})
-    corpora = sorted({f"{corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"] if isinstance(v, dict)})
-    if corpora:
-        found["corpus (sha256)"] = corpora
-    found["first run started"] = sorted(str(value) for value in runs["started"] if value is not None)[:1]
-    found["last run finished"] = sorted(str(value) for value in runs["finished"] if value is not None)[-1:]
-    commands = sorted({str(value) for value in runs["command"] if value is not None})
-    section.paragraphs += [f"Made by: {command}" for command in commands[:3]]
+    runs = results.runs
+
+    def values(column: pd.Series[Any]) -> list[str]:
+        return sorted({str(value) for value in column if value is not None})
+
+    found = {name: values(runs[name]) for name in MADE_WITH}
+    packages = pd.DataFrame([value for value in runs["packages"] if isinstance(value, dict)], dtype=object)
+    found |= {name: values(packages[name].dropna()) for name in sorted(map(str, packages))}
+    corpora = [f"{corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"] if isinstance(v, dict)]
+    found |= {"corpus (sha256)": sorted(set(corpora))} if corpora else {}
+    found |= {"first run started": values(runs["started"])[:1], "last run finished": values(runs["finished"])[-1:]}
+    commands = values(runs["command"])
+    section = Section("Provenance", [f"Made by: {command}" for command in commands[:3]])
     if len(commands) > 3:
         section.paragraphs.append(f"and {words.count(len(commands) - 3, 'more command')}, listed in tables/runs.csv.")
-    lines = [[name, ", ".join(values) or "unknown"] for name, values in found.items()]
+    lines = [[name, ", ".join(of_name) or "unknown"] for name, of_name in found.items()]
     cells = pd.DataFrame(lines, columns=["what", "value"])
     section.parts.append(Table("provenance", "What the numbers were made with", cells, cells))
-    shared = [[task, key, value] for task, keys in settings.items() for key, value in keys.items()]
+    shared = [[task, key, value] for task, keys in results.settings.items() for key, value in keys.items()]
     if shared:
         cells = pd.DataFrame(shared, columns=["task", "setting", "value"])
-        note = "Settings that differ between the runs of a task are part of the names of its series."
-        section.parts.append(Table("settings", "Settings that all runs of a task share", cells, cells, note))
+        section.parts.append(Table("settings", "Settings that all runs of a task share", cells, cells))
     return section

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from experiments.figures.words import count, listed, short
 from experiments.report.page import Section, Table
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, UNDECIDED
 from experiments.statistics.statements.values import in_words
-from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, Outcome
+from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided
 
 HOW = (
     "Measured: mean over seeds with its 95 % t interval. A test holds if every interval lies on the published side and "
@@ -43,24 +43,22 @@ def sections(decided: list[Decided]) -> list[Section]:
     general = [each for each in decided if not each.statement.setting]
     measured = [each for each in general if each.verdict != NOT_MEASURED]
     findings = [each for each in decided if each.statement.setting]
-    if not measured and not findings:
-        return []
     section = Section("Published statements, tested", [HOW])
     if measured:
         missing = len(general) - len(measured)
         more = f"{count(missing, 'further statement')} not measured here: python run.py -m +sweep=claims."
         section.parts.append(_table("statements", "Published statements", measured, more if missing else ""))
-    return [section, *map(_finding, findings)]
+    return [section, *map(_finding, findings)] if measured or findings else []
 
 
 def _finding(each: Decided) -> Section:
     finding, setting = each.statement, each.statement.setting
-    open_ = [f"{case.test['of']}: {case.verdict}, {case.reason}" for case in each.outcomes if case.reason]
+    open_ = "; ".join(f"{case.test['of']}: {case.verdict}, {case.reason}" for case in each.outcomes if case.reason)
     paragraphs = [
         f"{each.verdict.capitalize()}. {finding.statement} ({finding.source}).",
         f"There: {setting['there']} Here: {setting['here']} Expected before running: {setting['expected']}",
         f"The published numbers: {setting['checked'].removesuffix('.')}. {WHOLE}",
-        *([f"Not as published, or not decided: {'; '.join(open_)}."] if open_ else []),
+        *([f"Not as published, or not decided: {open_}."] if open_ else []),
     ]
     if each.unfinished:
         paragraphs.append(f"{count(each.unfinished, 'run')} of this folder failed or did not finish.")
@@ -75,38 +73,28 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
     """Return a line for each contestant of each test that was measured."""
     lines, numbers = [], []
     for each in decided:
+        named = {"statement": each.statement.statement, "source": each.statement.source, "verdict": each.verdict}
         opening = [f"{each.statement.statement} ({each.statement.source})", each.verdict]
         for case in each.outcomes:
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
-            for line, number in _entries(case):
-                lines.append([*opening, *line])
-                numbers.append(
-                    {"statement": each.statement.statement, "source": each.statement.source, "verdict": each.verdict}
-                    | number
-                )
-                opening = ["as above", ""]
+            rule, what = rule_in_words(case.test["rule"]), in_words(case.test)
+            tested = [str(case.test["of"]), rule, f"{case.verdict}: {case.reason}" if case.reason else case.verdict]
+            for entry in case.entries:
+                interval = f" [{short(entry.low)}, {short(entry.high)}]" if entry.seeds > 1 else ""
+                seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
+                published = "" if math.isnan(entry.published) else f"{entry.published:g} ({case.test['unit']})"
+                measured = f"{what}: {short(entry.measured)}{interval}{seeds}"
+                lines.append([*opening, tested[0], entry.contestant, published, measured, *tested[1:]])
+                test = {"tested": case.test["of"], "what": what, "rule": rule, "unit": case.test["unit"]}
+                numbers.append(named | test | asdict(entry) | {"outcome": case.verdict, "reason": case.reason})
+                opening, tested = ["as above", ""], ["as above", "", ""]
     head = ["statement (source)", "verdict", "tested", "contestant", "published", "measured", "rule", "outcome"]
     cells = pd.DataFrame(lines, columns=head)
     empty = [name for name in ("contestant", "published") if not cells[name].any()]
     if decided[0].statement.setting:  # its section says what the statement is
         empty += head[:2]
     return Table(stem, caption, cells.drop(columns=empty), pd.DataFrame(numbers), note, sortable=False)
-
-
-def _entries(case: Outcome) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Yield the cells and the numbers of each contestant."""
-    rule, what = rule_in_words(case.test["rule"]), in_words(case.test)
-    for place, entry in enumerate(case.entries):
-        interval = f" [{short(entry.low)}, {short(entry.high)}]" if entry.seeds > 1 else ""
-        seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
-        published = f"{entry.published:g} ({case.test['unit']})" if not math.isnan(entry.published) else ""
-        outcome = f"{case.verdict}: {case.reason}" if case.reason else case.verdict
-        ours = f"{what}: {short(entry.measured)}{interval}{seeds}"
-        ends = [str(case.test["of"]), rule, outcome] if place == 0 else ["as above", "", ""]
-        numbers = {"tested": case.test["of"], "what": what, "rule": rule, "unit": case.test["unit"]} | asdict(entry)
-        numbers |= {"outcome": case.verdict, "reason": case.reason}
-        yield [ends[0], entry.contestant, published, ours, *ends[1:]], numbers
 
 
 def rule_in_words(rule: Mapping[str, Any]) -> str:

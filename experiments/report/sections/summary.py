@@ -10,15 +10,14 @@ from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import metric_of
 
 
-def summary_sentences(task: TaskResults, standing: pd.DataFrame | None) -> list[str]:
+def summary(task: TaskResults, standing: pd.DataFrame | None) -> str:
     """Return the paragraph; ``standing`` is the task's ranking, if there is one."""
     if task.quality.empty:
-        return [f"On {task.key}, quality over lengths was not measured."]
+        return f"On {task.key}, quality over lengths was not measured."
     sentences = []
     if len(task.runs) and task.runs["converged"].eq(False).all():
-        sentences.append(
-            f"No run learned {task.key} within the training length: its results say little about the encoders."
-        )
+        why = "its results say little about the encoders"
+        sentences.append(f"No run learned {task.key} within the training length: {why}.")
     trained, longest = sorted(set(task.quality["train_length"])), int(task.quality["eval_length"].max())
     counts = task.seeds[OVER_LENGTHS].values()
     seeds = words.count(max(counts), "seed") if min(counts) == max(counts) else f"{min(counts)} to {max(counts)} seeds"
@@ -26,27 +25,23 @@ def summary_sentences(task: TaskResults, standing: pd.DataFrame | None) -> list[
         f"On {task.key}, {len(counts)} series with {seeds} each were trained up to length "
         f"{words.listed(trained)} and evaluated up to {longest} ({longest / trained[0]:.3g} times that)."
     )
-    if standing is not None:
-        sentences += _best(task, standing[standing["status"] == "ok"])
-    return [" ".join(sentences)]
-
-
-def _best(task: TaskResults, ranked: pd.DataFrame) -> list[str]:
-    """Name the best series, and those from which it does not differ significantly."""
+    ranked = standing[standing["status"] == "ok"] if standing is not None else task.rows.iloc[:0]
     if len(ranked) < 2:
-        return []
+        return " ".join(sentences)
     best = ranked.iloc[0]
-    sentence = (
-        f"Best beyond the training length: {task.display(best['series'])}, with a mean "
-        f"{metric_of(str(best['metric'])).label} of {words.interval(best['mean'], best['low'], best['high'])}."
+    mean = words.interval(best["mean"], best["low"], best["high"])
+    metric = metric_of(str(best["metric"])).label
+    sentences.append(
+        f"Best beyond the training length: {task.display(best['series'])}, with a mean {metric} of {mean}."
     )
-    if not best["group"]:
-        return [sentence, "With so few seeds, no difference can be tested."]
-    tied = [group != "" and bool(set(group) & set(best["group"])) for group in ranked["group"]]
+    tied = [bool(set(group) & set(best["group"])) for group in ranked["group"]]
     names = [task.display(series) for series in ranked.loc[tied, "series"] if series != best["series"]]
-    apart = len(ranked) - 1 - len(names)
-    others = f"from {words.count(apart, 'other')}"
-    if not names:
-        return [sentence, f"It differs significantly {others}."]
-    rest = f"; it does {others}" if apart else ""
-    return [sentence, f"It does not differ significantly from {words.few(names)}{rest}."]
+    others = f"from {words.count(len(ranked) - 1 - len(names), 'other')}"
+    if not best["group"]:
+        sentences.append("With so few seeds, no difference can be tested.")
+    elif not names:
+        sentences.append(f"It differs significantly {others}.")
+    else:
+        rest = f"; it does {others}" if len(names) < len(ranked) - 1 else ""
+        sentences.append(f"It does not differ significantly from {words.few(names)}{rest}.")
+    return " ".join(sentences)

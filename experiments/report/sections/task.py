@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +14,6 @@ from experiments import measures
 from experiments.figures import style, words
 from experiments.report.page import Section
 from experiments.rows.quality import OVER_LENGTHS, beyond_training
-from experiments.rows.read import FINISHED
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
@@ -31,20 +32,7 @@ LINES = 12
 MEANS = "Mean over seeds ± half the 95 % t interval."
 
 
-def series_drawn(rows: pd.DataFrame, quality: pd.DataFrame | None, baseline: str | None, tasks: int) -> list[str]:
-    """Return the series that the figures of one of several tasks show: the baseline, then the best beyond training."""
-    series_names = list(style.looks(rows))
-    beyond = beyond_training(rows.iloc[:0] if quality is None else quality)
-    means = beyond.groupby("series")["value"].mean()
-    sign = -1 if len(beyond) and metric_of(str(beyond["metric"].iloc[0])).higher_is_better else 1
-    worth = {series: sign * mean for series, mean in means.items() if mean == mean}
-    ordered = sorted(
-        series_names,
-        key=lambda series: (series != baseline, worth.get(series, float("inf")), series_names.index(series)),
-    )
-    return ordered[: max(LEAST, min(MOST, PANELS // max(1, tasks)))]
-
-
+@dataclass
 class TaskResults:
     """The results of one task, from which its sections are made.
 
@@ -52,35 +40,37 @@ class TaskResults:
         key: the task as it is named in the rows.
         rows: its rows, with ``series``, ``converged`` and ``look``.
         results: the whole folder.
+        baseline: the series that others are compared with; None where nothing was measured beyond training.
+        tasks: how many tasks the report has; of more than `PICTURED`, each section shows only its first figure.
         compared: comparisons of quality with the baseline beyond the training length.
         areas: comparisons of areas; None where there are none.
-        drawn: series that figures show, see `series_drawn`.
-        first_figure_only: whether each section shows only its first figure.
     """
 
-    def __init__(
-        self,
-        key: str,
-        rows: pd.DataFrame,
-        results: Results,
-        compared: pd.DataFrame,
-        areas: pd.DataFrame | None,
-        drawn: list[str],
-        *,
-        first_figure_only: bool,
-    ) -> None:
-        self.key, self.rows, self.compared, self.areas, self.configs = key, rows, compared, areas, results.configs
-        self.drawn, self.first_figure_only = drawn, first_figure_only
-        self.runs = results.runs[(results.runs["task"] == key) & results.runs["status"].isin(FINISHED)]
-        self.trained = self.runs[self.runs["run_id"].isin(trained_runs(results.configs))]
-        self.not_converged = rows[rows["converged"].eq(False)].groupby("series")["run_id"].nunique().to_dict()
-        self.order = list(style.looks(rows))
-        self.quality = results.quality[results.quality["task"] == key]
+    key: str
+    rows: pd.DataFrame
+    results: Results
+    baseline: str | None
+    tasks: int
+    compared: pd.DataFrame = field(default_factory=pd.DataFrame)
+    areas: pd.DataFrame | None = None
 
-    @cached_property
-    def beyond(self) -> pd.DataFrame:
-        """The rows with the main metric beyond the training length."""
-        return beyond_training(self.quality)
+    def __post_init__(self) -> None:
+        self.configs, self.order = self.results.configs, list(style.looks(self.rows))
+        self.first_figure_only = self.tasks > PICTURED
+        self.runs = self.results.finished[self.results.finished["task"] == self.key]
+        self.trained = self.runs[self.runs["run_id"].isin(trained_runs(self.configs))]
+        unlearned = self.rows[self.rows["converged"].eq(False)]
+        self.not_converged = unlearned.groupby("series")["run_id"].nunique().to_dict()
+        self.quality = self.results.quality[self.results.quality["task"] == self.key]
+        self.beyond = beyond_training(self.quality)
+        self.drawn = self._drawn()
+
+    def _drawn(self) -> list[str]:
+        """Return the series that figures show: the baseline, then the best beyond the training length."""
+        up = len(self.beyond) and metric_of(str(self.beyond["metric"].iloc[0])).higher_is_better
+        means = self.beyond.groupby("series")["value"].mean().dropna().mul(-1 if up else 1)
+        worst_last = sorted(self.order, key=lambda series: (series != self.baseline, means.get(series, math.inf)))
+        return worst_last[: max(LEAST, min(MOST, PANELS // self.tasks))]
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
@@ -95,8 +85,8 @@ class TaskResults:
     @cached_property
     def seeds(self) -> dict[str, dict[Any, int]]:
         """Experiment -> series -> number of seeds; measures that need no training often have fewer."""
-        of_experiments = self.rows.groupby("experiment")
-        return {str(name): rows.groupby("series")["seed"].nunique().to_dict() for name, rows in of_experiments}
+        counts = self.rows.groupby(["experiment", "series"])["seed"].nunique()
+        return {str(name): of_experiment.droplevel(0).to_dict() for name, of_experiment in counts.groupby(level=0)}
 
     def display(self, series: Any) -> str:
         """Return the name that readers see: marked if a run of it did not converge."""
@@ -107,15 +97,10 @@ class TaskResults:
         rows = self.rows[self.rows["experiment"] == experiment]
         if not drawn:
             return rows
-        shown = self.drawn[:drawn]
-        rows = rows[rows["series"].isin(shown)]
-        rows = rows.assign(series=rows["series"].map({series: self.display(series) for series in shown}))
-        for column in IN_TEXT:
-            # matplotlib would typeset text between two dollar signs as a formula.
-            plain = {text: text.replace("$", r"\$") for text in rows[column].unique()}
-            if any("$" in text for text in plain):
-                rows[column] = rows[column].map(plain)
-        return rows
+        rows = rows[rows["series"].isin(self.drawn[:drawn])]
+        rows = rows.assign(series=rows["series"].map(self.display))
+        # matplotlib would typeset text between two dollar signs as a formula.
+        return rows.assign(**{column: rows[column].str.replace("$", r"\$") for column in IN_TEXT})
 
     def stem(self, name: str) -> str:
         """Return the name of a file of this task."""
@@ -147,12 +132,8 @@ class TaskResults:
     ) -> pd.DataFrame:
         """Return a table with one line for each series and one column for each of the values of ``keys``.
 
-        Args:
-            summary: of `intervals.over_seeds`, by series and ``keys``.
-            keys: columns of the summary that tell the columns of the table apart.
-            heads: value of the key, or tuple of the values of several -> head of its column.
-            experiment: the one that the summary is of; its seeds are those expected.
-            written: how a number is written.
+        ``heads`` maps the key, or the tuple of several, to the head of its column; the summary is of
+        `intervals.over_seeds`, by series and ``keys``. Seeds that the experiment has elsewhere are named as missing.
         """
         at = summary.set_index(["series", *keys]).index.to_flat_index()
         found = dict(zip(at, summary.to_dict("records"), strict=True))
