@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from experiments.model.transformer import Transformer
     from experiments.pipeline import run
     from experiments.plan.request import RunConfig
-    from experiments.rows.load import load
+    from experiments.rows.results import load
     from experiments.training.step import make_train_step
 
 __all__ = ["RunConfig", "Transformer", "load", "make_train_step", "run"]
@@ -17,7 +17,7 @@ __all__ = ["RunConfig", "Transformer", "load", "make_train_step", "run"]
 _HOME = {
     "Transformer": "experiments.model.transformer",
     "RunConfig": "experiments.plan.request",
-    "load": "experiments.rows.load",
+    "load": "experiments.rows.results",
     "run": "experiments.pipeline",
     "make_train_step": "experiments.training.step",
 }

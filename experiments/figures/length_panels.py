@@ -55,7 +55,12 @@ def panels(rows: pd.DataFrame, lines: Sequence[str], title: str, xlabel: str) ->
     conditions = style.looks(pd.DataFrame({"series": list(lines), "encoder": ""}))
     drawn = among(lines, summary.loc[summary["seeds"] > 0, "line"])
     conditions = {line: replace(conditions[line], fill="full") for line in drawn}
-    bottom, top = _limits(summary, higher_is_better=bool(metric.higher_is_better))
+    bottom, top = -0.04, 1.04  # a share's whole range; else around all lines and intervals, up to a uniform guess
+    if not metric.higher_is_better:
+        valued = summary[summary["seeds"] > 0]
+        low, high = valued[["mean", "low"]].min().min(), valued[["mean", "high"]].max().max()
+        high = min(high, WORST) if valued["mean"].quantile(0.75) < WORST else high
+        bottom, top = max(0.0, low - 0.08 * (high - low)), high + 0.04 * (high - low)
     summary[["mean", "low", "high"]] = summary[["mean", "low", "high"]].clip(upper=top)
     lengths, train_lengths = sorted(set(rows["eval_length"])), sorted(set(rows["train_length"]))
     trained = {series: sorted(set(part["train_length"])) for series, part in rows.groupby("series")}
@@ -83,13 +88,3 @@ def panels(rows: pd.DataFrame, lines: Sequence[str], title: str, xlabel: str) ->
         key=style.handles(conditions),
         columns=1 if count == 1 else 2 if count <= 4 else 3 if count <= 12 else 4,
     )
-
-
-def _limits(summary: pd.DataFrame, *, higher_is_better: bool) -> tuple[float, float]:
-    """Return limits around all lines and intervals: a share's whole range, or up to a uniform guess."""
-    if higher_is_better:
-        return -0.04, 1.04
-    valued = summary[summary["seeds"] > 0]
-    low, high = valued[["mean", "low"]].min().min(), valued[["mean", "high"]].max().max()
-    high = min(high, WORST) if valued["mean"].quantile(0.75) < WORST else high
-    return max(0.0, low - 0.08 * (high - low)), high + 0.04 * (high - low)

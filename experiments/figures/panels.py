@@ -46,20 +46,20 @@ class Grid:
         sharey: bool = True,
     ) -> None:
         self.columns = min(len(names), columns or (3 if len(names) <= 9 else 4))
-        rows = -(-len(names) // self.columns)
-        narrow = self.columns > 3
+        rows, narrow = -(-len(names) // self.columns), self.columns > 3
+        size = "small" if narrow else "medium"
         self.figure = style.figure(1.3 + (height or (2.6 if rows == 1 else 1.5 if narrow else 1.75)) * rows)
         grid = self.figure.subplots(rows, self.columns, sharex=True, sharey=sharey, squeeze=False).ravel()
         self.panels: list[Axes] = list(grid[: len(names)])
         for axes in grid[len(names) :]:
             axes.set_axis_off()
         for axes, name in zip(self.panels, names, strict=True):
-            axes.set_title(textwrap.fill(name, max(24, 66 // self.columns)), fontsize="small" if narrow else "medium")
-            axes.tick_params(labelsize="small" if narrow else "medium")
+            axes.set_title(textwrap.fill(name, max(24, 66 // self.columns)), fontsize=size)
+            axes.tick_params(labelsize=size)
             sns.despine(ax=axes)
         last = self.panels[(rows - 1) * self.columns :]
         for axes in last:
-            axes.set_xlabel(x, fontsize="small" if narrow else "medium")
+            axes.set_xlabel(x, fontsize=size)
         self.above_nothing = self.panels[-self.columns : len(self.panels) - len(last)]
         for axes in self.above_nothing:
             axes.tick_params(labelbottom=True)
@@ -90,17 +90,10 @@ def small_multiples(
     key: Sequence[Artist] = (),
     **layout: Any,
 ) -> Figure:
-    """Return a figure with a panel for each series that has rows.
+    """Return a figure with a panel for each series that has rows, in the order of ``looks``.
 
-    Args:
-        rows: with a ``series``, of one task; the panel of a series without a value says why.
-        looks: series -> look, in the order of the panels.
-        draw: draws a series into its panel; panels share limits and ticks.
-        title: of the figure.
-        x: label of the horizontal axis, in a word or two.
-        y: label of the vertical axis.
-        key: entries of the legend.
-        layout: further arguments of `Grid`.
+    ``draw`` draws a series of the rows, which are of one task, into its panel; the panel of a series without a value
+    says why. ``key`` are the entries of the legend, ``layout`` further arguments of `Grid`.
     """
     series_names = among(looks, rows["series"])
     with style.theme():
@@ -191,12 +184,7 @@ def failed(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def under_heads(parts: Sequence[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the parts of a table, each with its ``head``, in one; failed experiments stand under every head.
-
-    Args:
-        parts: of the rows.
-        rows: all rows of the experiment.
-    """
+    """Return parts of the rows, each with its ``head``, as one table; failed experiments stand under every head."""
     heads = list(dict.fromkeys(head for part in parts for head in part["head"]))
     return pd.concat([*parts, *(failed(rows).assign(head=head) for head in heads or ["measured"])])
 

@@ -67,11 +67,10 @@ class Look:
 
     def marking(self) -> dict[str, Any]:
         """How matplotlib is to draw the marker."""
-        hollow = self.hollow
-        edge = {"markeredgecolor": self.colour if hollow else "white", "markeredgewidth": 1.4 if hollow else 0.5}
-        fill = {"markerfacecolor": "white" if hollow else self.colour, "markerfacecoloralt": "#dddddd"}
-        style = {"marker": self.marker, "markersize": 6 if hollow else 7}
-        return style | edge | fill | {"fillstyle": "full" if hollow else self.fill}
+        marker = {"marker": self.marker, "fillstyle": self.fill, "markersize": 7, "markerfacecolor": self.colour}
+        marker |= {"markerfacecoloralt": "#dddddd", "markeredgecolor": "white", "markeredgewidth": 0.5}
+        outline = {"fillstyle": "full", "markersize": 6, "markerfacecolor": "white"}
+        return marker | (outline | {"markeredgecolor": self.colour, "markeredgewidth": 1.4} if self.hollow else {})
 
 
 def looks(rows: pd.DataFrame) -> dict[str, Look]:
@@ -88,14 +87,16 @@ def looks(rows: pd.DataFrame) -> dict[str, Look]:
     encoder_of = dict(zip(rows["series"], rows["encoder"], strict=True))
     encoders = sorted(set(encoder_of.values()), key=_encoder_order)
     places = _places(encoders)
-    variant_of = {series: series.removeprefix(encoder_of[series]) for series in encoder_of}
-    variants = sorted(set(variant_of.values()), key=_variant_order)
-    series_names = sorted(
-        encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), _variant_order(variant_of[series]))
-    )
+    # Numbering sequential first, then by name.
+    variant_of = {
+        series: ("sequential" not in (rest := series.removeprefix(encoder)), rest)
+        for series, encoder in encoder_of.items()
+    }
+    variants = sorted(set(variant_of.values()))
     found = {}
-    for rank, series in enumerate(series_names):
-        place = (rank, rank, rank) if len(encoders) == 1 and len(series_names) > 1 else places[encoder_of[series]]
+    ordered = sorted(encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), variant_of[series]))
+    for rank, series in enumerate(ordered):
+        place = (rank, rank, rank) if len(encoders) == 1 < len(ordered) else places[encoder_of[series]]
         variant = variants.index(variant_of[series])
         found[series] = Look(
             colour=COLOURS[place[0] % len(COLOURS)],
@@ -125,21 +126,12 @@ def _encoder_order(encoder: str) -> tuple[int, str]:
     return (CLASSIC.index(encoder) if encoder in CLASSIC else len(CLASSIC), encoder)
 
 
-def _variant_order(variant: str) -> tuple[bool, str]:
-    return "sequential" not in variant, variant
-
-
 _width, _scale = PAGE_WIDTH, 1.0
 
 
 @contextmanager
 def sized(width: float, scale: float = 1.0) -> Iterator[None]:
-    """Draw figures for a width.
-
-    Args:
-        width: of the figures, in inches.
-        scale: of type and heights, relative to the page.
-    """
+    """Draw figures ``width`` inches wide; ``scale`` is the size of type and heights, relative to the page."""
     global _width, _scale
     before = _width, _scale
     _width, _scale = width, scale
@@ -155,17 +147,8 @@ def room() -> float:
 
 
 def figure(height: float) -> Figure:
-    """Return an empty figure of the current width.
-
-    Args:
-        height: in inches of the page, before scaling.
-    """
+    """Return an empty figure of the current width; ``height`` is in inches of the page, before scaling."""
     return Figure(figsize=(_width, height * _scale))
-
-
-def add_height(figure: Figure, inches: float) -> None:
-    """Make a figure taller, by inches of the page."""
-    figure.set_figheight(figure.get_figheight() + inches * _scale)
 
 
 @contextmanager
@@ -181,21 +164,18 @@ def theme() -> Iterator[None]:
         yield
 
 
-def render(figure: Figure, suffix: str, dots: int = DOTS["page"]) -> bytes:
-    """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure."""
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[suffix]
-    content = io.BytesIO()
-    with theme():
-        figure.savefig(content, format=suffix, dpi=dots, metadata=metadata)
-    return content.getvalue()
-
-
 def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), dots: int = DOTS["page"]) -> dict[str, bytes]:
-    """Return the figure in several formats. It is laid out once, which takes half of the time."""
-    engine = figure.get_layout_engine()
-    found = {}
+    """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure.
+
+    It is laid out once, which takes half of the time.
+    """
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+    engine, found = figure.get_layout_engine(), {}
     for suffix in suffixes:
-        found[suffix] = render(figure, suffix, dots)
+        content = io.BytesIO()
+        with theme():
+            figure.savefig(content, format=suffix, dpi=dots, metadata=dates[suffix])
+        found[suffix] = content.getvalue()
         figure.set_layout_engine("none")
     figure.set_layout_engine(engine)
     return found
@@ -263,29 +243,17 @@ def note(axes: Axes, text: str, point: tuple[float, float], offset: tuple[float,
 
 
 def curves(axes: Axes, summary: pd.DataFrame, x: str, looks: dict[str, Look], *, markers: bool = True) -> None:
-    """Draw a line for each series through its means, with a band for the interval over seeds.
-
-    Args:
-        axes: where to draw.
-        summary: of `over_seeds`, with ``series`` and the column named ``x``; lines without a value are left out.
-        x: the column on the horizontal axis.
-        looks: series -> look.
-        markers: whether to mark the points.
-    """
+    """Draw a `curve` of each series of a summary with ``series``, by its look."""
     for series, look in looks.items():
         marking = look.marking() if markers else {}
         curve(axes, summary[summary["series"] == series], x, look.colour, linestyle=look.dash, linewidth=1.8, **marking)
 
 
 def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) -> None:
-    """Draw a line through means, with a band for their intervals over seeds.
+    """Draw a line through means over the column ``x``, with a band for their intervals over seeds.
 
-    Args:
-        axes: where to draw.
-        summary: of `over_seeds`, of one series and metric, with the column named ``x``.
-        x: the column on the horizontal axis.
-        colour: of line and band.
-        how: further style of the line, as matplotlib names it.
+    The summary is of `over_seeds`, of one series and metric; ``how`` is further style of the line, in matplotlib's
+    words.
     """
     valued = summary[summary["seeds"] > 0].sort_values(x)
     if valued.empty:
@@ -298,14 +266,7 @@ def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) ->
 def handles(
     looks: dict[str, Look], notes: dict[str, str] | None = None, *, lines: bool = True, markers: bool = True
 ) -> list[Line2D]:
-    """Return an entry of a legend for each series.
-
-    Args:
-        looks: series -> look, in the order of the legend.
-        notes: series -> remark in brackets behind it, such as why its line ends.
-        lines: whether the series are drawn with lines.
-        markers: whether they are drawn with markers.
-    """
+    """Return an entry of a legend for each series; ``notes`` are remarks in brackets behind their names."""
     found = []
     for series, look in looks.items():
         text = series + (f" ({notes[series]})" if notes and series in notes else "")
@@ -318,37 +279,28 @@ def legend(figure: Figure, entries: Sequence[Artist], most: int = 4) -> None:
     """Put a legend with a limited number of columns below the figure, which grows by its height."""
     widest = max((len(str(entry.get_label())) for entry in entries), default=1)
     columns = max(1, min(len(entries), most, int(room() / (0.62 + 0.085 * widest))))
-    add_height(figure, 0.1 + 0.2 * -(-len(entries) // columns))
+    figure.set_figheight(figure.get_figheight() + (0.1 + 0.2 * -(-len(entries) // columns)) * _scale)
     figure.legend(handles=list(entries), loc="outside lower center", ncols=columns, frameon=False, handlelength=2.8)
 
 
 def training_curves(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot loss and held-out accuracy over training steps: stem -> figure, for each task.
-
-    Args:
-        rows: those of experiment ``training``.
-    """
-    rows = with_series(rows)
+    """Plot loss and held-out accuracy over the steps of ``training``: stem -> figure, for each task."""
     figures = {}
-    for task, of_task in rows.groupby("task"):
-        metrics = among(("loss", "token_accuracy"), of_task["metric"])
-        if metrics:
-            figures[f"{slug(str(task))}_training"] = _training(of_task, metrics)
+    for task, of_task in with_series(rows).groupby("task"):
+        if not (metrics := among(("loss", "token_accuracy"), of_task["metric"])):
+            continue
+        found = looks(of_task)
+        with theme():
+            drawn = figure(3.2)
+            panels = drawn.subplots(1, len(metrics), squeeze=False)[0]
+            for axes, metric in zip(panels, metrics, strict=True):
+                summary = over_seeds(of_task[of_task["metric"] == metric], ["series", "step"])
+                curves(axes, summary, "step", found, markers=False)
+                axes.set_xlabel("training step")
+                axes.set_ylabel(f"{metric_of(metric).label} ({metric_of(metric).unit})")
+                axes.set_ylim(*((-0.02, 1.02) if metric == "token_accuracy" else (0, None)))
+                sns.despine(ax=axes)
+            drawn.suptitle(title(of_task, "training"), fontsize="large")
+            legend(drawn, handles(found, markers=False))
+        figures[f"{slug(str(task))}_training"] = drawn
     return figures
-
-
-def _training(rows: pd.DataFrame, metrics: Sequence[str]) -> Figure:
-    found = looks(rows)
-    with theme():
-        drawn = figure(3.2)
-        panels = drawn.subplots(1, len(metrics), squeeze=False)[0]
-        for axes, metric in zip(panels, metrics, strict=True):
-            summary = over_seeds(rows[rows["metric"] == metric], ["series", "step"])
-            curves(axes, summary, "step", found, markers=False)
-            axes.set_xlabel("training step")
-            axes.set_ylabel(f"{metric_of(metric).label} ({metric_of(metric).unit})")
-            axes.set_ylim(*((-0.02, 1.02) if metric == "token_accuracy" else (0, None)))
-            sns.despine(ax=axes)
-        drawn.suptitle(title(rows, "training"), fontsize="large")
-        legend(drawn, handles(found, markers=False))
-    return drawn

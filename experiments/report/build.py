@@ -54,7 +54,7 @@ def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool)
     Raises:
         ValueError: the folder, the baseline or a file of published curves cannot be used.
     """
-    results = stored.load(place)
+    results = stored.read(place)
     baselines, statements = find_baselines(results, wanted), schema.load()
     published = [overlay.read(path) for path in overlays]
 

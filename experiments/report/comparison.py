@@ -14,7 +14,7 @@ from experiments.report import page as pages
 from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments.report.page import Page, Picture, Section, Table
 from experiments.report.sections.folder import MADE_WITH
-from experiments.rows.results import Results, load
+from experiments.rows.results import Results, read
 from experiments.rows.row import among, metric_of
 from experiments.rows.untrusted import stays_within
 
@@ -25,7 +25,7 @@ def write(folder: Path, against: Path) -> tuple[Page, Path]:
     Raises:
         ValueError: a folder cannot be read, or a folder to write into is a link out of it.
     """
-    page = build(load(folder), load(against))
+    page = build(read(folder), read(against))
     target = folder / "report" / "against" / style.slug(against.resolve().name)
     for part in (target.parent.parent, target.parent, target):
         stays_within(part, folder)

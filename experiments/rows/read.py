@@ -39,7 +39,6 @@ RECORD: dict[str, type | tuple[type, ...]] = {
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
-RUN_COLUMNS = ["run_id", "series", *RECORD]
 ARCHIVE = "runs.tar.xz"
 """Packed runs that come with the code."""
 NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]
@@ -115,16 +114,15 @@ def read_run(place: Path, folder: Path) -> tuple[dict[str, Any], dict[str, str],
             part = nested.get(key)
             name = part.get("name") if isinstance(part, dict) else None
             record[key] = None if name is None else name_of(str(name))
-        record["seed"] = nested.get("seed")
-        record |= read_record(place, folder)
+        record |= {"seed": nested.get("seed")} | read_record(place, folder)
         if record["status"] in FINISHED:
             table = read_rows(place / "rows.csv", folder, place.name)
             record |= {key: table[key][0] for key in ("encoder", "positions", "task", "seed")}
         elif record["status"] in ("running", "unfinished"):
             record.setdefault("message", "no end is recorded: still running, or interrupted")
     except FileNotFoundError as error:
-        record |= {"status": "unfinished"}
-        record["message"] = f"{Path(error.filename).name} is missing: still running, or interrupted"
+        missing = f"{Path(error.filename).name} is missing: still running, or interrupted"
+        record |= {"status": "unfinished", "message": missing}
     except (ValueError, OSError) as error:
         record |= {"status": "unreadable", "message": name_of(message_of(error))}
     return record | {"run_id": name_of(place.name)}, config, table
@@ -145,18 +143,17 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
     cells: dict[str, Iterable[Any]] = dict(zip(head, zip(*lines, strict=True), strict=True))
     if strangers := set(cells["run_id"]) - {run_id}:
         raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
-    unpacked = {} if set(head) & set(COORDINATES) else _unpacked(cells.get("condition", ()))
-    cells["condition"] = unpacked.pop("condition", cells.get("condition", ("",) * len(lines)))
-    table: Table = {}
+    table: Table = {column: [default] * len(lines) for column, default in DEFAULTS.items()}
+    split = [_unpack(condition) for condition in cells["condition"]] if _is_packed(head) else []
+    if split:
+        cells["condition"] = [condition for condition, _ in split]
     for column in COLUMNS:
         try:
-            if column in unpacked:
-                table[column] = unpacked[column]
-            elif column not in cells:
-                table[column] = [DEFAULTS[column]] * len(lines)
-            else:
+            if column in cells:
                 values = {cell: READ.get(column, name_of)(cell) for cell in set(cells[column])}
                 table[column] = [values[cell] for cell in cells[column]]
+            elif split:
+                table[column] = [numbers.get(column, DEFAULTS[column]) for _, numbers in split]
         except ValueError as error:
             raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
     if unknown := sorted(set(table["status"]) - set(STATUSES)):
@@ -169,12 +166,9 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
     return table
 
 
-def _unpacked(conditions: Iterable[str]) -> Table:
-    """Return ``condition`` and the coordinates of a file that has these in its conditions."""
-    split = [_unpack(condition) for condition in conditions]
-    named = dict.fromkeys(name for _, found in {id(pair): pair for pair in split}.values() for name in found)
-    columns: Table = {name: [found.get(name) for _, found in split] for name in named}
-    return columns | ({"condition": [condition for condition, _ in split]} if split else {})
+def _is_packed(head: list[str]) -> bool:
+    """Whether a file is of the older versions that packed coordinates into conditions."""
+    return "condition" in head and not set(head) & set(COORDINATES)
 
 
 _unpack = lru_cache(maxsize=65536)(unpack)
@@ -188,16 +182,14 @@ def _whole(cell: str, least: int) -> int:
 
 
 def _coordinate(cell: str, kind: type) -> float | int | None:
-    if not cell:
-        return None
-    number: float | int = kind(cell)
-    if not abs(number) < 2**31:
+    number: float | int | None = kind(cell) if cell else None
+    if number is not None and not abs(number) < 2**31:
         raise ValueError(f"{name_of(cell)} is not below 2**31")
     return number
 
 
 def _finite(cell: str) -> float:
-    number = float(cell) if cell else math.nan
+    number = float(cell or "nan")
     return number if abs(number) < LARGEST else math.nan
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:
     return {run for run, config in configs.items() if config.get("trained") == "true"}
 
 
-def load(folder: Path) -> Results:
+def read(folder: Path) -> Results:
     """Read every run under ``<folder>/runs``. A broken run is listed with the reason and stops nothing.
 
     Raises:
@@ -72,6 +72,34 @@ def load(folder: Path) -> Results:
     configs = {record["run_id"]: config for record, config, _ in found}
     missing = tuple(sorted(set(sweeps.asked(sweeps.read(folder)[0])) - set(configs)))
     return Results(folder, rows, runs, settings, configs, missing)
+
+
+def load(folder: str | Path) -> Results:
+    """Read a folder that ``run.py`` has written, without torch.
+
+    >>> results = load("results/classic")                                             # doctest: +SKIP
+    >>> length_extrapolation.summarise(results.rows)                                  # doctest: +SKIP
+    >>> length_extrapolation.plot(results.rows)["copy_token_accuracy"]                # doctest: +SKIP
+
+    Args:
+        folder: ``results/<name>``.
+
+    Returns:
+        `Results`, with numbers as numbers and times as times: ``rows`` has one line for each measurement (the columns
+        of ``rows.csv``, then ``series``, the name of the series, and ``converged``), ``runs`` one for each run.
+        `summarise` and `plot` of an experiment take ``rows``, or any part of it.
+
+    Raises:
+        ValueError: there is no such folder, or no run in it.
+    """
+    results = read(Path(folder))
+    runs = results.runs
+    typed = {name: pd.to_numeric(runs[name]) for name, kind in RECORD.items() if kind in (int, (int, float))}
+    typed |= {
+        name: runs[name].astype("string") for name in ("run_id", "series", *RECORD) if RECORD.get(name, str) is str
+    }
+    typed |= {name: pd.to_datetime(runs[name], errors="coerce", format="ISO8601") for name in ("started", "finished")}
+    return replace(results, runs=runs.assign(**typed, converged=runs["converged"].astype("boolean")))
 
 
 def _one_table(tables: list[tuple[Table, dict[str, Any]]]) -> pd.DataFrame:
@@ -89,8 +117,7 @@ def _one_table(tables: list[tuple[Table, dict[str, Any]]]) -> pd.DataFrame:
             columns[column] = pd.array(texts, dtype="str").take(codes)
         else:
             columns[column] = pd.Series(cells, dtype=dtypes[column])
-    series = pd.array([record["series"] for _, record in tables], dtype="str").take(
-        np.repeat(range(len(tables)), lengths)
-    )
-    converged = np.repeat(np.array([record.get("converged") for _, record in tables], dtype=object), lengths)
+    run = np.repeat(range(len(tables)), lengths)
+    series = pd.array([record["series"] for _, record in tables], dtype="str").take(run)
+    converged = np.array([record.get("converged") for _, record in tables], dtype=object)[run]
     return pd.DataFrame(columns).assign(series=series, converged=converged)

@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,31 +91,25 @@ COORDINATE_DTYPES = {column: "Int32" if kind is int else "float64" for column, k
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """All rows as CSV, in one step; numbers round-trip exactly, NaN is a blank."""
+    """Write all rows as CSV, in one step; numbers round-trip exactly, NaN is a blank."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        cells = asdict(row)
-        blank = {key: "" for key, cell in cells.items() if isinstance(cell, float) and math.isnan(cell)}
-        writer.writerow(cells | blank)
+        writer.writerow({key: "" if cell != cell else cell for key, cell in asdict(row).items()})
     write_whole(path, text.getvalue())
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """A record as JSON, in one step. NaN becomes null: it is no JSON."""
+    """Write a record as JSON, in one step. NaN becomes null: it is no JSON."""
     clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     write_whole(path, json.dumps(clean, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_whole(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
-    """Write a file whole or not at all: a temporary file beside it, then renamed.
+    """Write a file whole or not at all: a temporary file beside it, then renamed. Text becomes UTF-8.
 
-    Args:
-        path: of the file.
-        content: of the file, text as UTF-8.
-        lasting: whether it is flushed to disk before, so that not even a power cut leaves it empty. What is made again
-            from rows in no time can do without.
+    ``lasting`` flushes it to disk before, so that not even a power cut leaves it empty.
     """
     data = content.encode() if isinstance(content, str) else content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -157,39 +151,25 @@ METRICS = {
     "validation_loss": Metric("loss on held-out data in range", "nats per token", False),
     "quality_loss": Metric("quality lost", "difference from the untouched input", False),
     "output_change": Metric("output change, trained", "relative to the untouched output", None),
-    "initial_output_change": Metric("output change, at initialisation", "relative to the untouched output", None),
     "equivariance_error": Metric("equivariance error, trained", "relative", None),
-    "initial_equivariance_error": Metric("equivariance error, at initialisation", "relative", None),
     "index_displacement": Metric("index displacement", "share of the length", None),
     "neighbours_lost": Metric("neighbours lost", "share of adjacent pairs", None),
     "probe_error": Metric("position probe error, trained", "places", None),
-    "initial_probe_error": Metric("position probe error, at initialisation", "places", None),
     "code": Metric("what is added to embeddings", "deviations of an embedding", None),
     "wave": Metric("what is added to embeddings", "deviations of an embedding", None),
     "kernel": Metric("expected score of equal content", "score", None),
     "kernel_at": Metric("expected score over distance", "score", None),
     "train_positions": Metric("training sequence", "positions", None),
     "attention_mass": Metric("weight over distance", "share of a query's weight", None),
-    "initial_attention_mass": Metric("weight over distance, at initialisation", "share of a query's weight", None),
     "mean_distance": Metric("mean distance", "tokens", None),
-    "initial_mean_distance": Metric("mean distance, at initialisation", "tokens", None),
     "attention_entropy_share": Metric("entropy", "share of the most possible", None),
-    "initial_attention_entropy_share": Metric("entropy, at initialisation", "share of the most possible", None),
     "first_token_mass": Metric("first-token weight", "share of a query's weight", None),
-    "initial_first_token_mass": Metric("first-token weight, at initialisation", "share of a query's weight", None),
     "previous_token_score": Metric("previous-token score", "share of a query's weight", None),
-    "initial_previous_token_score": Metric(
-        "previous-token score, at initialisation", "share of a query's weight", None
-    ),
     "induction_score": Metric("induction score", "share of a query's weight", None),
-    "initial_induction_score": Metric("induction score, at initialisation", "share of a query's weight", None),
     "answers_changed": Metric("answers changed", "share of the answer's places", None),
     "displacement_sensitivity": Metric("displacement sensitivity", "quality lost per length moved", None),
     "neighbour_sensitivity": Metric("neighbour sensitivity", "quality lost per share of neighbours parted", None),
     "representation_change": Metric("representation change, trained", "relative to the untouched", None),
-    "initial_representation_change": Metric(
-        "representation change, at initialisation", "relative to the untouched", None
-    ),
     "far_context_gain": Metric("what far context gives", "bits per byte", True),
     "far_context_content": Metric("what the content of far context gives", "bits per byte", True),
     "translation_invariance": Metric("translation invariance", "share of the kernel's variance", None),
@@ -222,6 +202,23 @@ METRICS = {
     "relative_peak_memory": Metric("memory of inference", "times that without encoder", False),
     "train_peak_memory_mib": Metric("memory of training", "MiB", False),
     "relative_train_peak_memory": Metric("memory of training", "times that without encoder", False),
+}
+BOTH = (
+    *("output_change", "equivariance_error", "probe_error", "attention_mass", "mean_distance"),
+    *(
+        "attention_entropy_share",
+        "first_token_mass",
+        "previous_token_score",
+        "induction_score",
+        "representation_change",
+    ),
+)
+"""Metrics that are measured before training too, as ``initial_<name>``."""
+METRICS |= {
+    f"initial_{name}": replace(
+        METRICS[name], label=f"{METRICS[name].label.removesuffix(', trained')}, at initialisation"
+    )
+    for name in BOTH
 }
 
 

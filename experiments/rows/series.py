@@ -66,23 +66,22 @@ def _name_task(runs: Runs) -> dict[str, str]:
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
     plain = {key: _plain_value(key, values[key]) for key in keys}
-    _write_names(runs, varying, values, plain)
-    if choice := [key for key in CHOICE if key in different and _measured_twice(runs)]:
-        _write_names(runs, [*varying, *choice], values, plain)
+
+    def write(named: list[str]) -> None:
+        for place, (record, _) in enumerate(runs):
+            parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
+            parts += [f"{key}={values[key][place]}" for key in named if values[key][place] not in (None, plain[key])]
+            record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
+
+    write(varying)
+    measured = [(record["series"], record["seed"], name) for record, config in runs for name in _experiments(config)]
+    if len(set(measured)) < len(measured):  # two runs of one name and seed measured the same experiment
+        write([*varying, *(key for key in CHOICE if key in different)])
     return {
         key: f"{value}, unless a series says otherwise" if key in different else value
         for key, value in plain.items()
         if value in values[key] and value is not None and (key not in different or key in varying)
     }
-
-
-def _write_names(
-    runs: Runs, keys: list[str], values: dict[str, list[str | None]], plain: dict[str, str | None]
-) -> None:
-    for place, (record, _) in enumerate(runs):
-        parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
-        parts += [f"{key}={values[key][place]}" for key in keys if values[key][place] not in (None, plain[key])]
-        record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
 
 
 def _plain_value(key: str, values: list[str | None]) -> str | None:
@@ -123,9 +122,3 @@ def _experiments(config: dict[str, str]) -> list[str]:
         return [str(name) for name in json.loads(config.get("experiment", "[]"))]
     except (ValueError, TypeError):  # a single name, or a file that is not ours
         return [config["experiment"]]
-
-
-def _measured_twice(runs: Runs) -> bool:
-    """Return whether two runs of one name and seed measured the same experiment."""
-    measured = [(record["series"], record["seed"], name) for record, config in runs for name in _experiments(config)]
-    return len(set(measured)) < len(measured)

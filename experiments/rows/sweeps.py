@@ -44,46 +44,40 @@ def write(folder: Path, sweep: Sweep) -> None:
 
 
 def read(folder: Path) -> tuple[list[Sweep], list[str]]:
-    """Every sweep that was noted, and a line for each file that cannot be read."""
+    """Return every sweep that was noted, and a line for each file that cannot be read."""
     sweeps, broken = [], []
     for path in sorted((folder / "sweeps").glob("*.json")):
         try:
-            sweeps.append(_read(path, folder))
+            found = read_mapping(path, folder)
+            kinds = {"command": str, "part": int, "parts": int, "runs": list}
+            if not all(isinstance(found.get(key), kind) for key, kind in kinds.items()):
+                raise ValueError(f"{path.name} cannot be read: it lacks command, part, parts or runs")
+            runs = tuple(name_of(str(run)) for run in found["runs"])
+            sweeps.append(Sweep(one_line(found["command"]), found["part"], found["parts"], runs))
         except (ValueError, OSError) as error:
             broken.append(f"sweeps/{name_of(path.name)}: {name_of(message_of(error))}")
     return sweeps, broken
 
 
-def _read(path: Path, folder: Path) -> Sweep:
-    found = read_mapping(path, folder)
-    command, part, parts, runs = (found.get(key) for key in ("command", "part", "parts", "runs"))
-    if not (isinstance(command, str) and isinstance(part, int) and isinstance(parts, int) and isinstance(runs, list)):
-        raise ValueError(f"{path.name} cannot be read: it lacks command, part, parts or runs")
-    return Sweep(one_line(command), part, parts, tuple(name_of(str(run)) for run in runs))
-
-
 def asked(sweeps: Iterable[Sweep]) -> dict[str, str]:
-    """Run id -> the command that asked for it first."""
+    """Return run id -> the command that asked for it first."""
     found: dict[str, str] = {}
     for sweep in sweeps:
-        for run in sweep.runs:
-            found.setdefault(run, sweep.command)
+        found = dict.fromkeys(sweep.runs, sweep.command) | found
     return found
 
 
 def not_begun(sweeps: Iterable[Sweep]) -> dict[str, int]:
-    """Command -> how many of its parts have not begun, so that their runs are not known."""
-    begun: dict[str, set[int]] = {}
-    whole: dict[str, int] = {}
+    """Return command -> how many of its parts have not begun, so that their runs are not known."""
+    parts: dict[str, dict[int, int]] = {}
     for sweep in sweeps:
-        begun.setdefault(sweep.command, set()).add(sweep.part)
-        whole[sweep.command] = max(whole.get(sweep.command, 0), sweep.parts)
-    left = {command: whole[command] - len(parts) for command, parts in begun.items()}
+        parts.setdefault(sweep.command, {})[sweep.part] = sweep.parts
+    left = {command: max(begun.values()) - len(begun) for command, begun in parts.items()}
     return {command: count for command, count in left.items() if count > 0}
 
 
 def to_type(command: str | None) -> str:
-    """A recorded command as it may be typed again, every argument quoted; blank for what is no command of ours."""
+    """Return a recorded command as it may be typed again, every argument quoted; blank for what is no command of ours."""
     try:
         words = shlex.split(command or "")
     except ValueError:

@@ -55,13 +55,11 @@ def check_file(path: Path, folder: Path) -> None:
         FileNotFoundError: there is no such file.
         ValueError: a link out of ``folder``, not a regular file, or too large.
     """
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
-        stays_within(path, folder)
-        found = path.stat()
+    path.lstat()
+    stays_within(path, folder)
+    found, most = path.stat(), MOST_BYTES.get(path.suffix, 2**16)
     if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for ever
         raise ValueError(f"{path.name} cannot be read: it is not a file")
-    most = MOST_BYTES.get(path.suffix, 2**16)
     if found.st_size > most:
         raise ValueError(f"{path.name} cannot be read: it has {found.st_size:,} bytes, more than {most:,}")
 
@@ -83,12 +81,12 @@ def read_mapping(path: Path, folder: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, or holds no mapping.
     """
     text = read_text(path, folder)
+    # The runs of a series differ in their first line alone, the seed, and YAML is slow to read.
+    seed = re.match(r"seed: (\d{1,18})\n", text) if path.suffix != ".json" else None
     try:
-        if path.suffix == ".json":
-            return _mapping(json.loads(text))
-        # The runs of a series differ in their first line alone, the seed, and YAML is slow to read.
-        seed = re.match(r"seed: (\d{1,18})\n", text)
-        return {"seed": int(seed[1])} | _from_yaml(text[seed.end() :]) if seed else _from_yaml(text)
+        if seed:
+            return {"seed": int(seed[1])} | _from_yaml(text[seed.end() :])
+        return _from_yaml(text) if path.suffix != ".json" else _mapping(json.loads(text))
     except RecursionError:
         raise ValueError(f"{path.name} cannot be read: it is nested too deeply") from None
     except (ValueError, TypeError, OverflowError, yaml.YAMLError) as error:
@@ -114,12 +112,12 @@ def _mapping(content: Any) -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError("it holds a whole number of more than 64 bits")
     if isinstance(value, dict):
         return _mapping(value)
     if isinstance(value, list):
         return [_printable(item) for item in value]
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise ValueError("it holds a whole number of more than 64 bits")
     return value if value is None or isinstance(value, int | float) else one_line(str(value))
 
 
@@ -144,9 +142,8 @@ def read_cells(path: Path, folder: Path, *, by_hand: bool = False) -> tuple[list
         raise ValueError(f"{path.name} cannot be read: {error}") from None
     for number, line in enumerate(lines, start=2):
         if len(line) != len(head):
-            raise ValueError(
-                f"{path.name} cannot be read: line {number} has {len(line)} cells, its head {len(head)}; cut short?"
-            )
+            counts = f"line {number} has {len(line)} cells, its head {len(head)}; cut short?"
+            raise ValueError(f"{path.name} cannot be read: {counts}")
     if not text.endswith("\n"):
         raise ValueError(f"{path.name} cannot be read: it is cut short")
     return head, lines

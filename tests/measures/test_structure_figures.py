@@ -318,7 +318,7 @@ def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int
     assert set(figures) == {f"copy_{name}" for name in structure_report.CAPTIONS}
     for stem, figure in figures.items():
         if labels < 21 or stem == "copy_kernel":  # rendering takes most of the time
-            assert len(style.render(figure, "png")) > 5000
+            assert len(style.renderings(figure, ["png"])["png"]) > 5000
         named = " ".join(texts(figure)).split()
         named += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         assert {f"a_long_encoder_{label}" for label in range(labels)} <= set(named), stem

@@ -65,7 +65,7 @@ def test_a_report_takes_along_what_it_uses(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("rope", "alibi"), seeds=1, positions="offset")
     write_run(tmp_path, "fox", record={"choice": "cable", "layout": "swan"}, run_id="a")
     write_run(tmp_path, "mine", run_id="b")
-    found = bibliography.cited(results.load(tmp_path), "corrected by Holm's method")
+    found = bibliography.cited(results.read(tmp_path), "corrected by Holm's method")
     keys = {"su2021roformer", "press2022alibi", "kiyono2021shape", "lin2025fox", "veisi2025cable", "puvvada2025swan"}
     assert set(found.entries) == {*keys, "holm1979simple", "pezoo"}
     assert found.of["cable"] == ["veisi2025cable"]
@@ -77,11 +77,11 @@ def test_a_report_takes_along_what_it_uses(tmp_path: Path) -> None:
 
 def test_a_setting_calls_for_its_paper(tmp_path: Path) -> None:
     write_run(tmp_path, "none", config={"model": {"temperature": "log_n"}, "train": {"drop_encoder_after": None}})
-    found = bibliography.cited(results.load(tmp_path), "")
+    found = bibliography.cited(results.read(tmp_path), "")
     assert set(found.entries) == {"kazemnejad2023nope", "haviv2022nope", "chiang2022limitation", "pezoo"}
 
 
 def test_foreign_names_are_looked_up_nowhere_else(tmp_path: Path) -> None:
     write_run(tmp_path, "rope", record={"choice": "../claims/length", "layout": "a\nb"})
-    found = bibliography.cited(results.load(tmp_path), "")
+    found = bibliography.cited(results.read(tmp_path), "")
     assert set(found.entries) == {"su2021roformer", "pezoo"}

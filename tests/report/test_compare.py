@@ -32,7 +32,7 @@ def shifted(by: float, encoder: str) -> Any:
 
 
 def compared(first: Path, second: Path) -> pd.DataFrame:
-    table = changes.compare(results.load(first).rows, results.load(second).rows)
+    table = changes.compare(results.read(first).rows, results.read(second).rows)
     return table.set_index(["series", "what"])
 
 
@@ -196,7 +196,7 @@ def test_it_is_dashed_and_named_and_in_the_colour_of_its_encoder(tmp_path: Path)
     from experiments.report.page import Page, Picture, Section
 
     write_sweep(tmp_path, ("none", "rope"), seeds=2)
-    figure = length_extrapolation.plot(results.load(tmp_path).rows)["copy_token_accuracy"]
+    figure = length_extrapolation.plot(results.read(tmp_path).rows)["copy_token_accuracy"]
     before = len(figure.axes[0].lines)
     page = Page("", [], [], [], [Section("", parts=[Picture("copy_token_accuracy", "Ours.", figure)])])
     overlay.draw(page, [overlay.read(published(tmp_path / "su2021.csv"))])

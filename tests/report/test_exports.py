@@ -216,7 +216,7 @@ def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None
 
 def test_the_encoders_parameters_come_on_top_of_the_trunks(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "learned"), seeds=1)
-    said = " ".join(methods.paragraph(_results.load(tmp_path), [])[0])
+    said = " ".join(methods.paragraph(_results.read(tmp_path), [])[0])
     assert "with 412,345 parameters, to which the encoder adds 0 to 2,048." in said
 
 
@@ -224,7 +224,7 @@ def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=2)
     for place in (tmp_path / "runs").iterdir():
         (place / "config.yaml").write_text((place / "config.yaml").read_text() + "learning: 1\n")
-    said = " ".join(methods.paragraph(_results.load(tmp_path), ["Compared by Holm's method."])[0])
+    said = " ".join(methods.paragraph(_results.read(tmp_path), ["Compared by Holm's method."])[0])
     for part in ("2 positional encoders (none and rope) on 1 task (copy), with 2 seeds each: 4 runs", "2 layers"):
         assert part in said
     assert "64 dimensions" in said
@@ -240,7 +240,7 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     for encoder, steps in (("none", 100), ("rope", 200)):
         write_run(tmp_path, encoder, config={"train": {"steps": steps}, "model": {"num_layers": 2, "odd": steps}})
     write_run(tmp_path, "none", task="sort", run_id="s", config={"train": {"steps": 100}, "model": {"num_layers": 3}})
-    said = " ".join(methods.paragraph(_results.load(tmp_path), [])[0])
+    said = " ".join(methods.paragraph(_results.read(tmp_path), [])[0])
     assert "2 and 3 layers" in said
     assert "for 100 and 200 steps" in said
     assert "The runs differ in model.num_layers, model.odd and train.steps" in said
@@ -251,7 +251,7 @@ def test_of_many_tasks_a_table_says_how_each_was_set(tmp_path: Path) -> None:
     for number, task in enumerate(tasks):
         trunk = {"model": {"num_layers": 2, "causal": number > 0}, "train": {"steps": 100 * (number + 1)}}
         write_run(tmp_path, "none", task=task, run_id=task, config=trunk)
-    sentences, table = methods.paragraph(_results.load(tmp_path), [])
+    sentences, table = methods.paragraph(_results.read(tmp_path), [])
     said = " ".join(sentences)
     assert table is not None
     assert f"on {len(tasks)} tasks (see the table of tasks)" in said
@@ -267,14 +267,14 @@ def test_of_many_tasks_a_table_says_how_each_was_set(tmp_path: Path) -> None:
     data = table.data.set_index("task")
     assert set(data["measured"]) == {"8 16 20 24 32 48 64 96 128"}
     (tmp_path / "runs" / tasks[0] / "rows.csv").unlink()
-    few, none = methods.paragraph(_results.load(tmp_path), [])
+    few, none = methods.paragraph(_results.read(tmp_path), [])
     assert none is None
     assert "lengths up to 16 were trained on" in " ".join(few)
 
 
 def test_it_cites_what_it_names(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope"), seeds=1)
-    results = _results.load(tmp_path)
+    results = _results.read(tmp_path)
     sentences, _ = methods.paragraph(results, ["Compared by Holm's method."])
     cited = bibliography.cited(results, " ".join(sentences))
     written = methods.latex(sentences, cited)

@@ -39,6 +39,7 @@ from experiments.figures import words as _words
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
+from experiments.report.sections import task as task_page
 from experiments.rows import results
 from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame
@@ -561,13 +562,13 @@ def test_a_series_says_what_departs_from_the_usual_setting(tmp_path: Path) -> No
     for seed in range(5):
         write_run(tmp_path, "rope", seed, config=config(True, 0.1))
     write_run(tmp_path, "rope", 0, config=config(False, 0.1), run_id="odd")
-    found = results.load(tmp_path)
+    found = results.read(tmp_path)
     assert set(found.rows["series"]) == {"rope", "rope · model.causal=false"}
     assert found.settings["copy"]["model.causal"] == "true, unless a series says otherwise"
     assert found.settings["copy"]["train.learning_rate"] == "0.1"
     for seed in range(3):
         write_run(tmp_path, "rope", seed, config=config(True, 0.2), run_id=f"half{seed}")
-    found = results.load(tmp_path)
+    found = results.read(tmp_path)
     labels = {"rope · train.learning_rate=0.1", "rope · train.learning_rate=0.2"}
     assert set(found.rows["series"]) == {*labels, "rope · model.causal=false · train.learning_rate=0.1"}
     assert "train.learning_rate" not in found.settings["copy"]
@@ -577,11 +578,11 @@ def test_runs_with_other_measures_of_one_encoder_are_one_series(tmp_path: Path) 
     write_run(tmp_path, "rope", 0)
     structure = {"train": None, "experiment": ["structure"], "structure": {"reach": 4}}
     write_run(tmp_path, "rope", 0, config=structure, run_id="untrained")
-    assert set(results.load(tmp_path).rows["series"]) == {"rope"}
-    assert results.load(tmp_path).configs["untrained"]["trained"] == "false"
+    assert set(results.read(tmp_path).rows["series"]) == {"rope"}
+    assert results.read(tmp_path).configs["untrained"]["trained"] == "false"
     again = {"train": None, "experiment": ["length_extrapolation"]}
     write_run(tmp_path, "rope", 0, config=again, run_id="measured-twice")
-    assert len(set(results.load(tmp_path).rows["series"])) == 3
+    assert len(set(results.read(tmp_path).rows["series"])) == 3
 
 
 def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
@@ -589,7 +590,7 @@ def test_the_usual_numbering_goes_without_saying(tmp_path: Path) -> None:
         for encoder in ("none", "rope"):
             write_run(tmp_path, encoder, seed)
     write_run(tmp_path, "rope", 0, positions="randomized", run_id="rope-randomized-copy-seed0")
-    assert set(results.load(tmp_path).runs["series"]) == {"none", "rope", "rope · randomized"}
+    assert set(results.read(tmp_path).runs["series"]) == {"none", "rope", "rope · randomized"}
 
 
 def test_over_tasks_other_metrics_and_other_tasks_are_tried(tmp_path: Path) -> None:
@@ -646,7 +647,8 @@ def test_tasks_without_a_series_in_common_are_not_ranked_together(tmp_path: Path
 
 
 def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "PICTURED", 1)
+    for module in (build, task_page):
+        monkeypatch.setattr(module, "PICTURED", 1)
     for task in ("copy", "sort"):
         write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0

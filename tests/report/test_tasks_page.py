@@ -45,8 +45,7 @@ def test_means_over_seeds_at_both_lengths() -> None:
             ),
         ]
     )
-    found = tasks.section(rows, ["none", "rope"])
-    assert found is not None
+    (found,) = tasks.sections(rows, ["none", "rope"])
     within, beyond = map(cells, found.parts[:2])
     assert within["copy", "length"] == "8"
     assert within["copy", "none"].startswith("0.88 ± ")
@@ -68,8 +67,7 @@ def test_free_running_is_compared_within_a_run() -> None:
             rows_of("mode", "none", {8: 1.0, 16: 0.75}),
         ]
     )
-    found = tasks.section(rows, ["none"])
-    assert found is not None
+    (found,) = tasks.sections(rows, ["none"])
     last = found.parts[-1]
     assert isinstance(last, Table)
     assert last.data["mean"].tolist() == [-0.375]  # −0.5 and −0.25; the third run was not asked
@@ -85,15 +83,14 @@ def test_a_task_is_judged_by_its_own_metric() -> None:
             rows_of("text", "none", {8: 3.0, 16: 2.5}, metric="bits_per_byte"),
         ]
     )
-    found = tasks.section(rows, ["none"])
-    assert found is not None
+    (found,) = tasks.sections(rows, ["none"])
     assert cells(found.parts[0])["text (bits per byte)", "none"] == "3.00"
 
 
 def test_one_task_is_not_put_beside_itself() -> None:
-    assert tasks.section(rows_of("copy", "none", {8: 1.0, 16: 0.75}), ["none"]) is None
+    assert not tasks.sections(rows_of("copy", "none", {8: 1.0, 16: 0.75}), ["none"])
     other = rows_of("copy", "none", {8: 1.0}).assign(experiment="structure")
-    assert tasks.section(other, ["none"]) is None
+    assert not tasks.sections(other, ["none"])
 
 
 def test_only_learned_tasks_measured_far_enough_count_as_kept() -> None:
@@ -107,7 +104,6 @@ def test_only_learned_tasks_measured_far_enough_count_as_kept() -> None:
             rows_of("copy", "t5", {8: 0.5, 16: 0.5}, converged=False),
         ]
     )
-    found = tasks.section(rows, ["none", "rope", "t5"])
-    assert found is not None
+    (found,) = tasks.sections(rows, ["none", "rope", "t5"])
     (kept,) = (part for part in found.parts if isinstance(part, Table) and part.stem == "tasks_kept")
     assert kept.data.to_numpy().tolist() == [["none", 1, 1], ["rope", 2, 1], ["t5", 0, 0]]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from experiments.rows.packed import unpack
-from experiments.rows.results import load
+from experiments.rows.results import read
 from experiments.rows.row import COORDINATES, Row, write_rows
 
 
@@ -67,7 +67,7 @@ def test_a_file_without_coordinates_reads_like_a_new_one(tmp_path: Path, lacking
         else:
             rows = [Row(run_id=name, condition=done, **row, **where) for done, where in conditions]  # type: ignore
             write_rows(place / "rows.csv", rows)
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert set(found.runs["status"]) == {"ok"}, list(found.runs["message"])
     old, new = (found.rows[found.rows["run_id"] == name].reset_index(drop=True) for name in ("old", "new"))
     pd.testing.assert_frame_equal(old.drop(columns=["run_id", "series"]), new.drop(columns=["run_id", "series"]))

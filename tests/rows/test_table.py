@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.rows.results import Results, load
+from experiments.rows.results import Results, read
 from experiments.rows.row import COLUMNS, Row, main_metric, metric_of, write_json, write_rows
 from experiments.rows.series import defaults, name_series
 
@@ -52,7 +52,7 @@ def test_numbers_come_back_exactly(tmp_path: Path) -> None:
     rows = [row(value=value, chance=1e-300, n=7, seed=3)]
     rows.append(row(value=math.nan, status="unsupported", condition='a,"b"'))
     write_run(tmp_path, rows=rows)
-    found = load(tmp_path).rows
+    found = read(tmp_path).rows
     assert list(found.columns[: len(COLUMNS)]) == COLUMNS
     assert found["value"][0] == value
     assert found["chance"][0] == 1e-300
@@ -64,15 +64,15 @@ def test_numbers_come_back_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["none", "nan", "NA", "null", "None", "1", "a,b", 'quote"d', "naïve · ü"])
 def test_a_name_stays_a_name(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, rows=[row(encoder=name)])
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert found.rows["encoder"].tolist() == [name]
     assert found.rows["series"].tolist() == [name]
 
 
 def test_a_value_that_is_no_number_counts_as_diverged(tmp_path: Path) -> None:
     write_run(tmp_path, rows=[row(value=math.inf), row(value=math.nan), row(value=0.5)])
-    assert load(tmp_path).rows["status"].tolist() == ["diverged", "diverged", "ok"]
-    assert load(tmp_path).rows["value"].isna().tolist() == [True, True, False]
+    assert read(tmp_path).rows["status"].tolist() == ["diverged", "diverged", "ok"]
+    assert read(tmp_path).rows["value"].isna().tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_broken_run_is_listed_and_stops_nothing(
     write_run(tmp_path, "sound")
     broken = write_run(tmp_path, "broken") / file
     broken.unlink() if content is None else broken.write_text(content)
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert set(found.rows["run_id"]) == {"sound"}
     line = run_of(found, "broken")
     assert line["status"] == status
@@ -109,20 +109,20 @@ def test_a_truncated_table_is_never_read_in_part(tmp_path: Path, keep: float) ->
     path = write_run(tmp_path, rows=[row(eval_length=length) for length in (8, 16, 32)]) / "rows.csv"
     text = path.read_text()
     path.write_text(text[: int(len(text) * keep)])
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert found.rows.empty
     assert run_of(found, "a")["status"] == "unreadable"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (write_run(tmp_path) / "rows.csv").write_bytes(b"\xff\xfe\x00")
-    assert run_of(load(tmp_path), "a")["status"] == "unreadable"
+    assert run_of(read(tmp_path), "a")["status"] == "unreadable"
 
 
 @pytest.mark.parametrize("status", ["failed", "running"])
 def test_rows_of_a_run_that_did_not_end_are_not_used(tmp_path: Path, status: str) -> None:
     write_run(tmp_path, record={"status": status})
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert found.rows.empty
     assert run_of(found, "a")["status"] == status
 
@@ -130,22 +130,22 @@ def test_rows_of_a_run_that_did_not_end_are_not_used(tmp_path: Path, status: str
 def test_a_copied_run_folder_is_not_a_second_seed(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "copy-of-a", rows=[row("a")])
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert len(found.rows) == 1
     assert "belongs to another run, 'a'" in run_of(found, "copy-of-a")["message"]
 
 
 def test_missing_folder_and_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no folder .*nothing"):
-        load(tmp_path / "nothing")
+        read(tmp_path / "nothing")
     with pytest.raises(ValueError, match="no runs in"):
-        load(tmp_path)
+        read(tmp_path)
 
 
 def test_seed_and_name_do_not_make_a_series(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "b", rows=[row("b", seed=1)], config={"seed": 1, "name": "other"})
-    assert labels_of(load(tmp_path)) == {"a": "none", "b": "none"}
+    assert labels_of(read(tmp_path)) == {"a": "none", "b": "none"}
 
 
 def test_what_varies_is_in_the_series(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_varies_is_in_the_series(tmp_path: Path) -> None:
     write_run(tmp_path, "b", config={"train": {"steps": 200}})
     write_run(tmp_path, "c", rows=[row("c", positions="offset")], config={"positions": {"name": "offset"}})
     write_run(tmp_path, "d", record={"layout": "skip_every=2"})
-    assert labels_of(load(tmp_path)) == {
+    assert labels_of(read(tmp_path)) == {
         "a": "none · train.steps=100",
         "b": "none · train.steps=200",
         "c": "none · offset · train.steps=100",
@@ -170,7 +170,7 @@ def test_what_a_name_does_not_say_is_in_the_series(
 ) -> None:
     for run_id, value in zip("ab", values, strict=True):
         write_run(tmp_path, run_id, config={component: {"name": "none", key: value}})
-    first, second = labels_of(load(tmp_path)).values()
+    first, second = labels_of(read(tmp_path)).values()
     assert first != second
     assert f"{component}.{key}=" in f"{first}, {second}"
 
@@ -180,20 +180,20 @@ def test_what_a_name_says_is_not_said_again(tmp_path: Path) -> None:
         encoder = f"rope(base={base})"
         config = {"encoder": {"name": "rope", "base": base}}
         write_run(tmp_path, run_id, rows=[row(run_id, encoder=encoder)], config=config)
-    assert labels_of(load(tmp_path)) == {"a": "rope(base=100)", "b": "rope(base=200)"}
+    assert labels_of(read(tmp_path)) == {"a": "rope(base=100)", "b": "rope(base=200)"}
 
 
 def test_a_key_that_some_runs_lack_varies(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     write_run(tmp_path, "b", config={"model": {"causal": True, "new": None}})
-    assert labels_of(load(tmp_path)) == {"a": "none · model.new=unset", "b": "none"}
+    assert labels_of(read(tmp_path)) == {"a": "none · model.new=unset", "b": "none"}
 
 
 def test_what_varies_between_tasks_only_stays_out_of_the_series(tmp_path: Path) -> None:
     write_run(tmp_path, "a")
     changed = {"config": {"train": {"steps": 900}, "task": {"name": "sort"}}, "record": {"task": "sort"}}
     write_run(tmp_path, "b", rows=[row("b", task="sort")], **changed)
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert labels_of(found) == {"a": "none", "b": "none"}
     assert found.settings["copy"]["train.steps"] == "100"
     assert found.settings["sort"]["train.steps"] == "900"
@@ -202,18 +202,18 @@ def test_what_varies_between_tasks_only_stays_out_of_the_series(tmp_path: Path) 
 def test_experiments_are_in_a_name_only_if_needed(tmp_path: Path) -> None:
     write_run(tmp_path, "a", config={"experiment": ["x"]})
     write_run(tmp_path, "b", rows=[row("b", encoder="rope")], config={"experiment": ["x", "y"]})
-    assert labels_of(load(tmp_path)) == {"a": "none", "b": "rope"}
+    assert labels_of(read(tmp_path)) == {"a": "none", "b": "rope"}
     write_run(tmp_path, "c", config={"experiment": ["y"]})
-    assert labels_of(load(tmp_path))["c"] == "none", "what a measured not, c may add"
+    assert labels_of(read(tmp_path))["c"] == "none", "what a measured not, c may add"
     write_run(tmp_path, "d", config={"experiment": ["y", "z"]})
-    assert labels_of(load(tmp_path))["c"] == 'none · experiment=["y"]'
+    assert labels_of(read(tmp_path))["c"] == 'none · experiment=["y"]'
 
 
 def test_only_runs_off_the_project_default_name_a_setting(tmp_path: Path) -> None:
     usual = int(defaults()["train.steps"])
     for number, steps in enumerate((usual, usual + 1, usual + 1, usual + 1, usual + 1)):
         write_run(tmp_path, f"r{number}", config={"train": {"steps": steps}})
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert set(labels_of(found).values()) == {"none", f"none · train.steps={usual + 1}"}
     assert labels_of(found)["r0"] == "none"
     assert found.settings["copy"]["train.steps"] == f"{usual}, unless a series says otherwise"

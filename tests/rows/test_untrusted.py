@@ -125,7 +125,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def test_what_is_made_to_overwhelm_is_refused(tmp_path: Path, file: str, content: str, said: str) -> None:
     write_run(tmp_path, "none")
     (write_run(tmp_path, "rope", run_id="bomb") / file).write_text(content)
-    found = results.load(tmp_path)
+    found = results.read(tmp_path)
     (line,) = found.runs[found.runs["run_id"] == "bomb"].to_dict("records")
     assert line["status"] == "unreadable"
     assert said in line["message"]
@@ -141,7 +141,7 @@ def test_numbers_that_are_none_of_ours_are_refused(tmp_path: Path, column: str, 
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     table.loc[0, column] = cell
     table.to_csv(path, index=False)
-    assert column in results.load(tmp_path).runs["message"][0]
+    assert column in results.read(tmp_path).runs["message"][0]
 
 
 def test_infinite_and_huge_numbers_are_no_measurements(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_infinite_and_huge_numbers_are_no_measurements(tmp_path: Path) -> None:
     write_json(path.parent / "run.json", {"status": "ok", "seed": 0})
     (path.parent / "run.json").write_text('{"status": "ok", "final_loss": Infinity, "train_seconds": NaN}')
     assert report.main([str(tmp_path)]) == 0
-    assert (results.load(tmp_path).rows["status"] == "diverged").sum() == 3
+    assert (results.read(tmp_path).rows["status"] == "diverged").sum() == 3
 
 
 @pytest.mark.parametrize("what", [*FILES, "the run", "runs", "report", "tables"])
@@ -180,7 +180,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureF
     if refused:
         assert "leads out of the folder" in capsys.readouterr().err
     else:
-        assert set(results.load(folder).rows["run_id"]) != {"linked"}
+        assert set(results.read(folder).rows["run_id"]) != {"linked"}
         assert "leads out of the folder" in read_page(folder).text
 
 
@@ -205,7 +205,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     path = write_run(tmp_path, "rope", run_id="pipe") / "rows.csv"
     path.unlink()
     os.mkfifo(path)
-    assert "it is not a file" in str(results.load(tmp_path).runs["message"].tolist())
+    assert "it is not a file" in str(results.read(tmp_path).runs["message"].tolist())
 
 
 def test_a_name_that_steers_a_terminal_is_no_run(tmp_path: Path) -> None:
@@ -277,6 +277,6 @@ def test_damaged_files_take_nothing_along(tmp_path: Path, number: int) -> None:
     (tmp_path / "sweeps" / "a.json").write_bytes(_damaged(note, chance))
     assert report.main([str(tmp_path), "--status"]) == 0
     assert report.main([str(tmp_path)]) == 0
-    found = results.load(tmp_path)
+    found = results.read(tmp_path)
     assert set(found.runs.loc[found.runs["status"] == "ok", "encoder"]) >= set(sound)
     assert len(found.runs) == 4

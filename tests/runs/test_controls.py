@@ -90,7 +90,7 @@ def test_a_control_has_its_own_series(command: Command, tmp_path: Path) -> None:
         assert command(*QUICK, *line).code == 0
     done = command(*QUICK, "encoder=none", "model.as_many_as=learned")
     assert done.code == 0, done.err
-    results = _results.load(tmp_path / "results" / "scratch")
+    results = _results.read(tmp_path / "results" / "scratch")
     assert sorted(results.runs["series"]) == ["learned", "none", "none · model.as_many_as=learned", "rope", "t5"]
     totals = results.runs.set_index("series")[["model_parameters", "encoder_parameters"]].sum(axis=1)
     assert 0 <= totals["none · model.as_many_as=learned"] - totals["learned"] < 2 * 2 * 32

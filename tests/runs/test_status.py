@@ -104,7 +104,7 @@ def test_what_a_sweep_asks_for_is_noted_before_its_first_run(command: Command, t
     assert found["runs"] == [path.name for path in sorted((seen / "runs").iterdir())]
     assert found["command"].startswith("python run.py -m name=s")
     shutil.rmtree(seen / "runs" / found["runs"][0])
-    assert results.load(seen).missing == (found["runs"][0],)
+    assert results.read(seen).missing == (found["runs"][0],)
     assert status.standings(seen)[0][-1].command == found["command"]
 
 

@@ -51,7 +51,7 @@ def decided(folder: Path, *tests: dict[str, Any]) -> Decided:
     place = folder / "statements"
     place.mkdir(exist_ok=True)
     (place / f"{folder.name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    (found,) = decide(schema.load(place), results.load(folder))
+    (found,) = decide(schema.load(place), results.read(folder))
     return found
 
 
@@ -149,12 +149,12 @@ def test_a_finding_is_told_of_in_folders_made_for_it(tmp_path: Path) -> None:
     findings = schema.load(tmp_path / "one" / "statements")
     for name, told in (("other", False), ("one_gpu", True), ("once", False)):
         measured(tmp_path / name, {"none": HIGH, "rope": LOW})
-        found = decide(findings, results.load(tmp_path / name))
+        found = decide(findings, results.read(tmp_path / name))
         assert [each.verdict for each in found] == ["holds"] * told
     for number, word in enumerate(("+statements=one", "+reproduce=one")):
         measured(tmp_path / str(number), {"none": HIGH, "rope": LOW})
         sweeps.write(tmp_path / str(number), sweeps.Sweep(f"python run.py -m {word} name=x", 1, 1, ("a",)))
-        assert len(decide(findings, results.load(tmp_path / str(number)))) == 1
+        assert len(decide(findings, results.read(tmp_path / str(number)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -311,5 +311,5 @@ def test_each_run_can_be_made_and_gives_what_is_compared(
     done = command("-m", f"+statements={finding.name}", "seed=0", "figures=false")
     assert done.code == 0, done.err
     assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(finding.name))
-    (found,) = decide([finding], results.load(tmp_path / "results" / finding.name))
+    (found,) = decide([finding], results.read(tmp_path / "results" / finding.name))
     assert [outcome.reason for outcome in found.outcomes if outcome.verdict == NOT_MEASURED] == []

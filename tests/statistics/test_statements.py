@@ -60,7 +60,7 @@ def written(folder: Path, entry: dict[str, Any]) -> Path:
 def finding(folder: Path, **test: Any) -> Found:
     """What one test comes to."""
     entry = {"statement": "It is so", "source": "somebody", "tests": [{"of": "always", **test}]}
-    (decided,) = decide(schema.load(written(folder / "statements", entry)), results.load(folder))
+    (decided,) = decide(schema.load(written(folder / "statements", entry)), results.read(folder))
     (outcome,) = decided.outcomes
     (measured,) = outcome.entries
     return Found(outcome.verdict, outcome.reason, measured.measured, measured.low, measured.high, measured.seeds)

@@ -119,9 +119,9 @@ def controls(task: TaskResults) -> list[Table]:
     ]
     note = (
         f"Encoders that add more than {NOTEWORTHY:.0%} to the trunk's parameters. Control: the same trunk with wider "
-        "feed-forward blocks and as many parameters in all. Difference in mean quality beyond the training length, "
-        "paired by seed; p after Holm's correction for this table. A missing control is the encoder's command with "
-        "encoder=none model.as_many_as=<encoder>."
+        "feed-forward blocks and as many parameters in all; the encoder's command with encoder=none "
+        "model.as_many_as=<encoder> makes a missing one. Difference in mean quality beyond the training length, paired "
+        "by seed; p after Holm's correction for this table."
     )
     data = data[["series", "encoder_parameters", "model_parameters", "control", *COMPARED]]
     caption = f"Controls with as many parameters, {task.key}"

@@ -35,7 +35,8 @@ def section(task: TaskResults) -> Section:
         section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
         if metric == main:
             section.parts.append(reach.table(task))
-            section.parts += [_comparison_table(task, named.label)] * bool(len(task.compared))
+            if len(task.compared):
+                section.parts.append(_comparison_table(task, named.label))
     if (stem := task.stem(POSITION_LOSS)) in figures:
         caption = "Teacher-forced loss at each scored position, mean over seeds; a panel a series, a line a length."
         data = summary[summary["metric"] == POSITION_LOSS]
