@@ -24,8 +24,6 @@ from experiments.report.sections import (
     other,
     ranking,
     reach,
-    runs,
-    summary,
     tasks,
 )
 from experiments.report.sections import statements as statements_page
@@ -88,7 +86,7 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
         opening + folder.marked(results.runs),
         folder.warnings(results),
         folder.method(results.rows) + fairness.method(results.runs, results.configs),
-        [*sections, runs.runs_section(results), runs.provenance_section(results)],
+        [*sections, folder.runs_section(results), folder.provenance_section(results)],
     )
 
 
@@ -111,7 +109,7 @@ def _measured(
     ]
     for task in of_tasks:
         of_task = task_sections(task)
-        sentence = summary.summary(task, standings.get(task.key))
+        sentence = lengths.summary(task, standings.get(task.key))
         (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).append(sentence)
         sections += of_task
     sections.append(cards.section(of_tasks, standings, series_names))

@@ -89,23 +89,28 @@ def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
 
 
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
+    head = [
+        "task",
+        "series",
+        "number",
+        *names,
+        "difference",
+        "95 % interval",
+        "seeds",
+        "paired by",
+        "p (Holm)",
+        "verdict",
+    ]
     lines = [
-        {
-            "task": line["task"],
-            "series": line["series"],
-            "number": line["what"],
-            names[0]: f"{line['ours']:.3f}",
-            names[1]: f"{line['theirs']:.3f}",
-            "difference": f"{line['difference']:+.3f}",
-            "95 % interval": words.between(line["low"], line["high"], "+.3f"),
-            "seeds": line["seeds"],
-            "paired by": line["by"],
-            "p (Holm)": words.p_value(line["p_holm"]),
-            "verdict": line["verdict"],
-        }
+        [
+            *(line["task"], line["series"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
+            *(f"{line['difference']:+.3f}", words.between(line["low"], line["high"], "+.3f")),
+            *(line["seeds"], line["by"], words.p_value(line["p_holm"]), line["verdict"]),
+        ]
         for line in table.to_dict("records")
     ]
-    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", pd.DataFrame(lines), table)])
+    cells = pd.DataFrame(lines, columns=head)
+    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
 
 
 def _forest(table: pd.DataFrame, title: str) -> Figure:

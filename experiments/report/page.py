@@ -10,7 +10,7 @@ import re
 import textwrap
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jinja2
 import markupsafe
@@ -39,7 +39,6 @@ class Table:
     data: pd.DataFrame
     note: str = ""
     sortable: bool = True
-    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class Picture:
     caption: str
     figure: Figure
     data: pd.DataFrame | None = None
-    kind: ClassVar[str] = "picture"
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,6 @@ class Chart:
 
     caption: str
     data: dict[str, Any]
-    kind: ClassVar[str] = "chart"
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,6 @@ class Card:
     knobs: tuple[tuple[str, str, str], ...]
     papers: tuple[tuple[str, str], ...]
     unfolded: bool
-    kind: ClassVar[str] = "card"
 
 
 Part = Table | Picture | Chart | Card
@@ -201,12 +197,9 @@ def _md(text: object) -> str:
 
 def _html(page: Page, images: dict[str, str]) -> str:
     assets = Path(__file__).parent / "assets"
+    strict: dict[str, Any] = {"autoescape": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(assets),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=jinja2.FileSystemLoader(assets), trim_blocks=True, lstrip_blocks=True, **strict
     )
     # Numbers stay beside their intervals where a cell is broken into lines.
     environment.filters["unbroken"] = lambda cell: cell.replace("± ", "±\N{NO-BREAK SPACE}")

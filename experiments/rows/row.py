@@ -31,20 +31,9 @@ class Row:
         train_length: longest length trained on, in the task's own unit (symbols, bytes).
         eval_length: length measured at, in the same unit.
         condition: what was done to the input or the model; blank where nothing was.
-        step: training step.
-        layer: counted from 0; of representations 0 is the embedded input.
-        head: attention head, counted from 0.
-        position: of a token, or of a query. The first of ``size`` positions where there is a ``size``.
-        key: position of a key.
-        dimension: of a vector.
-        distance: query less key position. The first of ``size`` distances where there is a ``size``.
-        shift: number added to positions.
-        part: which part of the sequences, counted from 1.
-        size: how many positions, distances or tokens form one piece.
-        share: of the places that are changed.
-        factor: by which the context is extended.
-        learning_rate: peak learning rate.
-        sequence_length: in positions, where it is not that of ``eval_length``.
+        step, …, sequence_length: where it was measured (`COORDINATES`); blank where they mean nothing. With a ``size``,
+            ``position`` and ``distance`` are the first of so many; layer 0 of representations is the embedded input;
+            ``sequence_length`` is in positions, where it is not that of ``eval_length``.
         value: the measurement; NaN unless ``status`` is ``ok``.
         chance: what the best guess without reading the input would get; NaN where that means nothing.
         n: how many sequences or tokens the value is a mean over.

@@ -77,7 +77,7 @@ def not_begun(sweeps: Iterable[Sweep]) -> dict[str, int]:
 
 
 def to_type(command: str | None) -> str:
-    """Return a recorded command as it may be typed again, every argument quoted; blank for what is no command of ours."""
+    """Return a recorded command as it may be typed again, every argument quoted; blank for one that is not ours."""
     try:
         words = shlex.split(command or "")
     except ValueError:

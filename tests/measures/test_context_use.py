@@ -17,7 +17,7 @@ from torch.nn import functional
 import pe_zoo
 from experiments import Transformer
 from experiments.figures.length_panels import columns_at
-from experiments.figures.style import render
+from experiments.figures.style import renderings
 from experiments.measures.context_use import measure as context_use
 from experiments.measures.context_use import report, windows
 from experiments.measures.context_use.windows import Places
@@ -276,7 +276,7 @@ def test_figures_and_table(corpus: Path, labels: int, seeds: int) -> None:
     kept = rows[(rows["encoder"] == "e0") & (rows["condition"] == "kept")].groupby("eval_length")["value"].mean()
     assert any(list(line.get_ydata()) == pytest.approx(list(kept)) for line in drawn[0].get_lines())  # type: ignore[arg-type]
     if folder := os.environ.get("LOOK_AT_FIGURES"):
-        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(render(figure, "png"))
+        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(renderings(figure, ["png"])["png"])
     figure.draw_without_rendering()
     table = report.shown(rows)
     assert list(dict.fromkeys(table["head"])) == [

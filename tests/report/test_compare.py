@@ -263,7 +263,7 @@ def test_an_interrupted_report_says_so_in_a_line(
     def stop(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(results, "load", stop)
+    monkeypatch.setattr(results, "read", stop)
     assert report.main([str(tmp_path)]) == 130
     assert capsys.readouterr().err.startswith("interrupted")
 

@@ -409,7 +409,7 @@ def test_of_many_runs_failures_are_shown_and_all_are_in_the_file(
 ) -> None:
     write_sweep(tmp_path, ("none", "rope"), rows=main_rows)
     write_run(tmp_path, "t5", 7, rows=main_rows, record={"converged": False}, config={"train": {"steps": 9}})
-    monkeypatch.setattr("experiments.report.sections.runs.MOST_RUNS", 2)
+    monkeypatch.setattr("experiments.report.sections.folder.MOST_RUNS", 2)
     assert report.main([str(tmp_path)]) == 0
     page = read_page(tmp_path)
     shown = page.tables["Every run of the folder"][1:]

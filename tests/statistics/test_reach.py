@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from support import only, rows_of, summary_of
 
-from experiments.figures.style import render
+from experiments.figures.style import renderings
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.sections.reach import of_one_run
 from experiments.statistics.reach import areas, compare_areas, reach
@@ -130,4 +130,4 @@ def test_the_training_length_is_in_every_figure(lengths: list[int]) -> None:
     (figure,) = length_extrapolation.plot(rows).values()
     low, high = figure.axes[0].get_xlim()
     assert low < 16 < high
-    assert render(figure, "png")  # a layout without room for the axes is a warning, which is an error here
+    assert renderings(figure, ["png"])["png"]  # a layout without room for the axes is a warning, which is an error here

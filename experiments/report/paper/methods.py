@@ -21,6 +21,22 @@ TABULATED = 8
 """Tasks from which on a table has the settings and lengths of each."""
 OF_A_TASK = {"model.causal": "model", "train.steps": "steps", "train.learning_rate": "peak learning rate"}
 """Settings in that table, and the titles of their columns."""
+MODEL = {
+    "model.causal": "{}",
+    "model.num_layers": "{} layers",
+    "model.num_heads": "{} heads",
+    "model.model_dim": "{} dimensions",
+    "model.ffn_multiple": "a feed-forward block {} times as wide",
+}
+TRAINING = {
+    "train.beta2": " with second decay {}",
+    "train.weight_decay": ", weight decay {} on the trunk's matrices alone",
+    "train.gradient_clip": ", gradients clipped to norm {}",
+    "train.steps": ", for {} steps",
+    "train.tokens_per_step": " of about {} tokens",
+    "train.learning_rate": ", at a peak learning rate of {}",
+    "train.warmup": ", reached in the first {} of the steps and falling to 0 along a cosine",
+}
 UNITS = ((3600, "hours"), (60, "minutes"), (0, "seconds"))
 
 
@@ -115,36 +131,21 @@ def _design(results: Results, table: Table | None) -> str:
 
 
 def _model(settings: Settings, runs: pd.DataFrame) -> list[str]:
-    parts = settings.written(
-        {
-            "model.causal": "{}",
-            "model.num_layers": "{} layers",
-            "model.num_heads": "{} heads",
-            "model.model_dim": "{} dimensions",
-            "model.ffn_multiple": "a feed-forward block {} times as wide",
-        }
-    )
+    parts = settings.written(MODEL)
     if not parts:
         return []
-    sentence = f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
-    sentence += f"{_span(runs['model_parameters'])} parameters"
     own = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
-    return [sentence + (f", to which the encoder adds {_span(own)}." if own.max() > 0 else ".")]
+    added = f", to which the encoder adds {_span(own)}" if own.max() > 0 else ""
+    return [
+        f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
+        f"{_span(runs['model_parameters'])} parameters{added}."
+    ]
 
 
 def _training(settings: Settings, runs: pd.DataFrame) -> str:
-    parts = {
-        "train.beta2": " with second decay {}",
-        "train.weight_decay": ", weight decay {} on the trunk's matrices alone",
-        "train.gradient_clip": ", gradients clipped to norm {}",
-        "train.steps": ", for {} steps",
-        "train.tokens_per_step": " of about {} tokens",
-        "train.learning_rate": ", at a peak learning rate of {}",
-        "train.warmup": ", reached in the first {} of the steps and falling to 0 along a cosine",
-    }
-    sentence = "Training was by AdamW" + "".join(settings.written(parts))
     precision = sorted({str(value) for value in runs["precision"] if value is not None})
-    return f"{sentence}, in {words.listed(precision)}." if precision else f"{sentence}."
+    where = f", in {words.listed(precision)}" if precision else ""
+    return f"Training was by AdamW{''.join(settings.written(TRAINING))}{where}."
 
 
 def _spans(rows: pd.DataFrame) -> list[list[int]]:

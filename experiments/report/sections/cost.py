@@ -67,10 +67,8 @@ def _costs(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, st
 
 def _front(costs: pd.Series[float], worths: pd.Series[float]) -> list[bool]:
     """Whether no other has at least as much worth at no more cost, and more of one."""
-    return [
-        not ((costs <= cost) & (worths >= worth) & ((costs < cost) | (worths > worth))).any()
-        for cost, worth in zip(costs, worths, strict=True)
-    ]
+    pairs = list(zip(costs, worths, strict=True))
+    return [not any(c <= cost and w >= worth and (c, w) != (cost, worth) for c, w in pairs) for cost, worth in pairs]
 
 
 def sections(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> list[Section]:
@@ -123,8 +121,8 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
         for line in table.to_dict("records"):
             x, y, look = line["cost"], line["quality"], looks[line["series"]]
             bars: dict[str, Any] = {"color": look.colour, "linewidth": 1.0, "alpha": 0.6, "zorder": 2}
-            axes.plot([line["cost_low"], line["cost_high"]], [y, y], **bars)
-            axes.plot([x, x], [line["low"], line["high"]], **bars)
+            axes.hlines(y, line["cost_low"], line["cost_high"], **bars)
+            axes.vlines(x, line["low"], line["high"], **bars)
             axes.plot([x], [y], linestyle="none", zorder=3, **look.marking())
         axes.margins(x=0.12, y=0.1)
         _name(axes, task, table if len(table) <= NAMED else table[table["front"]])
@@ -142,17 +140,16 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
 
 def _name(axes: Axes, task: TaskResults, table: pd.DataFrame) -> None:
     """Write names beside their marks, moved up where two would overlap, or down where there is no room above."""
-    x, y = axes.get_xlim(), axes.get_ylim()
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     wide, tall = 72 * 0.8 * style.room(), 72 * 0.7 * TALL  # points, about
     taken: list[tuple[float, float, float]] = []
     for line in table.sort_values(["quality", "cost"]).to_dict("records"):
-        across = wide * (line["cost"] - x[0]) / (x[1] - x[0])
-        up = tall * (line["quality"] - y[0]) / (y[1] - y[0])
         name = task.display(line["series"])
-        length = 5.5 * len(name)
-        beside = [at for left, right, at in taken if across < right and left < across + length]
+        start, up = wide * (line["cost"] - left) / (right - left), tall * (line["quality"] - bottom) / (top - bottom)
+        end = start + 5.5 * len(name)
+        beside = [at for first, last, at in taken if start < last and first < end]
         heights = [*np.arange(up, tall - 11), *np.arange(up, up - tall, -1)]
         height = next((height for height in heights if all(abs(height - at) >= 11 for at in beside)), up)
-        taken.append((across, across + length, height))
-        at, offset = (line["cost"], line["quality"]), (6, 4 + height - up)
-        axes.annotate(name, at, xytext=offset, textcoords="offset points", fontsize="small", zorder=5)
+        taken.append((start, end, height))
+        how: dict[str, Any] = {"textcoords": "offset points", "fontsize": "small", "zorder": 5}
+        axes.annotate(name, (line["cost"], line["quality"]), xytext=(6, 4 + height - up), **how)

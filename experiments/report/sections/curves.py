@@ -39,8 +39,7 @@ def _look(look: Look) -> dict[str, Any]:
 
 
 def _task(task: TaskResults, standing: pd.DataFrame | None) -> dict[str, Any] | None:
-    summary = task.lengths
-    summary = summary[summary["metric"].isin(length_extrapolation.QUALITIES)]
+    summary = task.lengths[task.lengths["metric"].isin(length_extrapolation.QUALITIES)]
     if summary.empty:
         return None
     main = main_metric(summary["metric"].unique())
