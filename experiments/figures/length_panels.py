@@ -1,7 +1,5 @@
 """Quality over length as small multiples: a panel for each series, a line for each condition."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

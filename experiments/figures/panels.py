@@ -1,7 +1,5 @@
 """Small multiples: a panel for each series or head, all on the same axes."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How figures look: one look per encoder, one theme, one way to size and save a figure."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

@@ -1,7 +1,5 @@
 """Numbers and lists of names as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows -> one page: which sections there are, and in which order. Read this first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

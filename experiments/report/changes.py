@@ -1,7 +1,5 @@
 """Which numbers changed between two tables of rows, and which are within noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +19,8 @@ COLUMNS = [
     *("task", "series", "what", "metric", "ours", "theirs", "difference", "low", "high", "p", "p_holm"),
     *("seeds", "pairs", "by", "verdict"),
 ]
+Key = tuple[str, str, str, str]
+"""Task, series, what, metric."""
 
 
 def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     return table.replace({"verdict": {intervals.NOT_SEPARABLE: NOISE}})
 
 
-def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str, str], pd.Series[float]]]:
+def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[Key, "pd.Series[float]"]]:
     """Yield (task, series, what, metric) and the number of each seed, at lengths that both folders measured."""
     theirs = main_quality(others)
     for (task, series), part in main_quality(rows).groupby(["task", "series"]):
@@ -78,7 +78,7 @@ def _valued(rows: pd.DataFrame) -> set[int]:
     return {int(length) for length in table.columns[table.notna().all()]}
 
 
-def _line(key: tuple[str, str, str, str], ours: pd.Series[float], theirs: pd.Series[float]) -> dict[str, Any]:
+def _line(key: Key, ours: "pd.Series[float]", theirs: "pd.Series[float]") -> dict[str, Any]:
     line: dict[str, Any] = dict(zip(("task", "series", "what", "metric"), key, strict=True))
     line |= {"seeds": f"{len(ours)} and {len(theirs)}", "pairs": 0, "by": "", "verdict": UNTOLD}
     line |= dict.fromkeys(("low", "high", "p"), math.nan)

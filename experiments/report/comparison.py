@@ -1,7 +1,5 @@
 """Two folders of results side by side: what changed from one to the other, and what is within noise."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Published curves over ours: drawn and named, but in no number of the report."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A page of tables, pictures, curves, cards and paragraphs, and the files it is written to."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """Conditions of older results, which packed coordinates into their text: ``"2-gram shuffle, layer=2"``."""
 
-from __future__ import annotations
-
 import re
 
 from experiments.rows.row import COORDINATES

@@ -1,7 +1,5 @@
 """The quality of a run: its task's main metric over lengths."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from experiments.rows.row import main_metric, whole

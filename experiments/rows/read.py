@@ -1,7 +1,5 @@
 """Reading runs back: the record, the configuration and the rows of a run's folder."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The results of a folder as two tables: the rows of every finished run, and one line for each run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The row: one measurement. Rows are written whole or not at all; `results` reads them back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

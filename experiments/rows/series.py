@@ -7,8 +7,6 @@ runs that depart from the project's default; where ``configs/`` has no default, 
 Two runs share a name only if they differ in their seed, or in the experiments that they measured.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

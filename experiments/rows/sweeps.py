@@ -1,7 +1,5 @@
 """What sweeps asked for: ``results/<name>/sweeps/<hash>.json``, written before the first run of a sweep starts."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Iterable

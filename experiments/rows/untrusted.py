@@ -1,7 +1,5 @@
 """Reading what somebody else may have written: nothing is executed, and no link is followed out of the folder."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

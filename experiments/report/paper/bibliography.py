@@ -1,7 +1,5 @@
 """The papers behind a report, as BibTeX: those of its encoders, numberings, variants and methods, and no others."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache

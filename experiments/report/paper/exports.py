@@ -1,7 +1,5 @@
 """Everything for a paper: figures of column width, the methods paragraph, references, and a LaTeX document."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from pathlib import Path

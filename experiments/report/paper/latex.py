@@ -1,7 +1,5 @@
 """LaTeX that compiles, whatever names somebody gave: text, tables, and a document that shows them all."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A methods section from the runs: setting, model, training, lengths, statistics and versions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

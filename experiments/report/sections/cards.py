@@ -1,7 +1,5 @@
 """A card for each encoder: what it is, from its docstring, and its places in the rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

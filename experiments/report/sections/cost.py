@@ -1,7 +1,5 @@
 """Cost against quality: what each encoder costs, what it gains, and which of them are on the Pareto front."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +63,7 @@ def _costs(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, st
     return runs[runs["series"].isin(series_names) & (runs["cost"] > 0)], SECONDS
 
 
-def _front(costs: pd.Series[float], worths: pd.Series[float]) -> list[bool]:
+def _front(costs: "pd.Series[float]", worths: "pd.Series[float]") -> list[bool]:
     """Whether no other has at least as much worth at no more cost, and more of one."""
     pairs = list(zip(costs, worths, strict=True))
     return [not any(c <= cost and w >= worth and (c, w) != (cost, worth) for c, w in pairs) for cost, worth in pairs]

@@ -1,7 +1,5 @@
 """The interactive curves: summaries over seeds as plain data for the page's script."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How fairly runs were trained: learning rates, early ends, controls with as many parameters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The folder as a whole: how it was measured, warnings of its runs, every run, and what the numbers were made with."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -136,7 +134,7 @@ def provenance_section(results: Results) -> Section:
     """Make the tables of versions, machine, commit and corpora, and of the settings that the runs of a task share."""
     runs = results.runs
 
-    def values(column: pd.Series[Any]) -> list[str]:
+    def values(column: "pd.Series[Any]") -> list[str]:
         return sorted({str(value) for value in column if value is not None})
 
     found = {name: values(runs[name]) for name in MADE_WITH}

@@ -1,7 +1,5 @@
 """Quality over lengths: the summary of a task, curves, tables, comparisons with the baseline."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from experiments.figures import words

@@ -1,7 +1,5 @@
 """Permutation sensitivity: the quality lost by each change of order, and the equivariance error."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from experiments.figures import words

@@ -1,7 +1,5 @@
 """Training, its cost, and every experiment without a section of its own."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """How far quality holds: reach and area of each series, and the same of one run in a line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

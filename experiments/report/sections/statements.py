@@ -1,7 +1,5 @@
 """What a report says of the published statements that its rows decide."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict

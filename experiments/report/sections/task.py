@@ -1,7 +1,5 @@
 """One task of a report: its rows, the names and order of its series, and the tables that several sections share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Several tasks side by side: quality in range, at twice the training length, and free-running."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd
