@@ -112,7 +112,8 @@ def read_run(place: Path, folder: Path) -> tuple[dict[str, Any], dict[str, str],
             part = nested.get(key)
             name = part.get("name") if isinstance(part, dict) else None
             record[key] = None if name is None else name_of(str(name))
-        record |= {"seed": nested.get("seed")} | read_record(place, folder)
+        record["seed"] = nested.get("seed")
+        record |= read_record(place, folder)
         if record["status"] in FINISHED:
             table = read_rows(place / "rows.csv", folder, place.name)
             record |= {key: table[key][0] for key in ("encoder", "positions", "task", "seed")}
