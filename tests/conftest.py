@@ -21,6 +21,21 @@ from pe_zoo import _registry
 torch.set_num_threads(1)
 
 
+SLOWEST = (
+    "test_slurm.py",
+    "test_ray.py",
+    "test_notebook.py",
+    "test_parallel.py",
+    "test_resume.py",
+    "test_launchers.py",
+)
+"""Their tests wait for processes and begin first, so that none is left over when all others are done."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in SLOWEST)
+
+
 def pytest_collection_finish() -> None:
     """Keep what is loaded by now out of garbage collection, which statsmodels asks for at every correction."""
     gc.collect()
