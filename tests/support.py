@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -235,9 +236,24 @@ def values_of(folder: Path, **where: Any) -> dict[tuple[str, int], float]:
     return {key: statistics.fmean(values) for key, values in found.items()}
 
 
-def mean_and_half(values: list[float]) -> tuple[float, float]:
-    half = scipy_stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return statistics.fmean(values), float(half)
+def mean_and_interval(values: list[float], questions: int = 512) -> tuple[float, float, float]:
+    """The mean of shares and its 95 % interval on the logit scale, with the noise of that many questions as a floor.
+
+    NaN where the values fall into two clusters.
+    """
+    mean, count = statistics.fmean(values), len(values)
+    certain = (mean * questions + 0.5) / (questions + 1)
+    noise = certain * (1 - certain) / questions
+    error = math.sqrt(max(statistics.variance(values), noise) / count)
+    margin = math.sqrt(noise / count) + 1e-12
+    inner = min(max(mean, margin), 1 - margin)
+    half = float(scipy_stats.t.ppf(0.975, count - 1)) * error / (inner * (1 - inner))
+    low, high = (1 / (1 + math.exp(-(math.log(inner / (1 - inner)) + sign * half))) for sign in (-1, 1))
+    ordered = sorted(values)
+    gap = max(after - before for before, after in itertools.pairwise(ordered))
+    if gap > 0.1 and gap > 1.2 / math.sqrt(count - 1) * (ordered[-1] - ordered[0]):
+        return mean, math.nan, math.nan
+    return mean, low, high
 
 
 def rows_of(values: dict[str, dict[int, list[float | None]]], metric: str = "token_accuracy") -> pd.DataFrame:

@@ -46,7 +46,7 @@ READER = "pe_zoo._catalogue"
 NAMES_ALLOWED = {
     ("experiments/figures/style.py", name) for name in ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 } | {
-    ("experiments/statistics/intervals.py", "none"),  # the baseline of a comparison
+    ("experiments/statistics/comparisons.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
     ("experiments/plan/request.py", "path"),  # a task's option, and the English word
     ("experiments/figures/style.py", "path"),  # how SVG draws text

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.figures.ranks import short_group
 from support import ROOT, Command
 
 import pe_zoo
-from experiments.figures.ranks import short_group
 
 CHINESE = ROOT / "README.zh-CN.md"
 FILES = [ROOT / "README.md", ROOT / "pe_zoo" / "README.md", ROOT / "experiments" / "README.md"]

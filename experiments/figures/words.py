@@ -4,31 +4,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 NOT_MEASURED = "not measured"
-ROUNDING = 1e-12
-"""Relative to the mean: a smaller half-width is rounding error."""
-VERDICTS = {"unsupported": "cannot be evaluated there (unsupported)", "ok": "not compared"}
-"""How a status reads where a verdict is expected."""
 
 
 def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str] = "{:.3f}".format) -> str:
-    """Return the mean ± half-width of a summary line, or the reason why it has none; name missing seeds."""
+    """Return mean and interval of a summary line, or the reason why it has none; name missing seeds."""
     if line is None:
         return NOT_MEASURED
     lacking = [f"{line[status]} {status}" for status in ("unsupported", "diverged") if line[status]]
     if not line["seeds"]:
         return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
-    text, half = written(line["mean"]), line["half_width"]
-    if half == half:
-        text += f" ± {written(half if half > ROUNDING * abs(line['mean']) else 0.0).removeprefix('+')}"
+    text = written(line["mean"])
+    if line["low"] == line["low"]:
+        text += f" [{written(line['low'])}, {written(line['high'])}]"
     if line["seeds"] < seeds:
         missing = ", ".join([f"{line['seeds']} of {seeds} seeds", *lacking])
         text += f" ({missing})"
     return text
-
-
-def verdict(name: str) -> str:
-    """Return a verdict, or the status that stands in its place, as part of a sentence."""
-    return VERDICTS.get(name, name)
 
 
 def short(value: Any) -> str:
@@ -36,14 +27,25 @@ def short(value: Any) -> str:
     return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
 
 
-def interval(mean: float, low: float, high: float) -> str:
-    """``0.783 [0.601, 0.965]``; the mean alone where there is no interval."""
-    return f"{mean:.3f}" if low != low else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+def fixed(value: Any, written: str = ".2f") -> str:
+    """Return two decimals; blank for anything but a number."""
+    return "" if not isinstance(value, int | float) or value != value else f"{value:{written}}"
+
+
+def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:
+    """``0.783 [0.601, 0.965]``; the mean alone where there is no interval, blank where there is neither."""
+    text = fixed(mean, written)
+    return text if low != low else f"{text} [{low:{written}}, {high:{written}}]"
 
 
 def between(low: float, high: float, written: str = ".3f") -> str:
     """``0.601 to 0.965``; blank where there is no interval."""
     return f"{low:{written}} to {high:{written}}" if low == low else ""
+
+
+def span(low: float, high: float) -> str:
+    """``2–5``, ``3`` where both are the same; blank where there are none."""
+    return "" if low != low else f"{low:g}" if low == high else f"{low:g}–{high:g}"
 
 
 def p_value(p: float) -> str:

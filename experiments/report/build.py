@@ -21,16 +21,15 @@ from experiments.report.sections import (
     order,
     other,
     ranking,
-    reach,
     tasks,
 )
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
-from experiments.rows import untrusted
+from experiments.rows import sweeps, untrusted
 from experiments.rows.quality import beyond_training
 from experiments.rows.results import Results
-from experiments.statistics import intervals
+from experiments.statistics import comparisons, sequential
 from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
@@ -96,38 +95,28 @@ def _measured(
     series_names = list(looks)
     rows = results.rows.assign(look=results.rows["series"].map(looks))
     of_tasks = _tasks(rows, results, baselines)
-    standings = ranking.standings(of_tasks)
-    opening = ranking.summary(of_tasks, standings)
+    opening = ranking.summary(of_tasks)
     sections = [
-        *ranking.sections(of_tasks, standings, series_names),
-        *curves.sections(of_tasks, standings, looks),
-        *cost.sections(of_tasks, cost.weigh(of_tasks, standings)),
+        *ranking.sections(of_tasks),
+        *curves.sections(of_tasks, looks),
+        *cost.sections(of_tasks, cost.weigh(of_tasks)),
         *statements_page.sections(decided),
         *tasks.sections(rows, series_names),
     ]
     for task in of_tasks:
         of_task = task_sections(task)
-        sentence = lengths.summary(task, standings.get(task.key))
+        sentence = lengths.summary(task)
         (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).append(sentence)
         sections += of_task
-    sections.append(cards.section(of_tasks, standings, series_names))
+    sections.append(cards.section(of_tasks, series_names))
     return opening + statements_page.summary_sentences(decided), sections
 
 
 def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    """The results of every task in alphabetical order; comparisons of all tasks are corrected together."""
-    by_task = list(rows.groupby("task"))
-    tasks = [TaskResults(str(key), part, results, baselines.get(str(key)), len(by_task)) for key, part in by_task]
-    areas = reach.compare({task.key: task.quality for task in tasks}, baselines)
-    compared = []
-    for task in (task for task in tasks if task.baseline is not None):
-        table, task.areas = intervals.compare(task.beyond, str(task.baseline)), areas[task.key]
-        compared.append(table.assign(task=task.key, metric=task.beyond["metric"].iloc[0]))
-    if found := [table for table in compared if len(table)]:
-        corrected = intervals.corrected(pd.concat(found, ignore_index=True))
-        for task in tasks:
-            task.compared = corrected[corrected["task"] == task.key]
-    return tasks
+    """The results of every task in alphabetical order."""
+    rule = sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
+    by_task = [(str(key), part) for key, part in rows.groupby("task")]
+    return [TaskResults(key, part, results, baselines.get(key), len(by_task), rule) for key, part in by_task]
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
@@ -139,7 +128,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
         ValueError: no task has the one that is wanted.
     """
     found, misses = {}, []
-    find = intervals.default_baseline if wanted is None else partial(intervals.find_baseline, wanted=wanted)
+    find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)
     for task, of_task in beyond_training(results.quality).groupby("task"):
         try:
             found[str(task)] = find(of_task)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_ind
+from scipy.stats import ttest_1samp, ttest_ind
 
 from experiments import measures
 from experiments.rows.quality import OVER_LENGTHS, main_quality
 from experiments.rows.row import metric_of
 from experiments.statistics import intervals
+from experiments.statistics.comparisons import holm
 
 IN_RANGE, BEYOND = "in range", "beyond training"
 SAME, NOISE, UNTOLD, NO_SPREAD = "identical", "within noise", "one seed: not testable", "no spread: not testable"
@@ -43,12 +44,12 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
     lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
     table = pd.DataFrame([line for line in lines if line], columns=[name for name in COLUMNS if name != "p_holm"])
-    table.insert(COLUMNS.index("p_holm"), "p_holm", intervals.holm(list(table["p"])))
+    table.insert(COLUMNS.index("p_holm"), "p_holm", holm(table["p"]))
     table["verdict"] = [
-        line["verdict"] or intervals.verdict(line["metric"], line["difference"], line["p_holm"])
+        line["verdict"] or _verdict(line["metric"], line["difference"], line["p_holm"])
         for line in table.to_dict("records")
     ]
-    return table.replace({"verdict": {intervals.NOT_SEPARABLE: NOISE}})
+    return table
 
 
 def _numbers(rows: pd.DataFrame, others: pd.DataFrame) -> Iterator[tuple[Key, "pd.Series[float]"]]:
@@ -88,20 +89,23 @@ def _line(key: Key, ours: "pd.Series[float]", theirs: "pd.Series[float]") -> dic
     if paired:
         ours, theirs = ours.loc[common], theirs.loc[common]
     line |= {"ours": ours.mean(), "theirs": theirs.mean(), "difference": ours.mean() - theirs.mean()}
-    if paired:
-        line |= {"pairs": len(common), "by": "seed" if len(common) > 1 else ""}
-        if identical:
-            return line | {"difference": 0.0, "verdict": SAME}
-        line |= intervals.paired(np.array(ours - theirs, dtype=np.float64))
-        return line | ({"verdict": ""} if len(common) > 1 else {})
-    if fewest > 1 and max(ours.std(), theirs.std()) > 0:
-        test = ttest_ind(ours, theirs, equal_var=False)
-        interval = test.confidence_interval(intervals.CONFIDENCE)
-        return line | {
-            "low": interval.low,
-            "high": interval.high,
-            "p": float(test.pvalue),
-            "by": "Welch",
-            "verdict": "",
-        }
-    return line | ({"verdict": NO_SPREAD} if fewest > 1 else {})
+    line["pairs"] = len(common) if paired else 0
+    if identical or min(len(ours), len(theirs)) < 2:
+        return line | ({"verdict": SAME} if identical else {})
+    spread = [ours - theirs] if paired else [ours, theirs]
+    if max(map(np.ptp, spread)) <= intervals.ROUNDING:
+        return line | {"verdict": NO_SPREAD}
+    test = ttest_1samp(spread[0], 0) if paired else ttest_ind(ours, theirs, equal_var=False)
+    interval = test.confidence_interval(intervals.CONFIDENCE)
+    line |= {"low": interval.low, "high": interval.high, "p": float(test.pvalue)}
+    return line | {"by": "seed" if paired else "Welch", "verdict": ""}
+
+
+def _verdict(metric: str, difference: float, p: float) -> str:
+    """Return ``better``, ``worse`` or `NOISE`; ``higher`` or ``lower`` of a metric without a good side."""
+    if math.isnan(p) or p >= intervals.SIGNIFICANCE:
+        return NOISE
+    higher_is_better = metric_of(metric).higher_is_better
+    if higher_is_better is None:
+        return "higher" if difference > 0 else "lower"
+    return "better" if (difference > 0) == higher_is_better else "worse"

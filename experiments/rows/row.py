@@ -125,6 +125,13 @@ class Metric:
     higher_is_better: bool | None
     repeats: bool = True
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest value that is possible; infinite where there is none."""
+        if self.unit.startswith("share of") and self.label != "free-running less teacher-forced token accuracy":
+            return 0.0, 1.0
+        return (0.0, math.inf) if self.unit.startswith(("bits", "nats")) else (-math.inf, math.inf)
+
 
 METRICS = {
     "bits_per_byte": Metric("bits per byte", "bits", False),

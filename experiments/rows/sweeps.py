@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.rows.row import write_json
 from experiments.rows.untrusted import message_of, name_of, one_line, read_mapping
@@ -19,12 +20,14 @@ class Sweep:
         part: which of the ``parts`` of a sweep file this is, from 1.
         parts: how many there are; 1 for a sweep without parts.
         runs: the run ids it asked for.
+        rule: how seeds are added (see `statistics.sequential.Rule`), and ``first_seed``; None: their number is given.
     """
 
     command: str
     part: int
     parts: int
     runs: tuple[str, ...]
+    rule: dict[str, Any] | None = None
 
 
 def write(folder: Path, sweep: Sweep) -> None:
@@ -33,7 +36,7 @@ def write(folder: Path, sweep: Sweep) -> None:
     path = folder / "sweeps" / f"{digest}.json"
     if sweep.runs:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"command": sweep.command, "part": sweep.part, "parts": sweep.parts, "runs": sweep.runs})
+        write_json(path, vars(sweep))
         return
     path.unlink(missing_ok=True)
     for place in (path.parent, folder):
@@ -51,7 +54,8 @@ def read(folder: Path) -> tuple[list[Sweep], list[str]]:
             if not all(isinstance(found.get(key), kind) for key, kind in kinds.items()):
                 raise ValueError(f"{path.name} cannot be read: it lacks command, part, parts or runs")
             runs = tuple(name_of(str(run)) for run in found["runs"])
-            sweeps.append(Sweep(one_line(found["command"]), found["part"], found["parts"], runs))
+            rule = found.get("rule") if isinstance(found.get("rule"), dict) else None
+            sweeps.append(Sweep(one_line(found["command"]), found["part"], found["parts"], runs, rule))
         except (ValueError, OSError) as error:
             broken.append(f"sweeps/{name_of(path.name)}: {name_of(message_of(error))}")
     return sweeps, broken

@@ -33,7 +33,8 @@ from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConf
 from experiments.runs import options
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
-from experiments.runs.options import LISTS, MENUS, PARCEL, THREADS
+from experiments.runs.options import DECLARED, LISTS, MENUS, PARCEL, THREADS, UNTIL_DECIDED
+from experiments.statistics.sequential import Rule
 from experiments.training.config import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
 
@@ -244,6 +245,26 @@ def check_launcher(given: Arguments, processes: int) -> None:
                 raise BadRequest(f"{word} starts workers of its own: leave it out under torchrun")
             if key == LAUNCHER and name in LAUNCHERS and f"{name}_settings.yaml" not in offered:
                 raise BadRequest(f"{word} is not installed here: pip install 'pe-zoo[{LAUNCHERS[name]}]'")
+
+
+def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None:
+    """Return by which rule a command line, expanded, adds seeds, and the first of them; None: it gives their number."""
+    concerned = ("seed", "seeds", *DECLARED)
+    words = [word for word in overrides if word.partition("=")[0] in concerned]
+    if f"seeds={UNTIL_DECIDED}" not in words:
+        if useless := [word for word in words if word.partition("=")[0] in DECLARED]:
+            raise BadRequest(f"{useless[0]} changes nothing without seeds={UNTIL_DECIDED}")
+        return None
+    if not multirun:
+        raise BadRequest(f"seeds={UNTIL_DECIDED} is a sweep: add -m")
+    given = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
+    if given.against is None:
+        raise BadRequest(f"seeds={UNTIL_DECIDED} needs its question: against=<series>, or against=best")
+    try:
+        found = Rule(given.against, tuple(given.looks), tuple(given.weights), given.delta)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    return found, whole("seed", given.seed, at_least=0, at_most=LAST_SEED - found.looks[-1])
 
 
 Engine = Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]

@@ -32,6 +32,10 @@ resolved configuration of one run."""
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure, or all; by default length_extrapolation and permutation_sensitivity",
     "seed=0, seeds=1": "the first seed, and how many from there on: together on a GPU, else one after another",
+    "seeds=until_decided against=none": "with -m: add seeds at declared looks until each comparison is decided",
+    "against=best": "the same, until it is known which series may be the best",
+    "looks=[5,8,12,20] weights=[…]": "numbers of seeds after which is tested, and the share of the level of each",
+    "delta=null": "difference in area below which two series count as equal",
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from experiments.figures import words
 from experiments.plan.request import BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
-from experiments.runs import arguments, config, lease, rerun, summary
+from experiments.runs import adaptive, arguments, config, lease, rerun, summary
 from experiments.runs.folder import record_of
 from experiments.runs.job import Job, Parcel, refused, set_variables, work
 from experiments.runs.recording import Outcome, status_before
+from experiments.statistics.sequential import Rule
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
@@ -45,13 +46,42 @@ def run(words: list[str], configs: Path) -> int:
                 return 0
             config.check_launcher(given, team.size)
             with config.initialized(configs, given.config_dir):
+                points, engine = config.points(lines, multirun=given.multirun), config.engine(lines[0])
+                if rule := config.rule(lines[0], multirun=given.multirun):
+                    return _until_decided(given, team, points, engine, *rule)
                 launch = Launch(given, team)
-                for point in config.points(lines, multirun=given.multirun):
+                for point in points:
                     launch.add(point)
-                return launch.start(config.engine(lines[0]))
+                return launch.start(engine)
         except (*config.ERRORS, BadRequest, PluginError) as error:
             print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
             return 2
+
+
+def _until_decided(
+    given: arguments.Arguments,
+    team: Team,
+    points: Iterable[Sequence[str]],
+    engine: config.Engine | None,
+    rule: Rule,
+    first_seed: int,
+) -> int:
+    """Run the looks of a sweep, see `adaptive`; on an engine every seed is a job, here the seeds of a point are one."""
+    known: list[Path] = []
+
+    def launch(asked: Iterable[adaptive.Asked]) -> tuple[int, dict[adaptive.Point, list[Path]]]:
+        one = Launch(given, team, asdict(rule) | {"first_seed": first_seed}, known)
+        found: dict[adaptive.Point, list[Path]] = {}
+        for point, first, count in asked:
+            seeds = [(first, count)] if engine is None else [(seed, 1) for seed in range(first, first + count)]
+            for seed, size in seeds:
+                found.setdefault(point, []).extend(one.add([*point, f"seed={seed}", f"seeds={size}"]))
+        code = one.start(engine)
+        known.extend(folder for folders in found.values() for folder in folders)
+        return code, found
+
+    plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
+    return adaptive.run(plain, rule, first_seed, launch)
 
 
 def _rerun(words: list[str], team: Team) -> int:
@@ -73,20 +103,26 @@ class Launch:
 
     given: arguments.Arguments
     team: Team
+    rule: dict[str, Any] | None = None
+    """How seeds are added, where a rule does."""
+    earlier: Sequence[Path] = ()
+    """Folders of the runs that earlier looks of the same command asked for."""
     _jobs: list[Job] = field(default_factory=list)
     _before: dict[Path, dict[str, Any] | None] = field(default_factory=dict)
     _outcomes: list[Outcome] = field(default_factory=list)
     _lost: bool = False
 
-    def add(self, point: Sequence[str]) -> None:
-        """Add the runs of one point of a sweep, or note why it cannot be run."""
+    def add(self, point: Sequence[str]) -> list[Path]:
+        """Add the runs of one point of a sweep and return their folders; note why it cannot be run."""
         try:
             job = config.job_of(point, multirun=self.given.multirun)
         except (BadRequest, PluginError) as error:
             self._add(refused(error))
-            return
+            return []
         self._jobs.append(job)
-        self._before |= {folder: record_of(folder) for folder in (run.folder for run in job.configs)}
+        folders = [run.folder for run in job.configs]
+        self._before |= {folder: record_of(folder) for folder in folders}
+        return folders
 
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
@@ -148,11 +184,11 @@ class Launch:
         """Note in each results folder which of its runs a sweep asks for."""
         if self.team.rank or not self.given.multirun:
             return
-        command, folders = shlex.join(["python", "run.py", *self.given.words]), list(folders)
+        command, folders = shlex.join(["python", "run.py", *self.given.words]), [*self.earlier, *folders]
         for place in self._places():
             runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
-                sweeps.write(place, sweeps.Sweep(command, 1, 1, runs))
+                sweeps.write(place, sweeps.Sweep(command, 1, 1, runs, self.rule))
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:

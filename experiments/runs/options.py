@@ -9,6 +9,7 @@ import pe_zoo
 from experiments.model.layout import Layout
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.request import ModelConfig
+from experiments.statistics.sequential import Rule
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 from pe_zoo._knobs import Knob
@@ -27,6 +28,10 @@ HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
 """Options that change what happens to a run's files, not its results."""
 PARCEL, THREADS = "parcel", "threads"
 """The options in which a job travels to a worker, and how many threads it gets there; null: as many as it has."""
+UNTIL_DECIDED = "until_decided"
+"""The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
+DECLARED = ("against", "looks", "weights", "delta")
+"""The options of that rule."""
 REQUIRED = "???"
 """How OmegaConf writes a value that must be given."""
 
@@ -37,7 +42,11 @@ class Request:
 
     experiment: Any = REQUIRED
     seed: int = 0
-    seeds: int = 1
+    seeds: Any = 1
+    against: str | None = None
+    looks: list[int] = field(default_factory=lambda: list(Rule.looks))
+    weights: list[float] = field(default_factory=lambda: list(Rule.weights))
+    delta: float | None = None
     name: str = "scratch"
     device: str = "auto"
     tune: bool = False

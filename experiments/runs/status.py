@@ -1,18 +1,25 @@
 """How far the runs of a folder are, and the command that completes those that are not done."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.rows import sweeps as sweep_notes
 from experiments.rows.read import read_run, run_folders
+from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
+from experiments.statistics import sequential
+from experiments.statistics.comparisons import find_baseline
+from experiments.statistics.scores import scores
+from experiments.statistics.sequential import BEST, OPEN, Rule, decide
 
 WIDTH = 100
 LISTED = 20
@@ -101,6 +108,8 @@ def text(folder: Path) -> str:
         tabulate([*table, ["in all", len(runs)]], headers=["state", "runs"], tablefmt="simple"),
         "\n".join([*_time(runs), *left, *(f"Not readable: {line}" for line in broken)]),
     ]
+    if declared := sequential.declared(sweep.rule for sweep in sweeps):
+        parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))
     for state, advice in STATES.items():
         of_state = [run for run in runs if run.state == state] if advice else []
         for command in dict.fromkeys(run.command for run in of_state):
@@ -137,3 +146,45 @@ def _group(state: str, advice: str, command: str, runs: list[Standing]) -> str:
     if not advice.endswith(":"):
         return f"{table}\n{advice}"
     return f"{table}\n{advice}\n  {command}" if command else f"{table}\nThe command that asked for them is not known."
+
+
+def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd.DataFrame, Rule]:
+    """Return what some results decide, and the rule with the name of the series in place of an encoder's.
+
+    Raises:
+        ValueError: nothing was measured beyond the training length, or there is no such series.
+    """
+    quality = pd.concat([each.quality for each in found])
+    if not (quality["eval_length"] > quality["train_length"]).any():
+        raise ValueError("seeds=until_decided needs experiment=length_extrapolation: that is what is decided")
+    if rule.question != BEST:
+        try:
+            rule = replace(rule, question=find_baseline(quality, rule.question))
+        except ValueError as error:
+            raise ValueError(f"against={rule.question}: {error}") from error
+    return decide(scores(quality), rule, first_seed), rule
+
+
+def decisions_text(decided: pd.DataFrame, rule: Rule) -> str:
+    """Return what is decided and what the next look costs, as a table for the terminal."""
+    if decided.empty:
+        return "nothing to decide yet"
+    lines = [
+        [
+            line["task"],
+            line["series"],
+            line["seeds"],
+            words.interval(line["difference"], line["low"], line["high"], "+.3f"),
+            words.p_value(line["p_holm"]),
+            line["verdict"],
+        ]
+        for line in decided.to_dict("records")
+    ]
+    question = "which may be the best" if rule.question == BEST else f"against {rule.question}"
+    waiting = decided["verdict"] == OPEN
+    more = sum(int(line["next_look"]) - int(line["seeds"]) for line in decided[waiting].to_dict("records"))
+    head = ["task", "series", "seeds", f"difference in area, {question}", "p (Holm)", "verdict"]
+    summary = f"{(~waiting).sum()} of {words.count(len(decided), 'comparison')} decided or out of looks"
+    if waiting.any():
+        summary += f"; the next look takes {words.count(more, 'run')} more, and those of the baseline"
+    return f"{tabulate(lines, headers=head, disable_numparse=True)}\n{summary}"

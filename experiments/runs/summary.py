@@ -8,13 +8,14 @@ from typing import Any
 
 from tabulate import tabulate
 
+from experiments.figures import words
 from experiments.measures import report_of
 from experiments.measures.permutation_sensitivity import Change
-from experiments.report.sections import reach
 from experiments.rows.row import Row, frame, main_metric, metric_of
 from experiments.runs.folder import record_of
 from experiments.runs.recording import Outcome
 from experiments.statistics.intervals import with_series
+from experiments.statistics.scores import DOUBLINGS, scores
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with a table or a line of their own here, and the training curve."""
@@ -79,7 +80,7 @@ def _show_results(outcome: Outcome) -> None:
     whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
     _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
     main = main_metric(row.metric for row in whole)
-    if main and (line := reach.of_one_run(with_series(frame(row for row in whole if row.metric == main)))):
+    if main and (line := _kept(whole, main, record["converged"])):
         print(line)
     permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
     title = f"order of the input (length {train_length})"
@@ -92,6 +93,19 @@ def _show_results(outcome: Outcome) -> None:
         ]
         _print([(name.replace("_", " "), ""), *lines])
     print(f"files: {outcome.folder}")
+
+
+def _kept(rows: list[Row], main: str, converged: bool | None) -> str:
+    """Return how much quality a run keeps beyond its training length, in a line; blank where that means nothing."""
+    table = scores(frame(row for row in rows if row.metric == main).assign(converged=converged)).to_dict("records")
+    if not table or table[0]["status"] != "ok":
+        return ""
+    kept = [
+        f"×{by} {words.fixed(table[0][f'kept_{by}'])}"
+        for by in DOUBLINGS
+        if table[0][f"kept_{by}"] == table[0][f"kept_{by}"]
+    ]
+    return f"quality kept at {', '.join(kept)} of the training length (1: as in range, 0: the best guess)"
 
 
 def _tuned(tuning: dict[str, Any]) -> str:

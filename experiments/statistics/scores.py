@@ -1,71 +1,126 @@
-"""One score for each run of a task; groups and ranks are computed from them."""
+"""How much of its quality a run keeps beyond its training length: one line for each run.
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+Quality at a length is (value - guess) / (in range - guess): 0 is the best blind guess at that length, 1 is the run's
+own quality in range. It is read at 2, 4 and 8 training lengths, interpolated over log2 of the length where one of
+these was not measured; the area is its mean from 1 to the last of them by the trapezoid rule, so that every doubling
+counts the same. A length more changes none of these. Runs that did not learn their task in range have no score.
+"""
 
 import numpy as np
 import pandas as pd
 
 from experiments.rows.row import metric_of
-from experiments.statistics.intervals import Matrix, with_series
+from experiments.statistics.intervals import Matrix, Vector, with_series
 
-WHY = ("not measured", "unsupported", "diverged")
-"""Why a run has no score. Of several reasons, the last one counts."""
-COLUMNS = ["task", "metric", "series", "seed", "value", "score", "lengths", "status"]
+DOUBLINGS = (2, 4, 8)
+"""Multiples of the training length at which quality is read."""
+KEPT = [f"kept_{multiple}" for multiple in DOUBLINGS]
+KEEPS = 0.9
+"""Share of the quality in range that is kept up to the reach."""
+UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
+COLUMNS = [
+    "task",
+    "metric",
+    "series",
+    "seed",
+    "in_range",
+    *KEPT,
+    "area",
+    "up_to",
+    "reach",
+    "noise",
+    "worst",
+    "best",
+    "status",
+]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one line for each task, metric, series and seed: the mean over the lengths that the series share.
-
-    These are the lengths at which at least half of a task's series have a value. A run that lacks one of them has no
-    score, so no series is ranked on easier lengths than the others.
+    """Return one line for each task, metric, series and seed.
 
     Args:
-        rows: of any number of tasks and metrics, at the lengths that count.
+        rows: whole sequences, at lengths in range and beyond, of any number of tasks and metrics. ``converged`` says
+            whether the run learned its task in range; None where that was not judged.
 
     Returns:
-        ``task``, ``metric``, ``series``, ``seed``, ``value`` (NaN where there is no score), ``score`` (normalised by
-        chance, see `normalised`), ``lengths`` (how many), ``status`` (``ok`` or one of `WHY`). Sorted.
+        ``task``, ``metric``, ``series``, ``seed``, ``in_range`` (value at the longest length in range), ``kept_2``,
+        ``kept_4``, ``kept_8`` (quality at these multiples; NaN where the task is not measured that far), ``area``,
+        ``up_to`` (its last multiple, the same for all of a task), ``reach``
+        (longest measured length up to which each keeps `KEEPS`, in training lengths), ``noise`` (variance of the area
+        that the evaluation alone causes, from the number of questions; 0 where unknown), ``worst`` and ``best``
+        (bounds of the area), ``status`` (``ok``, or why there is no area). Sorted.
     """
-    rows = with_series(rows)
-    of_run = rows.groupby(["task", "metric", "series", "seed"])
-    table = of_run.size().index.to_frame(index=False)
-    if table.empty:
-        return pd.DataFrame(columns=COLUMNS)
-    # Grouping by number is much faster than by several texts.
-    numbered = rows[["value", "status"]].assign(score=normalised(rows), run=of_run.ngroup())
-    numbered["length"] = rows.groupby(["task", "metric", "eval_length"]).ngroup()
-    valued = numbered[(rows["status"] == "ok") & (numbered["run"] >= 0)]
-    part = table.groupby(["task", "metric"]).ngroup()
-    series = table.groupby(["task", "metric", "series"]).ngroup()
-    having = series[valued["run"]].groupby(valued["length"].to_numpy()).nunique()
-    of_length = part[valued["run"]].groupby(valued["length"].to_numpy()).first()
-    shared = having.index[having * 2 >= series.groupby(part).nunique()[of_length].to_numpy()]
-    by_length = valued[valued["length"].isin(shared)].groupby(["run", "length"])[["value", "score"]].mean()
-    by_run = by_length.groupby(level="run")
-    lengths = of_length[shared].value_counts().reindex(part).fillna(0).astype(int).to_numpy()
-    # A score without chance at one length would be a mean over other lengths than its value.
-    whole = by_run.count().reindex(table.index).eq(lengths, axis=0)
-    table[["value", "score"]] = by_run.mean().reindex(table.index).where(whole)
-    known = table["value"].notna()
-    why = numbered["status"].map({name: place for place, name in enumerate(WHY)}).fillna(0).groupby(numbered["run"])
-    table["status"] = why.max().reindex(table.index).map(dict(enumerate(WHY))).mask(known, "ok")
-    return table.assign(lengths=np.where(known, lengths, 0))[COLUMNS]
+    parts = [_of_task(part) for _, part in with_series(rows).groupby(["task", "metric"])]
+    return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def normalised(rows: pd.DataFrame) -> pd.Series[float]:
-    """Return (value - chance) / (best - chance) of each row: 0 is guessing, 1 is perfect; best is 1, or 0 bits."""
-    best = rows["metric"].map({name: _best(name) for name in set(rows["metric"].unique())}).astype(float)
-    room = best - rows["chance"]
-    return (rows["value"] - rows["chance"]).where(room != 0) / room.where(room != 0)
+def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the scores of one task and metric."""
+    metric, trained = metric_of(str(rows["metric"].iloc[0])), int(rows["train_length"].iloc[0])
+    table = rows.groupby(["task", "metric", "series", "seed"])["status"].agg(_worst).reset_index()
+    learned = rows.groupby(["series", "seed"])["converged"].agg(lambda judged: not any(one is False for one in judged))
+    lengths = np.array(sorted(rows["eval_length"].unique()))
+    value, guess, count = (_by_run(rows, column, lengths) for column in ("value", "chance", "n"))
+    inside = np.flatnonzero(lengths <= trained)
+    table["in_range"] = value[:, inside[-1]] if len(inside) else np.nan
+    room = table["in_range"].to_numpy()[:, None] - guess
+    useful = ((room > 0) if metric.higher_is_better else (room < 0)).any(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        quality = (value - guess) / room
+        certain = (value * count + 0.5) / (count + 1)
+        noise = certain * (1 - certain) / count / room**2 if metric.bounds == (0, 1) else np.zeros_like(value)
+        ends = [(bound - guess) / room for bound in metric.bounds]
+    last = max((multiple for multiple in DOUBLINGS if multiple * trained <= lengths[-1]), default=1)
+    area, certainty = _read(quality, lengths, trained), _read(noise, lengths, trained)
+    table[KEPT] = area
+    weights = _weights(last)
+    table["area"] = 1 - weights.sum() + (area[:, : len(weights)] @ weights if len(weights) else np.nan)
+    table["noise"] = certainty[:, : len(weights)] @ weights**2
+    for name, end in zip(("worst", "best"), ends if metric.higher_is_better else ends[::-1], strict=True):
+        with np.errstate(invalid="ignore"):
+            table[name] = 1 - weights.sum() + _read(end, lengths, trained)[:, : len(weights)] @ weights
+    table["up_to"], table["reach"] = last, _reach(quality, lengths, trained)
+    status = np.where(useful, np.where(table["area"].isna(), NOT_MEASURED, "ok"), GUESSING)
+    status = np.where(table["status"] != "ok", table["status"], status)
+    table["status"] = np.where(learned, status, UNLEARNED)
+    table.loc[table["status"] != "ok", [*KEPT, "area", "reach", "noise"]] = np.nan
+    return table
 
 
-def _best(metric: str) -> float:
-    return {True: 1.0, False: 0.0, None: np.nan}[metric_of(metric).higher_is_better]
+def _worst(statuses: "pd.Series[str]") -> str:
+    return next((name for name in ("diverged", "unsupported") if (statuses == name).any()), "ok")
 
 
-def matrix(table: pd.DataFrame, series_names: Sequence[str], column: str = "value") -> Matrix:
-    """Return a column of `scores`, of one task and metric, as a matrix: seeds down, series across; NaN for gaps."""
-    wide = table.pivot(index="seed", columns="series", values=column).reindex(columns=list(series_names))
-    return wide.to_numpy(dtype=np.float64)
+def _by_run(rows: pd.DataFrame, column: str, lengths: Vector) -> Matrix:
+    """Return a column as a matrix, runs down, lengths across; NaN where nothing was measured."""
+    valued = rows[column].where(rows["status"] == "ok").astype(float)
+    found = valued.groupby([rows["series"], rows["seed"], rows["eval_length"]]).mean().unstack("eval_length")
+    return found.reindex(columns=lengths).to_numpy(dtype=float)
+
+
+def _read(curves: Matrix, lengths: Vector, trained: int) -> Matrix:
+    """Return each curve at `DOUBLINGS`, interpolated between the two lengths around; NaN beyond the last one."""
+    places = np.log2(lengths / trained)
+    wanted = np.log2(DOUBLINGS)
+    right = np.searchsorted(places, wanted - 1e-9).clip(1, max(1, len(places) - 1))
+    left = right - 1
+    if len(places) < 2:
+        return np.full((len(curves), len(wanted)), np.nan)
+    share = (wanted - places[left]) / (places[right] - places[left])
+    exact = np.isclose(share, 1)
+    with np.errstate(invalid="ignore"):  # a bound may be infinite
+        found = np.where(exact, curves[:, right], curves[:, left] * (1 - share) + curves[:, right] * share)
+    return np.where(wanted <= places[-1] + 1e-9, found, np.nan)
+
+
+def _reach(quality: Matrix, lengths: Vector, trained: int) -> Vector:
+    """Return the last length of each curve, from the training length on, before the first that does not hold."""
+    beyond = lengths > trained
+    holds = np.logical_and.accumulate(quality[:, beyond] >= KEEPS - 1e-9, axis=1).sum(axis=1)
+    return np.array([1.0, *(lengths[beyond] / trained)])[holds]
+
+
+def _weights(last: int) -> Vector:
+    """Return the trapezoid weights of the doublings up to ``last``; the training length has what is left of 1."""
+    count = int(np.log2(last))
+    return np.array([1.0] * (count - 1) + [0.5]) / count if count else np.zeros(0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ENCODERS, LENGTHS, mean_and_half, values_of, write_run, write_sweep
+from support import ENCODERS, LENGTHS, mean_and_interval, values_of, write_run, write_sweep
 
 import report
 
@@ -200,8 +200,8 @@ def _point(folder: Path, encoder: str, length: int) -> str:
     """What is to be read at a point, from the CSV files alone."""
     where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "task": ["copy"]}
     found = values_of(folder, **where, eval_length=[str(length)])
-    mean, half = mean_and_half([value for (name, _), value in found.items() if name == encoder])
-    mean, low, high = (_digits(value) for value in (mean, mean - half, mean + half))
+    values = [value for (name, _), value in found.items() if name == encoder]
+    mean, low, high = (_digits(value) for value in mean_and_interval(values))
     return f"{encoder}, length {length}: {mean} (95 % interval {low} to {high}, 3 seeds)"
 
 
@@ -266,5 +266,4 @@ def test_the_curves_hold_what_the_rows_hold(folder: Path) -> None:
             ]
             assert seeds == len(values) == (0 if encoder == "learned" and length > 16 else 3)
             if values:
-                middle, half = mean_and_half(values)
-                assert (mean, low, high) == pytest.approx((middle, middle - half, middle + half), rel=1e-3, abs=1e-4)
+                assert (mean, low, high) == pytest.approx(mean_and_interval(values), rel=1e-3, abs=1e-4)

@@ -48,10 +48,10 @@ def test_means_over_seeds_at_both_lengths() -> None:
     (found,) = tasks.sections(rows, ["none", "rope"])
     within, beyond = map(cells, found.parts[:2])
     assert within["copy", "length"] == "8"
-    assert within["copy", "none"].startswith("0.88 ± ")
+    assert within["copy", "none"].startswith("0.88")
     assert within["copy", "none"].endswith(" †")
     assert beyond["copy", "length"] == "16"
-    assert beyond["copy", "none"].startswith("0.50 ± ")
+    assert beyond["copy", "none"].startswith("0.50")
     assert beyond["copy", "rope"] == "0.50"
     assert beyond["copy", "guess"] == "0.5"
     assert beyond["sort", "none"] == "unsupported"
@@ -71,9 +71,8 @@ def test_free_running_is_compared_within_a_run() -> None:
     last = found.parts[-1]
     assert isinstance(last, Table)
     assert last.data["mean"].tolist() == [-0.375]  # −0.5 and −0.25; the third run was not asked
-    assert cells(last)["copy", "none"].startswith("-0.38 ± ")
+    assert cells(last)["copy", "none"].startswith("-0.38")
     assert "mode" not in set(last.cells["task"])
-    assert "± +" not in cells(last)["copy", "none"]
 
 
 def test_a_task_is_judged_by_its_own_metric() -> None:
@@ -91,19 +90,3 @@ def test_one_task_is_not_put_beside_itself() -> None:
     assert not tasks.sections(rows_of("copy", "none", {8: 1.0, 16: 0.75}), ["none"])
     other = rows_of("copy", "none", {8: 1.0}).assign(experiment="structure")
     assert not tasks.sections(other, ["none"])
-
-
-def test_only_learned_tasks_measured_far_enough_count_as_kept() -> None:
-    rows = pd.concat(
-        [
-            rows_of("copy", "rope", {8: 1.0, 16: 0.95}),
-            rows_of("sort", "rope", {8: 1.0, 16: 0.5}),
-            rows_of("mode", "rope", {8: 0.5, 16: 0.5}, converged=False),
-            rows_of("text", "rope", {8: 1.0, 12: 1.0}),
-            rows_of("copy", "none", {8: 1.0, 16: 0.92}),
-            rows_of("copy", "t5", {8: 0.5, 16: 0.5}, converged=False),
-        ]
-    )
-    (found,) = tasks.sections(rows, ["none", "rope", "t5"])
-    (kept,) = (part for part in found.parts if isinstance(part, Table) and part.stem == "tasks_kept")
-    assert kept.data.to_numpy().tolist() == [["none", 1, 1], ["rope", 2, 1], ["t5", 0, 0]]

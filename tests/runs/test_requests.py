@@ -21,6 +21,9 @@ from experiments.training.config import TrainConfig
 QUICK = ["model=tiny", "train.steps=10"]
 
 BAD = {
+    "seeds=until_decided": "seeds=until_decided is a sweep: add -m",
+    "against=rope": "against=rope changes nothing without seeds=until_decided",
+    "seeds=many": "seeds must be a whole number",
     "encoder=ropee": "no encoder named 'ropee'. Did you mean 'rope'?",
     "task=copyy": "no task named 'copyy'. Did you mean 'copy'?",
     "positions=offsett": "no numbering named 'offsett'. Did you mean 'offset'?",
@@ -141,6 +144,15 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
     assert command("-m", "experiment=structure,cost", "structure.reach=4", "model=tiny").code == 0
     assert [run.experiments["structure"]["reach"] for run in asked if "structure" in run.experiments] == [4]
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [([], "needs its question: against=<series>, or against=best"), (["against=none", "looks=[2,5]"], "looks=(2, 5)")],
+)
+def test_a_rule_that_means_nothing_is_refused(command: Command, typed: list[str], named: str) -> None:
+    done = command("-m", *QUICK, "seeds=until_decided", *typed)
+    assert (done.code, named in done.err) == (2, True)
 
 
 def test_seeds_of_a_point_are_composed_once(

@@ -22,7 +22,7 @@ CAPTIONS = {
     "attention_heads": "The most pronounced head. Large: the largest of all heads, mean over seeds; bars: 95 % t "
     "interval, not cut to the axis; hollow: before training; small dots: every head and seed; vertical strokes: that "
     "head with uniform weights. For one series, a line for each layer.",
-    "attention_spread": "How widely heads attend. Large: mean over heads and seeds; bars: 95 % t interval over seeds; "
+    "attention_spread": "How widely heads attend. Large: mean over heads and seeds; bars: 95 % interval over seeds; "
     "hollow: before training; small dots: every head and seed; vertical strokes: uniform weights. For one series, a "
     "line for each layer.",
 }

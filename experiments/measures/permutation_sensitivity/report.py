@@ -14,18 +14,18 @@ from experiments.statistics.intervals import by_measurement, half_width, with_se
 
 CAPTIONS = {
     "quality_loss": "Quality lost by each change of order, by the share of neighbours parted. Left: tokens permuted; "
-    "right: positions permuted, tokens in place. Dots: mean over seeds; bars: 95 % t interval over seeds. Further "
+    "right: positions permuted, tokens in place. Dots: mean over seeds; bars: 95 % interval over seeds. Further "
     "right, or darker: the model relies more on order.",
     "output_change": "Change of the outputs relative to those for the untouched input: at initialisation, due to the "
-    "encoder and the mask alone, and after training. Mean and 95 % t interval over seeds.",
+    "encoder and the mask alone, and after training. Mean and 95 % interval over seeds.",
     "damage": "Quality lost when tokens are permuted, over how far they moved (share of the length) and over the share "
     "of neighbours parted. A dot is a change of order, mean over seeds; the slope of a line is the sensitivity.",
     "damage_positions": "The same for permuted positions, tokens in place.",
     "sensitivity": "Quality lost per unit of each distance: the slopes of the lines above. Filled: tokens permuted; "
-    "hollow: positions permuted. Bars: 95 % t interval over seeds; of a single seed over eight parts of its input "
+    "hollow: positions permuted. Bars: 95 % interval over seeds; of a single seed over eight parts of its input "
     "sequences, which does not cover other trainings.",
     "representation_change": "Change of each layer's representation of the input, relative to that of the untouched "
-    "input, token by token; layer 0 is the embedded input. Solid: trained. Dashed: at initialisation. Bands: 95 % t "
+    "input, token by token; layer 0 is the embedded input. Solid: trained. Dashed: at initialisation. Bands: 95 % "
     "interval over seeds.",
 }
 

@@ -38,7 +38,7 @@ CAPTIONS = {
     "a vector is added, of a head where queries and keys are rotated. Means over seeds.",
     "entropy": "Entropy of the last query's attention when all content is alike, over the number of keys; mean over "
     "heads. Dotted: equal weights, ln(keys). Curves parallel to it stay diffuse at any length; flat ones attend to a "
-    "fixed neighbourhood. Bands: 95 % t interval over seeds. Shaded: training.",
+    "fixed neighbourhood. Bands: 95 % interval over seeds. Shaded: training.",
 }
 
 

@@ -7,7 +7,6 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.report.page import Card, Section
 from experiments.report.paper import bibliography
-from experiments.report.sections.ranking import Standings
 from experiments.report.sections.task import TaskResults
 from pe_zoo import _catalogue
 
@@ -15,7 +14,7 @@ UNFOLDED = 8
 """Most cards that are shown unfolded."""
 
 
-def section(tasks: Sequence[TaskResults], standings: Standings, order: Sequence[str]) -> Section:
+def section(tasks: Sequence[TaskResults], order: Sequence[str]) -> Section:
     """Make the section: a card for every encoder that has rows, in the order of the series."""
     places: dict[str, list[str]] = {}
     for series in order:
@@ -23,7 +22,7 @@ def section(tasks: Sequence[TaskResults], standings: Standings, order: Sequence[
             named = task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0]
             if series in named.index:
                 on = task.key if named.is_unique else f"{task.key}, {task.display(series)}"
-                places.setdefault(named[series], []).extend(_place(on, series, standings.get(task.key)))
+                places.setdefault(named[series], []).extend(_place(on, series, task.standing))
     known = {entry.name: entry for entry in _catalogue.encoders()}
     outside = _catalogue.Entry("", "Its source is not available.")
     unfolded = len(places) <= UNFOLDED
@@ -31,14 +30,13 @@ def section(tasks: Sequence[TaskResults], standings: Standings, order: Sequence[
     return Section("Encoders", parts=list(cards))
 
 
-def _place(on: str, series: str, standing: pd.DataFrame | None) -> list[str]:
-    """``copy: place 2 of 6, group ab``, where there is a ranking of the task that has the series."""
-    if standing is None:
-        return []
+def _place(on: str, series: str, standing: pd.DataFrame) -> list[str]:
+    """``copy: place 2–4 of 6``, where the series has a score."""
     ranked = standing[standing["status"] == "ok"]
     return [
-        f"{on}: place {line['rank']:g} of {len(ranked)}" + (f", group {line['group']}" if line["group"] else "")
+        f"{on}: place {words.span(line['place_low'], line['place_high'])} of {len(ranked)}"
         for line in ranked[ranked["series"] == series].to_dict("records")
+        if len(ranked) > 1
     ]
 
 

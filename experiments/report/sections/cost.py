@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 
 from experiments.figures import style, words
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections.ranking import Standings
 from experiments.report.sections.task import TaskResults
-from experiments.rows.row import metric_of
 
 RELATIVE = {
     "relative_train_time": "training time, × without encoder",
@@ -28,24 +26,22 @@ PICTURES = 4
 """Number of tasks from which on there is only a table."""
 
 
-def weigh(tasks: Sequence[TaskResults], standings: Standings) -> dict[str, pd.DataFrame]:
+def weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
     """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first.
 
     A task has a table where two series or more have both a cost and a quality beyond training.
     """
     found = {}
-    for task in (task for task in tasks if task.key in standings):
-        ranked = standings[task.key]
-        ranked = ranked[ranked["status"] == "ok"]
+    for task in tasks:
+        ranked = task.standing[task.standing["status"] == "ok"]
         costs, counted = _costs(task, list(ranked["series"]))
-        table = ranked[["task", "series", "metric", "mean", "low", "high"]].rename(columns={"mean": "quality"})
+        table = ranked[["task", "series", "metric", "area", "low", "high"]].rename(columns={"area": "quality"})
         spent = costs.groupby("series")["cost"].agg(cost="mean", cost_low="min", cost_high="max").reset_index()
         table = table.merge(spent, on="series").assign(cost_of=counted)
         parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["series"]).mean()
         table["encoder_parameters"] = table["series"].map(parameters)
         if len(table) > 1:
-            up = metric_of(str(table["metric"].iloc[0])).higher_is_better is not False
-            found[task.key] = table.assign(front=_front(table["cost"], table["quality"] * (1 if up else -1)))
+            found[task.key] = table.assign(front=_front(table["cost"], table["quality"]))
     return found
 
 
@@ -74,7 +70,7 @@ def sections(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> li
     if not found:
         return []
     how = (
-        "A series is on the Pareto front if no other has at least its quality beyond the training length for at most "
+        "A series is on the Pareto front if no other keeps at least as much beyond the training length for at most "
         "its cost. A series off the front by less than its interval may belong there."
     )
     drawn = [task for task in tasks if task.key in found and len(found) < PICTURES]
@@ -89,7 +85,7 @@ def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Tabl
         {
             "task": line["task"],
             "series": display[line["task"]](line["series"]),
-            "quality beyond training": words.interval(line["quality"], line["low"], line["high"]),
+            "area": words.interval(line["quality"], line["low"], line["high"]),
             "cost": f"{line['cost']:.3g}",
             "seeds' range": words.between(line["cost_low"], line["cost_high"], ".3g"),
             "cost of": line["cost_of"],
@@ -98,7 +94,7 @@ def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Tabl
         }
         for line in data.to_dict("records")
     ]
-    note = "Quality: mean over the lengths beyond the training length [95 % t interval]. Cost: mean over seeds."
+    note = "Area: see Standings. Cost: mean over seeds."
     if (data["cost_of"] == SECONDS).any():
         note += (
             " Seconds depend on the machine and its load; ratios of the experiment cost replace them where measured."
@@ -109,7 +105,7 @@ def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Tabl
 
 
 def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
-    metric, counted = metric_of(str(table["metric"].iloc[0])), str(table["cost_of"].iloc[0])
+    counted = str(table["cost_of"].iloc[0])
     looks = style.looks(task.rows)
     with style.theme():
         figure = style.figure(TALL)
@@ -125,13 +121,12 @@ def _picture(task: TaskResults, table: pd.DataFrame) -> Picture:
         axes.margins(x=0.12, y=0.1)
         _name(axes, task, table if len(table) <= NAMED else table[table["front"]])
         axes.set_xlabel(counted)
-        axes.set_ylabel(f"{metric.label} beyond training ({metric.unit})")
+        axes.set_ylabel("area: share of the quality in range kept beyond it")
         axes.set_title(f"{task.key}: cost against quality", fontsize="large")
         sns.despine(ax=axes)
     caption = (
-        f"Mean {metric.label} over the lengths beyond the training length against {counted}, {task.key}; "
-        f"{'higher' if metric.higher_is_better else 'lower'} and further left is better. Line: Pareto front. Bars: "
-        "95 % t interval of quality, and the range of cost over seeds."
+        f"Area (see Standings) against {counted}, {task.key}; higher and further left is better. Line: Pareto front. "
+        "Bars: 95 % interval of the area, and the range of cost over seeds."
     )
     return Picture(task.stem("cost_and_quality"), caption, figure, table)
 

@@ -9,20 +9,19 @@ import pandas as pd
 from experiments.figures.style import Look
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Chart, Section
-from experiments.report.sections.ranking import Standings
 from experiments.report.sections.task import LINES, TaskResults
 from experiments.rows.row import among, main_metric, metric_of
 
 HELP = (
-    "Quality over length. Shaded: training lengths, up to the dashed line. Bands: 95 % t intervals over seeds. Point "
+    "Quality over length. Shaded: training lengths, up to the dashed line. Bands: 95 % intervals over seeds. Point "
     "at a mark, or focus the picture and use the arrow keys: left and right along a curve, up and down between curves. "
     "†: a run did not learn the task within the training length."
 )
 
 
-def sections(tasks: Sequence[TaskResults], standings: Standings, looks: dict[str, Look]) -> list[Section]:
+def sections(tasks: Sequence[TaskResults], looks: dict[str, Look]) -> list[Section]:
     """Make the section, where any task was measured over lengths."""
-    found = [data for task in tasks if (data := _task(task, standings.get(task.key)))]
+    found = [data for task in tasks if (data := _task(task))]
     if not found:
         return []
     drawn = {series: _look(look) for series, look in looks.items()}
@@ -36,13 +35,13 @@ def _look(look: Look) -> dict[str, Any]:
     return {"colour": look.colour, "marker": look.marker, "hollow": look.hollow, "dash": lengths}
 
 
-def _task(task: TaskResults, standing: pd.DataFrame | None) -> dict[str, Any] | None:
+def _task(task: TaskResults) -> dict[str, Any] | None:
     summary = task.lengths[task.lengths["metric"].isin(length_extrapolation.QUALITIES)]
     if summary.empty:
         return None
     main = main_metric(summary["metric"].unique())
     names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
-    first = task.order if standing is None else list(standing["series"])
+    first = list(task.standing["series"]) or task.order
     return {
         "name": task.key,
         "trained": [int(length) for length in sorted(set(summary["train_length"]))],

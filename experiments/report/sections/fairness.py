@@ -10,13 +10,13 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
-from experiments.statistics import intervals
+from experiments.statistics import comparisons
 
 NOTEWORTHY = 0.01
 """Share of the trunk's parameters above which an encoder needs a control."""
 OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with the run that it controls for."""
-COMPARED = ["difference", "low", "high", "p", "pairs", "status", "p_holm"]
+COMPARED = ["difference", "low", "high", "p", "p_holm"]
 """Numbers of a comparison with a control."""
 
 
@@ -94,16 +94,16 @@ def controls(task: TaskResults) -> list[Table]:
         return []
     tables = []
     for series, control in pairs:
-        rows = task.beyond[task.beyond["series"].isin([series, control])]
-        if control and rows["series"].nunique() == 2:
-            compared = intervals.compare(rows, control).assign(metric=rows["metric"].iloc[0])
+        both = task.scores[task.scores["series"].isin([series, control])]
+        if control and len(both):
+            compared = comparisons.against(both, comparisons.family(both, control), control)
             tables.append(compared.rename(columns={"baseline": "control"}))
     data = pd.DataFrame(
         [(series, known[series]["added"], known[series]["trunk"], control) for series, control in pairs],
         columns=["series", "encoder_parameters", "model_parameters", "control"],
     )
-    none = pd.DataFrame(columns=["series", "control", *COMPARED])
-    found = intervals.corrected(pd.concat(tables)) if tables else none
+    found = pd.concat(tables) if tables else pd.DataFrame(columns=["series", "control", *COMPARED])
+    found["p_holm"] = comparisons.holm(found["p"].astype(float))
     data = data.merge(found, how="left", on=["series", "control"])
     lines = [
         {
@@ -112,14 +112,17 @@ def controls(task: TaskResults) -> list[Table]:
             "of the trunk's": f"{100 * line['encoder_parameters'] / line['model_parameters']:.1f} %",
             "control": task.display(line["control"]) if isinstance(line["control"], str) else "not in this folder",
         }
-        | task.comparison(line)
+        | {
+            "difference in area": words.interval(line["difference"], line["low"], line["high"], "+.3f"),
+            "p (Holm)": words.p_value(line["p_holm"]),
+        }
         for line in data.to_dict("records")
     ]
     note = (
         f"Encoders that add more than {NOTEWORTHY:.0%} to the trunk's parameters. Control: the same trunk with wider "
         "feed-forward blocks and as many parameters in all; the encoder's command with encoder=none "
-        "model.as_many_as=<encoder> makes a missing one. Difference in mean quality beyond the training length, paired "
-        "by seed; p after Holm's correction for this table."
+        "model.as_many_as=<encoder> makes a missing one. Difference in area: see Standings; p of Welch's "
+        "test after Holm's correction for this table."
     )
     data = data[["series", "encoder_parameters", "model_parameters", "control", *COMPARED]]
     caption = f"Controls with as many parameters, {task.key}"

@@ -30,8 +30,8 @@ def method(rows: pd.DataFrame) -> list[str]:
         "teacher-forced, one length a batch.",
         *[windows] * ("bits_per_byte" in metrics),
         *[exact] * ("exact_match" in metrics),
-        "Intervals are 95 % Student's t intervals of the mean over seeds, not cut to the range of the metric; "
-        "comparisons are paired by seed and corrected by Holm's method for all that were made.",
+        "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds; "
+        "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task.",
     ]
 
 

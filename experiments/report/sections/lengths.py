@@ -1,4 +1,4 @@
-"""Quality over lengths: the summary of a task, curves, tables, comparisons with the baseline."""
+"""Quality over lengths: the summary of a task, curves and tables."""
 
 import pandas as pd
 
@@ -6,14 +6,14 @@ from experiments.figures import words
 from experiments.measures.length_extrapolation import GENERATED, POSITION_LOSS
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections import reach
 from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
 from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import among, main_metric, metric_of
+from experiments.statistics.scores import UNLEARNED
 
 
 def section(task: TaskResults) -> Section:
-    """Make the section: curves and tables of every metric, reach and comparisons of the main one, loss by position."""
+    """Make the section: curves and tables of every metric, loss by position."""
     section = opening("Length extrapolation", OVER_LENGTHS)
     summary = task.with_marks(task.lengths)
     main = main_metric(summary["metric"].unique())
@@ -26,15 +26,11 @@ def section(task: TaskResults) -> Section:
         if stem in figures:
             how = "free-running" if metric.startswith(GENERATED) else "teacher-forced"
             caption = (
-                f"{named.label.partition(',')[0].capitalize()} ({named.unit}) at each length, {how}: mean and 95 % t "
+                f"{named.label.partition(',')[0].capitalize()} ({named.unit}) at each length, {how}: mean and 95 % "
                 "interval over seeds. Dashed: longest training length. Dotted: best guess without reading the input."
             )
             section.parts.append(Picture(stem, caption, figures[stem]))
         section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
-        if metric == main:
-            section.parts.append(reach.table(task))
-            if len(task.compared):
-                section.parts.append(_comparison_table(task, named.label))
     if (stem := task.stem(POSITION_LOSS)) in figures:
         caption = "Teacher-forced loss at each scored position, mean over seeds; a panel a series, a line a length."
         data = summary[summary["metric"] == POSITION_LOSS]
@@ -56,26 +52,8 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
     return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)
 
 
-def _comparison_table(task: TaskResults, named: str) -> Table:
-    baseline, seeds = str(task.baseline), task.seeds[OVER_LENGTHS]
-    lines = []
-    for line in sorted(task.compared.to_dict("records"), key=lambda line: task.order.index(line["series"])):
-        lengths, cells = line["lengths"], task.comparison(line)
-        cells["seeds paired"] += f" of {max(seeds[line['series']], seeds[baseline])}"
-        cells["lengths"] = f"{lengths[0]} to {lengths[-1]} ({len(lengths)})" if lengths else ""
-        lines.append({"series": task.display(line["series"])} | cells)
-    head = ["series", "difference", "95 % interval", "seeds paired", "lengths", "p (Holm)", "verdict"]
-    note = (
-        f"Difference in mean {named} over the lengths beyond the training length, paired by seed, with its t interval. "
-        "The verdict rests on p < 0.05 after Holm's correction for all comparisons on this page."
-    )
-    data = task.compared.assign(lengths=[" ".join(map(str, lengths)) for lengths in task.compared["lengths"]])
-    caption = f"Against {task.display(baseline)} beyond the training length, {task.key}"
-    return Table(task.stem("comparison"), caption, pd.DataFrame(lines, columns=head), task.with_marks(data), note)
-
-
-def summary(task: TaskResults, standing: pd.DataFrame | None) -> str:
-    """Return the paragraph; ``standing`` is the task's ranking, if there is one."""
+def summary(task: TaskResults) -> str:
+    """Return the opening paragraph of a task."""
     if task.quality.empty:
         return f"On {task.key}, quality over lengths was not measured."
     sentences = []
@@ -89,23 +67,30 @@ def summary(task: TaskResults, standing: pd.DataFrame | None) -> str:
         f"On {task.key}, {len(counts)} series with {seeds} each were trained up to length "
         f"{words.listed(trained)} and evaluated up to {longest} ({longest / trained[0]:.3g} times that)."
     )
-    ranked = standing[standing["status"] == "ok"] if standing is not None else task.rows.iloc[:0]
+    return " ".join(sentences + _best(task) + _against(task))
+
+
+def _best(task: TaskResults) -> list[str]:
+    """Name the series that may be the best."""
+    ranked = task.standing[task.standing["status"] == "ok"]
     if len(ranked) < 2:
-        return " ".join(sentences)
+        return []
     best = ranked.iloc[0]
-    mean = words.interval(best["mean"], best["low"], best["high"])
-    metric = metric_of(str(best["metric"])).label
-    sentences.append(
-        f"Best beyond the training length: {task.display(best['series'])}, with a mean {metric} of {mean}."
-    )
-    tied = [bool(set(group) & set(best["group"])) for group in ranked["group"]]
-    names = [task.display(series) for series in ranked.loc[tied, "series"] if series != best["series"]]
-    others = f"from {words.count(len(ranked) - 1 - len(names), 'other')}"
-    if not best["group"]:
-        sentences.append("With so few seeds, no difference can be tested.")
-    elif not names:
-        sentences.append(f"It differs significantly {others}.")
-    else:
-        rest = f"; it does {others}" if len(names) < len(ranked) - 1 else ""
-        sentences.append(f"It does not differ significantly from {words.few(names)}{rest}.")
-    return " ".join(sentences)
+    name, reach = task.display(best["series"]), f"×{best['up_to']:g}"
+    area = words.interval(best["area"], best["low"], best["high"], ".2f")
+    first = f"{name} keeps most beyond the training length (area {area} up to {reach})"
+    others = [
+        task.display(other) for other in ranked.loc[ranked["place_low"] == 1, "series"] if other != best["series"]
+    ]
+    if not others:
+        return [f"{first}; it is better than each of the other {len(ranked) - 1}."]
+    return [f"{first}; {words.few(others)} may be as good."]
+
+
+def _against(task: TaskResults) -> list[str]:
+    """Count the verdicts against the baseline."""
+    if task.baseline is None or task.against.empty:
+        return []
+    counts = task.against["verdict"].value_counts()
+    found = [f"{counts[name]} {name}" for name in ("better", "undecided", "worse", UNLEARNED) if name in counts]
+    return [f"Against {task.display(task.baseline)}: {', '.join(found)}."] if found else []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,9 @@ from experiments.figures import style, words
 from experiments.report.page import Section
 from experiments.rows.quality import OVER_LENGTHS, beyond_training
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import metric_of
-from experiments.statistics import intervals
-from experiments.statistics import reach as reaches
+from experiments.rows.row import metric_of, whole
+from experiments.statistics import comparisons, intervals, sequential
+from experiments.statistics.scores import scores
 
 IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
 """Columns whose text may appear in a figure."""
@@ -27,7 +27,8 @@ PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 LINES = 12
 """Most lines that can be told apart in one panel."""
-MEANS = "Mean over seeds ± half the 95 % t interval."
+FREE_RUNNING = "generated_token_accuracy"
+MEANS = "Mean over seeds [95 % interval]."
 
 
 @dataclass
@@ -40,8 +41,7 @@ class TaskResults:
         results: the whole folder.
         baseline: the series that others are compared with; None where nothing was measured beyond training.
         tasks: how many tasks the report has; of more than `PICTURED`, each section shows only its first figure.
-        compared: comparisons of quality with the baseline beyond the training length.
-        areas: comparisons of areas; None where there are none.
+        rule: by which seeds were added, and the first of them; None: their number was fixed.
     """
 
     key: str
@@ -49,8 +49,7 @@ class TaskResults:
     results: Results
     baseline: str | None
     tasks: int
-    compared: pd.DataFrame = field(default_factory=pd.DataFrame)
-    areas: pd.DataFrame | None = None
+    rule: tuple[sequential.Rule, int] | None = None
 
     def __post_init__(self) -> None:
         self.configs, self.order = self.results.configs, list(style.looks(self.rows))
@@ -71,14 +70,41 @@ class TaskResults:
         return worst_last[: max(LEAST, min(MOST, PANELS // self.tasks))]
 
     @cached_property
+    def scores(self) -> pd.DataFrame:
+        """What each run keeps of its quality, teacher-forced, see `experiments.statistics.scores`."""
+        return scores(self.quality)
+
+    @cached_property
+    def family(self) -> comparisons.Family:
+        """The verdict on each pair of series."""
+        return self._family(self.scores)
+
+    @cached_property
+    def standing(self) -> pd.DataFrame:
+        """Area and places of each series, best first."""
+        return comparisons.standings(self.scores, self.family)
+
+    @cached_property
+    def free_standing(self) -> pd.DataFrame:
+        """The same, free-running; empty where the task generates nothing."""
+        rows = whole(self.rows_of(OVER_LENGTHS))
+        free = scores(rows[rows["metric"] == FREE_RUNNING])
+        return comparisons.standings(free, self._family(free))
+
+    @cached_property
+    def against(self) -> pd.DataFrame:
+        """Comparisons with the baseline, corrected within the task."""
+        return comparisons.against(self.scores, self.family, self.baseline or "")
+
+    def _family(self, table: pd.DataFrame) -> comparisons.Family:
+        if self.rule is not None and len(table):
+            return sequential.family(table, *self.rule)
+        return comparisons.family(table, self.baseline)
+
+    @cached_property
     def lengths(self) -> pd.DataFrame:
         """Everything measured over lengths, summarised over seeds."""
         return intervals.by_measurement(self.rows_of(OVER_LENGTHS))
-
-    @cached_property
-    def reach(self) -> pd.DataFrame:
-        """How far each series keeps its quality, see `experiments.statistics.reach.reach`."""
-        return reaches.reach(self.lengths[self.lengths["metric"].isin(self.quality["metric"].unique())])
 
     @cached_property
     def seeds(self) -> dict[str, dict[Any, int]]:
@@ -107,18 +133,6 @@ class TaskResults:
     def with_marks(self, summary: pd.DataFrame) -> pd.DataFrame:
         """Add the number of runs of each series that did not converge."""
         return summary.assign(not_converged=summary["series"].map(lambda series: self.not_converged.get(series, 0)))
-
-    def comparison(self, line: dict[Any, Any]) -> dict[str, str]:
-        """Return the cells of a line of `intervals.corrected`; blank where there was no comparison."""
-        if not line["pairs"] >= 0:
-            return dict.fromkeys(("difference", "95 % interval", "seeds paired", "p (Holm)", "verdict"), "")
-        return {
-            "difference": f"{line['difference']:+.3f}" if line["pairs"] else "",
-            "95 % interval": words.between(line["low"], line["high"], "+.3f"),
-            "seeds paired": f"{line['pairs']:.0f}",
-            "p (Holm)": words.p_value(line["p_holm"]),
-            "verdict": words.verdict(line["verdict"]),
-        }
 
     def grid(
         self,

@@ -9,7 +9,7 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import MEANS
 from experiments.rows.quality import OVER_LENGTHS, main_quality
 from experiments.rows.row import metric_of, whole
-from experiments.statistics import intervals, reach
+from experiments.statistics import intervals
 
 BEYOND = 2.0
 """Length beyond training at which tasks are compared, in training lengths."""
@@ -27,7 +27,6 @@ def sections(rows: pd.DataFrame, order: Sequence[str]) -> list[Section]:
     tables = [_table("tasks_in_range", "At the longest training length", _at(quality, 1.0), quality, order)]
     if len(beyond := _at(quality, BEYOND)):
         tables.append(_table("tasks_at_twice", "At twice the training length", beyond, quality, order))
-        tables.append(_kept(quality, order))
     if len(freed):
         caption = "Free-running less teacher-forced token accuracy, at twice the training length"
         tables.append(_table("tasks_free_running", caption, freed, quality, order))
@@ -58,23 +57,3 @@ def _table(stem: str, caption: str, rows: pd.DataFrame, quality: pd.DataFrame, o
         lines.append(line)
     note = f"On the same sequences; negative: mistakes bring on more mistakes. {MEANS} †: as above." if gap else NOTE
     return Table(stem, caption, pd.DataFrame(lines), summary, note)
-
-
-def _kept(quality: pd.DataFrame, order: Sequence[str]) -> Table:
-    """Count the tasks that each series learned with every seed, and those of them that it keeps at twice the length."""
-    lines = []
-    for _, of_task in quality.groupby("task"):
-        summary = intervals.over_seeds(of_task, ["series", "metric", "train_length", "eval_length"])
-        learned = of_task["converged"].eq(True).groupby(of_task["series"]).all()
-        for line in reach.reach(summary).to_dict("records"):
-            if line["longest"] >= BEYOND * line["train_length"]:
-                known = bool(learned[line["series"]])
-                lines.append((line["series"], int(known), int(known and line["multiple"] >= BEYOND)))
-    counts = pd.DataFrame(lines, columns=["series", "tasks_learned", "tasks_kept"]).groupby("series").sum()
-    data = counts.loc[[series for series in order if series in counts.index]].reset_index()
-    cells = data.astype(str).set_axis(["series", "tasks learned", "kept at twice the length"], axis=1)
-    note = (
-        f"Learned: within the training length, with every seed. Kept: at least {reach.KEEPS:.0%} of the quality in "
-        "range up to twice the training length. Only tasks measured that far."
-    )
-    return Table("tasks_kept", "Tasks learned, and kept at twice the training length", cells, data, note)

@@ -1,0 +1,102 @@
+"""Figures of standings: each series' area with its seeds and the places it may have, and all pairs over tasks."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from experiments.figures import style, words
+
+INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
+LONGEST = 40
+"""Most characters of a series' name; the middle of a longer one is left out."""
+PANELS = 4
+"""Most tasks side by side."""
+
+
+def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
+    """Plot the areas of the seeds, their mean and interval, and the range of places; a panel for each task.
+
+    Args:
+        table: of `statistics.comparisons.standings`, of at most `PANELS` tasks. Series are ordered by mean place.
+        scores: of `statistics.scores.scores`, the seeds behind it.
+        hollow: task -> series whose dots are hollow.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
+    known = table[table["status"] == "ok"]
+    if known.empty:
+        raise ValueError("no standings to draw: no series has a score")
+    order = known.groupby("series")["place"].mean().sort_values(kind="stable").index
+    height_of = {series: height for height, series in enumerate(order)}
+    with style.theme():
+        figure, panels = _lines(list(order), known["task"].nunique())
+        for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
+            heights = lines["series"].map(height_of)
+            axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
+            seeds = scores[(scores["task"] == task) & (scores["status"] == "ok")]
+            axes.plot(seeds["area"], seeds["series"].map(height_of), "o", color=GREY, markersize=2, alpha=0.7, zorder=2)
+            open_dots = lines["series"].isin(list(hollow.get(str(task), ())))
+            for part, fill in ((~open_dots, INK), (open_dots, "white")):
+                axes.plot(lines["area"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
+            places = [words.span(low, high) for low, high in zip(lines["place_low"], lines["place_high"], strict=True)]
+            _column(axes, heights, places, "places")
+            axes.set_xlabel(f"area to ×{lines['up_to'].iloc[0]:g}", fontsize="small")
+            axes.set_title(str(task), fontsize="medium")
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.grid(visible=True, axis="y", color="#f0f0f0")
+            axes.tick_params(axis="x", labelsize="small")
+            sns.despine(ax=axes, left=True)
+        figure.suptitle("Quality kept beyond the training length, and the places it may have", x=0.01, ha="left")
+    return figure
+
+
+def pairs(table: pd.DataFrame, order: list[str]) -> Figure:
+    """Plot all pairs over tasks: in how many tasks the series of the line is better less worse than that of the column.
+
+    Args:
+        table: of `statistics.comparisons.over_tasks`.
+        order: of the series.
+    """
+    wide = table.assign(net=table["wins"] - table["losses"]).pivot(index="first", columns="second", values="net")
+    wide = wide.reindex(index=order, columns=order)
+    most = max(1.0, float(np.nanmax(np.abs(wide.to_numpy(dtype=float)), initial=1)))
+    with style.theme():
+        figure = style.figure(1.6 + 0.2 * len(order))
+        axes = figure.subplots()
+        image = axes.imshow(wide.to_numpy(dtype=float), cmap="RdBu", vmin=-most, vmax=most)
+        axes.set_xticks(range(len(order)), [_short(name) for name in order], rotation=90, fontsize="small")
+        axes.set_yticks(range(len(order)), [_short(name) for name in order], fontsize="small")
+        axes.grid(visible=False)
+        figure.colorbar(image, ax=axes, shrink=0.6, label="tasks better less tasks worse")
+    return figure
+
+
+def _column(axes: Axes, heights: "pd.Series[float]", texts: list[str], head: str) -> None:
+    """Write a column of text to the right of the axes."""
+    place = axes.get_yaxis_transform()
+    axes.text(1.03, -1, head, transform=place, ha="left", va="center", fontsize="small", color=GREY)
+    for height, text in zip(heights, texts, strict=True):
+        axes.text(1.03, float(height), text, transform=place, ha="left", va="center", fontsize="small")
+
+
+def _short(name: str) -> str:
+    """Leave out the middle of a long name: its end tells variants apart."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}"
+
+
+def _lines(names: list[str], panels: int) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a line for each name, the first on top, and panels side by side."""
+    figure = style.figure(1.1 + 0.2 * len(names))
+    found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
+    found[0].set_ylim(len(names) - 0.4, -1.4)
+    found[0].set_yticks(range(len(names)), [_short(name) for name in names])
+    for axes in found:
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    return figure, found

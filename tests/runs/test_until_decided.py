@@ -1,0 +1,99 @@
+"""``seeds=until_decided``: looks grow only what is open, the same command resumes, and bad requests are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import read_page, write_run
+
+import report
+from experiments.rows import sweeps
+from experiments.rows.row import Row
+from experiments.runs import adaptive, status
+from experiments.statistics.sequential import Rule
+
+RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
+MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
+
+
+def lengths_only(encoder: str, seed: int) -> object:
+    """Rows with a clear area: as good at every longer length as the encoder's mean says."""
+    noise = np.random.default_rng([seed, len(encoder)]).normal(0, 0.02)
+
+    def changed(rows: list[Row]) -> list[Row]:
+        kept = [row for row in rows if row.experiment == "length_extrapolation" and row.metric == "token_accuracy"]
+        beyond = MEANS[encoder] + noise
+        return [Row(**(vars(row) | {"value": 0.95 if row.eval_length <= 16 else beyond})) for row in kept]
+
+    return changed
+
+
+class Sweep:
+    """Stands for the engine: writes runs as they are asked for, and notes what was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asked = folder, list[list[adaptive.Asked]]()
+
+    def launch(self, asked: object) -> tuple[int, dict[adaptive.Point, list[Path]]]:
+        wanted: list[adaptive.Asked] = list(asked)  # type: ignore[call-overload]
+        self.asked.append(wanted)
+        found: dict[adaptive.Point, list[Path]] = {}
+        for point, first, count in wanted:
+            encoder = point[0].removeprefix("encoder=")
+            for seed in range(first, first + count):
+                run_id = f"{encoder}-copy-seed{seed}"
+                if not (self.folder / "runs" / run_id).exists():
+                    write_run(self.folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed))
+                found.setdefault(point, []).append(self.folder / "runs" / run_id)
+        return 0, found
+
+
+POINTS = [(f"encoder={name}",) for name in MEANS]
+
+
+def test_only_what_is_open_gets_more_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = Sweep(tmp_path)
+    assert adaptive.run(POINTS, RULE, 0, sweep.launch) == 0
+    first, second = sweep.asked
+    assert {(point[0], count) for point, _, count in first} == {(f"encoder={name}", 3) for name in MEANS}
+    assert {(point[0], first_seed, count) for point, first_seed, count in second} == {
+        ("encoder=none", 3, 2),
+        ("encoder=alibi", 3, 2),
+    }
+    printed = capsys.readouterr().out
+    assert "1 of 2 comparisons decided or out of looks; the next look takes 2 runs more" in printed
+    assert "2 of 2 comparisons decided or out of looks" in printed
+
+
+def test_the_same_sweep_resumes_without_new_runs(tmp_path: Path) -> None:
+    adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
+    adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()} == before
+
+
+def test_a_run_without_rows_ends_the_sweep(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+
+    def launch(asked: object) -> tuple[int, dict[adaptive.Point, list[Path]]]:
+        _, found = sweep.launch(asked)
+        (found[POINTS[0]][0] / "rows.csv").unlink(missing_ok=True)
+        return 1, found
+
+    assert adaptive.run(POINTS, RULE, 0, launch) == 1
+    assert len(sweep.asked) == 1
+
+
+def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
+    adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
+    note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": None, "first_seed": 0}
+    runs = tuple(path.name for path in (tmp_path / "runs").iterdir())
+    sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", 1, 1, runs, note))
+    assert "2 of 2 comparisons decided or out of looks" in status.text(tmp_path)
+    assert report.main([str(tmp_path)]) == 0
+    lines = read_page(tmp_path).tables["Standings beyond the training length, copy"]
+    verdicts = {line[0]: line[-2] for line in lines[1:]}
+    assert verdicts == {"rope": "better", "alibi": "undecided", "none": "baseline"}
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    assert (table.loc["rope", "place_low"], table.loc["none", "place_low"]) == (1, 2)

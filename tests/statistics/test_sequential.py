@@ -1,0 +1,135 @@
+"""Seeds until it is decided: what is declared, what stops, false alarms, power, and an independent oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adastop
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from support import only
+
+from experiments.statistics.sequential import Rule, decide, missing, wanted
+from experiments.statistics.simulation import NOISES, false_alarms, play, power
+
+
+def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:
+    lines = [
+        {"task": "copy", "metric": "m", "series": series, "seed": seed, "area": area, "noise": 0.0, "status": "ok"}
+        for series, values in areas.items()
+        for seed, area in enumerate(values)
+    ]
+    return pd.DataFrame(lines)
+
+
+def draws(mean: float, seed: int, count: int = 20) -> list[float]:
+    return list(np.random.default_rng(seed).normal(mean, 0.02, count))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"looks": (8, 5, 12, 20)}, {"weights": (0.5, 0.5)}, {"weights": (0.5,) * 4}, {"delta": -1.0}, {"looks": ()}],
+)
+def test_rules_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(given))):
+        Rule("none", **given)
+
+
+def test_sequential_p_is_the_least_of_the_spent_ones() -> None:
+    areas = {"none": draws(0.5, 0, 8), "rope": draws(0.52, 1, 8)}
+    line = only(decide(table_of(areas), Rule("none")), series="rope")
+    p = [
+        scipy_stats.ttest_ind(areas["rope"][:n], areas["none"][:n], equal_var=False).pvalue / weight
+        for n, weight in ((5, 0.25), (8, 0.20))
+    ]
+    assert line["p"] == pytest.approx(min(1, *p))
+    assert line["seeds"] == 8
+
+
+def test_clear_differences_stop_at_the_first_look() -> None:
+    decided = decide(
+        table_of({"none": draws(0.2, 0, 5), "rope": draws(0.9, 1, 5), "alibi": draws(0.2, 2, 5)}), Rule("none")
+    )
+    assert (only(decided, series="rope")["verdict"], only(decided, series="rope")["next_look"]) == ("better", 0)
+    assert (only(decided, series="alibi")["verdict"], only(decided, series="alibi")["next_look"]) == ("open", 8)
+    assert wanted(decided, Rule("none")) == {("copy", "rope"): 5, ("copy", "none"): 8, ("copy", "alibi"): 8}
+    existing = [("copy", name) for name in ("none", "rope", "alibi") for _ in range(5)]
+    assert missing(wanted(decided, Rule("none")), existing) == 6
+
+
+def test_a_look_counts_when_all_of_its_seeds_have_ended() -> None:
+    table = table_of({"none": draws(0.2, 0, 8), "rope": draws(0.9, 1, 8)})
+    line = only(decide(table[(table["series"] == "none") | (table["seed"] != 4)], Rule("none")), series="rope")
+    assert (line["seeds"], line["verdict"], line["next_look"]) == (0, "open", 5)
+
+
+def test_equal_within_delta_ends_a_tie() -> None:
+    areas = {"none": draws(0.5, 0), "rope": draws(0.5, 1)}
+    assert only(decide(table_of(areas), Rule("none", delta=0.05)), series="rope")["verdict"] == "equal"
+    assert only(decide(table_of(areas), Rule("none")), series="rope")["verdict"] == "undecided"
+
+
+def test_a_series_that_never_learned_gets_no_more_seeds() -> None:
+    table = table_of({"none": draws(0.2, 0, 5), "rope": draws(0.9, 1, 5)})
+    table.loc[table["series"] == "rope", ["area", "status"]] = [np.nan, "did not learn"]
+    line = only(decide(table, Rule("none")), series="rope")
+    assert (line["verdict"], line["next_look"]) == ("did not learn", 0)
+
+
+def test_best_keeps_what_none_beats() -> None:
+    areas = {
+        name: draws(mean, n, 5) for n, (name, mean) in enumerate({"a": 0.9, "b": 0.895, "c": 0.5, "d": 0.2}.items())
+    }
+    decided = decide(table_of(areas), Rule("best")).set_index("series")["verdict"]
+    assert dict(decided) == {"a": "open", "b": "open", "c": "worse", "d": "worse"}
+    del areas["b"]
+    assert only(decide(table_of(areas), Rule("best")), series="a")["verdict"] == "better"
+
+
+def test_later_seeds_of_one_series_change_no_earlier_verdict() -> None:
+    areas = {"none": draws(0.2, 0, 20), "rope": draws(0.3, 1, 5)}
+    few = only(decide(table_of({"none": areas["none"][:5], "rope": areas["rope"]}), Rule("none")), series="rope")
+    many = only(decide(table_of(areas), Rule("none")), series="rope")
+    assert few == many
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_false_alarms_stay_below_five_in_a_hundred(noise: str) -> None:
+    repeats = 60
+    assert false_alarms(noise, 6, repeats) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / repeats)
+
+
+def test_differences_of_the_usual_size_are_decided() -> None:
+    means, deviations = np.linspace(0.2, 0.9, 12), np.full(12, 0.03)
+    found = power(means, deviations, Rule("s5"), repeats=20)
+    assert found["decided"] > 0.9
+    assert found["wrong"] <= 0.1
+    assert found["runs"] < 12 * 12
+
+
+def test_the_best_is_kept() -> None:
+    random = np.random.default_rng(0)
+    means = np.array([0.8, 0.78, 0.6, 0.5, 0.3])
+    lost = 0
+    for _ in range(60):
+        decided, _ = play(random.normal(means[:, None], 0.03, (5, 20)), Rule("best"))
+        lost += only(decided, series="s0")["verdict"] == "worse"
+    assert lost <= 5
+
+
+def test_adastop_agrees_in_direction() -> None:
+    """Group-sequential permutation tests (Mathieu et al. 2023, arXiv 2306.10882) on the same areas."""
+    areas = {"none": draws(0.5, 0), "rope": draws(0.6, 1), "alibi": draws(0.4, 2), "t5": draws(0.5, 3)}
+    pairs = np.array([[0, 1], [0, 2], [0, 3]])
+    comparator = adastop.MultipleAgentsComparator(n=5, K=4, B=2000, comparisons=pairs, seed=0)
+    names = list(areas)
+    for look in range(4):
+        comparator.partial_compare({name: np.array(areas[name][: 5 * look + 5]) for name in names}, verbose=False)
+        if comparator.is_finished:
+            break
+    theirs = {names[pair[1]]: comparator.decisions[str(pair)] for pair in pairs}
+    ours = decide(table_of(areas), Rule("none")).set_index("series")["verdict"]
+    assert dict(ours) == {"rope": "better", "alibi": "worse", "t5": "undecided"}
+    assert theirs == {"rope": "smaller", "alibi": "larger", "t5": "equal"}
