@@ -53,7 +53,7 @@ def of_the_schema() -> Iterator[list[str]]:
         node = group.default_factory if callable(group.default_factory) else None  # type: ignore[comparison-overlap]
         chosen = [f"experiment={group.name}"] if group.name in experiment_names() else []
         if node is None or not is_dataclass(node):
-            kind = get_type_hints(Request)[group.name]
+            kind = int if group.name == "seeds" else get_type_hints(Request)[group.name]
             yield from ([f"{group.name}={value}"] for value in draw.sample(wrong_values(kind), 3))
             continue
         for option, kind in get_type_hints(node).items():
