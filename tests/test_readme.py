@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.figures.ranks import short_group
 from support import ROOT, Command
 
 import pe_zoo
@@ -67,30 +66,27 @@ def test_the_chinese_readme_says_the_same() -> None:
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
 def test_the_headline_is_what_was_measured(path: Path) -> None:
-    """Every number, interval and group of its table is that of the report, and the best are there, best first."""
-    with (ROOT / "results" / "reference" / "report" / "tables" / "ranking.csv").open(newline="") as file:
-        measured = {
-            (line["task"], line.get("series") or line["label"]): line
-            for line in csv.DictReader(file)
-            if line["status"] == "ok"
-        }
-    _, _, below = path.read_text(encoding="utf-8").partition("reference/report/figures/ranking_1.png")
+    """Every area, interval and range of places of its table is that of the report, best first."""
+    with (ROOT / "results" / "reference" / "report" / "tables" / "standings.csv").open(newline="") as file:
+        measured = {(line["task"], line["series"]): line for line in csv.DictReader(file)}
+    _, _, below = path.read_text(encoding="utf-8").partition("reference/report/figures/standings_1.png")
     head, _, *lines = re.search(r"(?:^\|.*\n)+", below, flags=re.M)[0].splitlines()  # type: ignore[index]
     tasks = re.findall(r"`(\w+)`", head)
     told = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]] for cells in (row.split("|") for row in lines)}
-    for label, cells in told.items():
-        assert cells == [headline(measured[task, label]) for task in tasks], label
-    labels = [label for task, label in measured if task == tasks[0]]  # in order: places may tie
-    places = {label: sum(float(measured[task, label]["rank"]) for task in tasks) for label in labels}
-    assert len(labels) > 30
-    assert list(told)[:6] == sorted(labels, key=lambda label: places[label])[:6]
-    assert {"none", "sinusoidal", "learned", "rope", "alibi", "t5"} <= set(told)
+    for series, cells in told.items():
+        assert cells == [headline(measured[task, series]) for task in tasks], series
+    first = [float(measured[tasks[0], series]["area"]) for series in told]
+    assert first == sorted(first, reverse=True)
+    assert {"none", "sinusoidal", "rope", "alibi", "t5"} <= set(told)
 
 
 def headline(line: dict[str, str]) -> str:
-    """Mean, interval and groups, as README gives them."""
-    mean, low, high = (short(line[name]) for name in ("mean", "low", "high"))
-    return f"{mean} [{low}, {high}] {short_group(line['group'])}"
+    """Area, interval and places, or why there is none, as README gives them."""
+    if line["status"] != "ok":
+        return line["status"]
+    places = "–".join(dict.fromkeys(f"{float(line[name]):g}" for name in ("place_low", "place_high")))
+    interval = f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else ""
+    return f"{short(line['area'])}{interval} · {places}"
 
 
 def short(number: str) -> str:
