@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -70,6 +71,32 @@ class Scored:
         return self.num_sequences if metric == "exact_match" else self.num_tokens
 
 
+@contextmanager
+def evaluating(model: Transformer) -> Iterator[None]:
+    """Put a model in evaluation mode, without gradients, within the context."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield a few sequences at a time: which, their tokens and their positions.
+
+    Args:
+        tokens: ``(batch, length)``.
+        positions: ``(length,)`` or ``(batch, length)``.
+        at_once: sequences; None: as many as make ``CHUNK_TOKENS``.
+    """
+    at_once = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
+    for start in range(0, len(tokens), at_once):
+        rows = slice(start, start + at_once)
+        yield rows, tokens[rows], positions if positions.ndim == 1 else positions[rows]
+
+
 def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
     """Return ``(batch, length, vocab)`` without gradients, on the CPU, computed a few sequences at a time."""
     return in_chunks(model, tokens, positions, model)
@@ -80,17 +107,9 @@ def in_chunks(
 ) -> Tensor:
     """Return what ``answer`` makes of tokens and positions: in evaluation mode, a few sequences at a time."""
     device = model.token_embedding.weight.device
-    at_once = max(1, CHUNK_TOKENS // tokens.shape[1])
-    was_training = model.training
-    model.eval()
-    chunks = []
-    with torch.no_grad():
-        for start in range(0, len(tokens), at_once):
-            chunk = tokens[start : start + at_once]
-            places = positions if positions.ndim == 1 else positions[start : start + len(chunk)]
-            chunks.append(answer(chunk.to(device), places.to(device)).cpu())
-    model.train(was_training)
-    return torch.cat(chunks)
+    with evaluating(model):
+        parts = chunks(tokens, positions)
+        return torch.cat([answer(chunk.to(device), places.to(device)).cpu() for _, chunk, places in parts])
 
 
 def score(logits: Tensor, batch: Batch) -> Scored:
@@ -102,8 +121,11 @@ def score(logits: Tensor, batch: Batch) -> Scored:
 
 
 def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
-    """Score a batch at its counted positions."""
-    return score(logits_of(model, batch.tokens, positions)[:, batch.counted], batch)
+    """Score a batch at its counted positions, a few sequences at a time, since logits of all would be large."""
+    parts = []
+    for rows, tokens, places in chunks(batch.tokens, positions):
+        parts.append(score(logits_of(model, tokens, places)[:, batch.counted], batch.part(rows)))
+    return Scored.joined(parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,8 +19,8 @@ from experiments import Transformer
 from experiments.figures.length_panels import columns_at
 from experiments.figures.style import renderings
 from experiments.measures.context_use import measure as context_use
-from experiments.measures.context_use import report, windows
-from experiments.measures.context_use.windows import Places
+from experiments.measures.context_use import report
+from experiments.measures.context_use.measure import Places
 from experiments.rows.row import Row, frame
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -326,6 +326,6 @@ def test_the_encoder_sees_positions_from_the_start_again(corpus: Path) -> None:
     geometry = Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=T)
     subject = subject_of(Transformer(257, geometry, Notes(geometry)), corpus)
     asked = Places.of(subject.task.running_length, 4 * T, 2, 16)
-    windows.kept(subject, "x", asked, T)
-    windows.replaced(subject, "x", asked, 4 * T, T)
+    context_use.kept(subject, asked, T)
+    context_use.replaced(subject, asked, 4 * T, T)
     assert seen == [T - 1, 4 * T - 1]

@@ -17,7 +17,6 @@ from support import Command, many, subject_of
 import pe_zoo
 from experiments.figures.panels import spread
 from experiments.measures.position_probe import measure as position_probe
-from experiments.measures.position_probe import regression
 from experiments.measures.position_probe import report as probe_report
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
@@ -48,13 +47,13 @@ def plain_ridge(x: np.ndarray, y: np.ndarray, strength: float) -> Callable[[np.n
 
 def test_every_strength_is_the_ridge_regression_of_that_strength() -> None:
     x, labels = data(5, 7, 6)
-    sums = regression.Sums()
+    sums = position_probe.Sums()
     for part in (slice(0, 2), slice(2, 5)):
         sums.add(x[part].flatten(0, 1), labels[part].flatten(0, 1))
     new = torch.randn(11, 6, dtype=torch.float64)
     read = sums.probe()(new)
-    assert read.shape == (len(regression.STRENGTHS), 11, 2)
-    for place, strength in enumerate(regression.STRENGTHS):
+    assert read.shape == (len(position_probe.STRENGTHS), 11, 2)
+    for place, strength in enumerate(position_probe.STRENGTHS):
         for label in range(2):
             known = x.flatten(0, 1).numpy(), labels.flatten(0, 1)[:, label].double().numpy()
             wanted = plain_ridge(*known, strength)(new.numpy())
@@ -63,14 +62,14 @@ def test_every_strength_is_the_ridge_regression_of_that_strength() -> None:
 
 def test_the_strength_is_chosen_on_validation_sequences() -> None:
     x, labels = data(9, 7, 6)  # 4 to fit, 2 to choose, 3 to test
-    found = regression.probe_errors(
+    found = position_probe.probe_errors(
         lambda part: [x[part], 0 * x[part]],
         labels,
     )
     for label in range(2):
         y = labels[..., label].double().numpy()
         errors = []
-        for strength in regression.STRENGTHS:
+        for strength in position_probe.STRENGTHS:
             probe = plain_ridge(x[:4].reshape(-1, 6).numpy(), y[:4].ravel(), strength)
             parts = []
             for some in ((4, 5), (6, 7, 8)):
@@ -78,25 +77,27 @@ def test_the_strength_is_chosen_on_validation_sequences() -> None:
                 parts.append(sum(off) / len(off))
             errors.append(parts)
         assert found[0, label].item() == pytest.approx(min(errors)[1], rel=1e-9)
-    assert found[1, 0].item() == pytest.approx(regression.constant_error(7)), "nothing to read: the mean is the median"
+    assert found[1, 0].item() == pytest.approx(position_probe.constant_error(7)), (
+        "nothing to read: the mean is the median"
+    )
 
 
 def test_hand_worked_constant_errors_and_parts() -> None:
-    assert [regression.constant_error(length) for length in (1, 2, 3, 4, 33)] == [
+    assert [position_probe.constant_error(length) for length in (1, 2, 3, 4, 33)] == [
         0,
         0.5,
         2 / 3,
         1,
         pytest.approx(272 / 33),
     ]
-    assert [regression.num_tested(count) for count in (4, 8, 9, 256)] == [1, 2, 3, 64]
+    assert [position_probe.num_tested(count) for count in (4, 8, 9, 256)] == [1, 2, 3, 64]
 
 
 def test_readings_are_cut_to_the_places_there_are() -> None:
     places = torch.arange(5).expand(8, 5).double().unsqueeze(-1)
     x = places.clone()
     x[6:] *= 100
-    found = regression.probe_errors(lambda part: [x[part], places[part]], places).squeeze(1)
+    found = position_probe.probe_errors(lambda part: [x[part], places[part]], places).squeeze(1)
     assert found[0].item() == pytest.approx((0 + 3 + 2 + 1 + 0) / 5, abs=1e-4)
     assert found[1].item() < 1e-4
 
@@ -104,25 +105,25 @@ def test_readings_are_cut_to_the_places_there_are() -> None:
 def test_what_is_learned_by_heart_does_not_count() -> None:
     x = torch.randn(8, 12, 200, dtype=torch.float64)  # more features than tokens: any labels can be fitted
     labels = torch.arange(12).expand(8, 12).unsqueeze(-1)
-    sums = regression.Sums()
+    sums = position_probe.Sums()
     sums.add(x[:4].flatten(0, 1), labels[:4].flatten(0, 1))
     fitted = sums.probe()(x[:4].flatten(0, 1))[-1, :, 0] - labels[:4].flatten()
     assert fitted.abs().mean() < 0.01
-    assert regression.probe_errors(lambda part: [x[part]], labels).item() > 0.8 * regression.constant_error(12)
+    assert position_probe.probe_errors(lambda part: [x[part]], labels).item() > 0.8 * position_probe.constant_error(12)
 
 
 def test_features_are_the_residual_stream_in_any_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = subject_of("sinusoidal", numbering=pe_zoo.numberings.build("randomized", limit=64))
     batch, positions = subject.question("test", 8, 6)
-    stream = regression.streams(subject.model, batch.tokens, positions)(slice(2, 5))
+    stream = position_probe.streams(subject.model, batch.tokens, positions)(slice(2, 5))
     for got, wanted in zip(stream, subject.model.hidden(batch.tokens, positions), strict=True):
         torch.testing.assert_close(got, wanted[2:5].detach())
     assert not stream[0].requires_grad
     labels = torch.arange(13).expand(8, 13).unsqueeze(-1)
-    features = regression.streams(subject.model, batch.tokens, positions)
-    together = regression.probe_errors(features, labels)
-    monkeypatch.setattr(regression, "CHUNK_TOKENS", 20)
-    torch.testing.assert_close(regression.probe_errors(features, labels), together, rtol=1e-4, atol=1e-4)
+    features = position_probe.streams(subject.model, batch.tokens, positions)
+    together = position_probe.probe_errors(features, labels)
+    monkeypatch.setattr(position_probe, "CHUNK_TOKENS", 20)
+    torch.testing.assert_close(position_probe.probe_errors(features, labels), together, rtol=1e-4, atol=1e-4)
 
 
 def test_added_codes_are_decoded_before_layer_one_distances_not() -> None:
@@ -157,7 +158,7 @@ def test_rows_say_what_was_measured_on_how_much() -> None:
     per_layer = {f"layer={layer}" for layer in range(3)}
     assert set(values(rows)) == per_layer | {f"shuffled labels, {layer}" for layer in per_layer} | {"tokens alone"}
     assert set(values(rows, "initial_probe_error")) == per_layer
-    assert {(row.n, row.eval_length, row.chance) for row in rows} == {(2 * 13, 6, regression.constant_error(13))}
+    assert {(row.n, row.eval_length, row.chance) for row in rows} == {(2 * 13, 6, position_probe.constant_error(13))}
 
 
 def test_before_training_is_measured_on_the_model_as_it_was() -> None:
@@ -221,7 +222,7 @@ def test_the_table_has_layers_controls_and_unsupported() -> None:
     assert list(dict.fromkeys(table["head"])) == [*heads, "best constant"]
     assert set(table.loc[table["encoder"] == "lost", "head"]) == {*heads, "best constant"}
     constant = table[(table["head"] == "best constant") & (table["status"] == "ok")]
-    assert set(constant["value"]) == {regression.constant_error(13)}
+    assert set(constant["value"]) == {position_probe.constant_error(13)}
     figure = probe_report.plot(pd.concat([rows, lost]))["copy_probe_error"]
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["diverged"]
     highest = frame([replace(row, encoder="z", value=30.0) for row in position_probe.measure(subject, samples=4)])

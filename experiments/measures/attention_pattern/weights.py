@@ -1,6 +1,6 @@
 """Sums of attention weights: over ranges of distance, and on a few informative keys."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, MAIN, MASS
 from experiments.model.layout import visible
 from experiments.model.transformer import Layer, Transformer
+from experiments.training.evaluate import chunks, evaluating
 from pe_zoo import Unsupported
 
 AT_ONCE = 2**23
@@ -60,12 +61,16 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
         if isinstance(layer, Layer)
     ]
     sums: list[dict[str, tuple[Tensor, Tensor]]] = [{} for _ in seen]
-    for parts in _weights(model, tokens, positions):
-        for weights, mask, total in zip(parts, seen, sums, strict=True):
-            # Weights solved from outputs may be below 0 by rounding.
-            for metric, (part, count) in tally(weights.cpu().double().clamp_min(0), mask).items():
-                before = total.get(metric, (torch.zeros_like(part), torch.zeros_like(count)))
-                total[metric] = before[0] + part, before[1] + count
+    device, geometry = model.token_embedding.weight.device, model.geometry
+    at_once = max(1, AT_ONCE // (geometry.num_layers * geometry.num_heads * tokens.shape[1] ** 2))
+    with evaluating(model):
+        for _, chunk, numbers in chunks(tokens, positions, at_once):
+            parts = model.attention(chunk.to(device), numbers.to(device))
+            for weights, mask, total in zip(parts, seen, sums, strict=True):
+                # Weights solved from outputs may be below 0 by rounding.
+                for metric, (part, count) in tally(weights.cpu().double().clamp_min(0), mask).items():
+                    before = total.get(metric, (torch.zeros_like(part), torch.zeros_like(count)))
+                    total[metric] = before[0] + part, before[1] + count
     found = []
     for mask, total in zip(seen, sums, strict=True):
         alike = tally((mask.double() / mask.sum(-1, keepdim=True)).unsqueeze(0), mask)
@@ -77,24 +82,6 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
 
 def _mean(total: Tensor, count: Tensor) -> Tensor:
     return total / count.reshape(-1, *[1] * (total.ndim - 1))
-
-
-def _weights(model: Transformer, tokens: Tensor, positions: Tensor) -> Iterator[list[Tensor]]:
-    """Yield each layer's weights, without gradients, a few sequences at a time."""
-    device = model.token_embedding.weight.device
-    batch_size, length = tokens.shape
-    at_once = max(1, AT_ONCE // (model.geometry.num_layers * model.geometry.num_heads * length**2))
-    was_training = model.training
-    model.eval()
-    try:
-        for start in range(0, batch_size, at_once):
-            rows = slice(start, start + at_once)
-            where = positions if positions.ndim == 1 else positions[rows]
-            with torch.no_grad():
-                parts = model.attention(tokens[rows].to(device), where.to(device))
-            yield parts
-    finally:
-        model.train(was_training)
 
 
 def distance_bins(length: int, *, causal: bool) -> list[tuple[int, int]]:

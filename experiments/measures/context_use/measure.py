@@ -1,9 +1,11 @@
 """Bits per byte of the same text after different contexts."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
+from torch import Tensor
 
 from experiments.measures.context_use import (
     CONTENT,
@@ -17,15 +19,39 @@ from experiments.measures.context_use import (
     REPLACED,
     SEPARATE,
     SLIDING,
-    windows,
 )
-from experiments.measures.context_use.windows import Places
 from experiments.rows.row import Row
-from experiments.training.evaluate import Scored, Subject
+from experiments.tasks import Batch
+from experiments.training.evaluate import Scored, Subject, evaluate
 from pe_zoo import Unsupported
 from pe_zoo._knobs import number, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Tokens of the running test text to predict; the same for every encoder, seed and window.
+
+    Args:
+        target_ends: ``(batch,)`` int64, ends of the windows whose contexts are compared, evenly over the text.
+        targets: number of tokens to predict before each end.
+        starts: ``(stretches,)`` int64, beginnings of the stretches that windows are cut from, evenly over the text.
+        size: length of a stretch: that of the longest window.
+    """
+
+    target_ends: Tensor
+    targets: int
+    starts: Tensor
+    size: int
+
+    @classmethod
+    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Self:
+        """Choose about ``budget`` tokens for either comparison; the text has at least twice the ``longest`` window."""
+        room = text_length - longest
+        windows, stretches = (max(1, min(budget, room) // size) for size in (targets, longest))
+        ends = longest + torch.arange(1, windows + 1) * room // windows
+        return cls(ends, targets, longest + torch.arange(stretches) * room // stretches, longest)
 
 
 def check(*, multiples: Iterable[float], samples: int, target_share: float, stride_share: float) -> None:
@@ -85,17 +111,17 @@ def measure(
 
 def _at_length(subject: Subject, places: Places, length: int, stride: int) -> list[Row]:
     train_length = subject.task.train_length
-    ways: dict[str, Callable[[], Scored]] = {KEPT: lambda: windows.kept(subject, NAME, places, length)}
+    ways: dict[str, Callable[[], Scored]] = {KEPT: lambda: kept(subject, places, length)}
     if length >= train_length:
-        ways[CUT] = lambda: windows.kept(subject, NAME, places, train_length)
-        ways[REPLACED] = lambda: windows.replaced(subject, NAME, places, length, train_length)
-    ways[SEPARATE] = lambda: windows.sliding(subject, NAME, places, length, length)
-    ways[SLIDING] = lambda: windows.sliding(subject, NAME, places, length, stride)
+        ways[CUT] = lambda: kept(subject, places, train_length)
+        ways[REPLACED] = lambda: replaced(subject, places, length, train_length)
+    ways[SEPARATE] = lambda: sliding(subject, places, length, length)
+    ways[SLIDING] = lambda: sliding(subject, places, length, stride)
     rows: list[Row] = []
     found: dict[str, Scored] = {}
-    for condition, evaluate in ways.items():
+    for condition, predicted in ways.items():
         try:
-            found[condition] = evaluate()
+            found[condition] = predicted()
         except Unsupported as reason:
             rows.append(subject.cannot(NAME, QUALITY, reason, eval_length=length, condition=condition))
             continue
@@ -115,3 +141,56 @@ def _row(subject: Subject, metric: str, length: int, scored: Scored, condition: 
     if metric == QUALITY:
         measured["chance"] = subject.best_guess(metric, length)
     return subject.row(NAME, metric, eval_length=length, condition=condition, **measured)
+
+
+def predict(
+    subject: Subject, ends: Tensor, length: int, change: Callable[[Batch], Batch] = lambda batch: batch
+) -> Scored:
+    """Predict every token of windows that end at given places, numbered from their start."""
+    positions = subject.numbering.evaluate(len(ends), length, subject.stream(f"{NAME}/{length}/positions"))
+    batch = change(subject.task.windows(ends, length, causal=subject.model.causal))
+    return evaluate(subject.model, batch, positions)
+
+
+def kept(subject: Subject, places: Places, length: int) -> Scored:
+    """Predict the targets at the end of windows of a length: ``(batch, targets)``."""
+    return predict(subject, places.target_ends, length).each(lambda answers: answers[:, -places.targets :])
+
+
+def replaced(subject: Subject, places: Places, length: int, near: int) -> Scored:
+    """Predict the targets with all but the last ``near`` tokens of a window taken from half the text away.
+
+    Raises:
+        Unsupported: the text is so short that the two windows overlap.
+    """
+    other = places.target_ends.roll(len(places.target_ends) // 2)
+    if int((other - places.target_ends).abs().min()) < length:
+        raise Unsupported(f"the test text is too short for another window of {length} tokens beside each")
+
+    def swap(batch: Batch) -> Batch:
+        tokens = batch.tokens.clone()
+        far = slice(1, 1 + length - near)  # the first token is the beginning's
+        tokens[:, far] = subject.task.windows(other, length, causal=subject.model.causal).tokens[:, far]
+        return replace(batch, tokens=tokens)
+
+    return predict(subject, places.target_ends, length, swap).each(lambda answers: answers[:, -places.targets :])
+
+
+def sliding(subject: Subject, places: Places, length: int, stride: int) -> Scored:
+    """Predict every token of the stretches in windows that end at most ``stride`` - 1 tokens after it.
+
+    Every token has at least ``length - stride`` tokens before it; with a stride of ``length``, windows are separate.
+
+    Returns:
+        ``(stretches, tokens)``, a stretch being cut to whole windows.
+    """
+    size = places.size // length * length
+    steps = torch.arange(stride, size + stride, stride).clamp(max=size)
+    ends = (places.starts.unsqueeze(1) + steps).flatten()
+    last = size - stride * (len(steps) - 1)  # the last step may be a shorter one
+
+    def new(answers: Tensor) -> Tensor:
+        stretches = answers[:, -stride:].unflatten(0, (-1, len(steps)))
+        return torch.cat([stretches[:, :-1].flatten(1), stretches[:, -1, -last:]], 1)
+
+    return predict(subject, ends, length).each(new)

@@ -10,7 +10,7 @@ from torch import Tensor
 from experiments.measures.permutation_sensitivity.permutations import Intervention
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
-from experiments.training.evaluate import CHUNK_TOKENS, Scored, score
+from experiments.training.evaluate import Scored, chunks, evaluating, score
 from pe_zoo import Unsupported
 
 Key = TypeVar("Key")
@@ -75,25 +75,19 @@ def effects(
         raise Unsupported(f"nothing is scored after the input of {span.stop} places: give task.train_length more")
     parts: dict[Key | Literal[""], list[Effects]] = {"": [], **{key: [] for key in interventions}}
     refused: dict[Key | Literal[""], Effects | Unsupported] = {}
-    was_training = model.training
-    model.eval()
-    at_once = max(1, CHUNK_TOKENS // batch.tokens.shape[1])
-    with torch.no_grad():
-        for start in range(0, len(batch.tokens), at_once):
-            rows = slice(start, start + at_once)
-            numbers = positions if positions.ndim == 1 else positions[rows]
+    with evaluating(model):
+        for rows, tokens, numbers in chunks(batch.tokens, positions):
             part = replace(batch.part(rows), counted=answer)
-            before = _reply(model, part.tokens, numbers)
+            before = _reply(model, tokens, numbers)
             parts[""].append(_compared(before, before, part, span, None))
             for key in [key for key in interventions if key not in refused]:
                 intervention = interventions[key].part(rows)
                 try:
-                    after = _reply(model, *intervention(part.tokens, numbers, span))
+                    after = _reply(model, *intervention(tokens, numbers, span))
                 except Unsupported as reason:
                     refused[key] = reason
                     continue
                 parts[key].append(_compared(after, before, part, span, intervention))
-    model.train(was_training)
     return {key: refused[key] if key in refused else Effects.joined(found) for key, found in parts.items()}
 
 
