@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit, stdtrit
 
-from experiments.rows.row import coordinates_in, metric_of
+from experiments.rows.row import coordinates_in, metric_of, rows_of
 
 SIGNIFICANCE = 0.05
 CONFIDENCE = 1 - SIGNIFICANCE
@@ -154,16 +154,20 @@ def half_width(deviation: float, count: int) -> float:
     return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(count)) if count > 1 else np.nan
 
 
-def by_measurement(rows: pd.DataFrame, coordinates: Sequence[str] | None = None) -> pd.DataFrame:
+def by_measurement(
+    rows: pd.DataFrame, coordinates: Sequence[str] | None = None, *, experiment: str | None = None
+) -> pd.DataFrame:
     """Summarise each series' measurements over seeds, one line for each metric, length, condition and coordinates.
 
     Args:
-        rows: of one experiment.
+        rows: of one experiment, or of many if it is named.
         coordinates: columns of coordinates to keep; None: those that any of the rows has.
+        experiment: whose rows to summarise; None: all.
 
     Returns:
         ``task, metric, series, train_length, eval_length, condition`` and the coordinates, then what `over_seeds`
         gives.
     """
+    rows = rows if experiment is None else rows_of(rows, experiment)
     columns = ["task", "metric", "series", "train_length", "eval_length", "condition"]
     return over_seeds(with_series(rows), [*columns, *(coordinates_in(rows) if coordinates is None else coordinates)])

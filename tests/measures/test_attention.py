@@ -16,7 +16,7 @@ from torch import Tensor
 import pe_zoo
 from experiments.measures.attention_pattern import DISTANCE, ENTROPY, report
 from experiments.measures.attention_pattern import measure as attention_pattern
-from experiments.measures.attention_pattern.heads import over_heads
+from experiments.measures.attention_pattern.report import over_heads
 from experiments.measures.attention_pattern.weights import distance_bins, induction, patterns, repeated, spread
 from experiments.model.attention import PLAIN, attend
 from experiments.model.layout import Layout

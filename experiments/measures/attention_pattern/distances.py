@@ -14,8 +14,7 @@ from matplotlib.patches import Patch
 from experiments.figures import style
 from experiments.figures.panels import Grid, colour_bar, small_multiples
 from experiments.figures.style import Look
-from experiments.measures.attention_pattern import INITIAL
-from experiments.measures.attention_pattern.heads import UNIFORM
+from experiments.measures.attention_pattern import INITIAL, UNIFORM
 from experiments.rows.row import metric_of
 
 MEAN = -1

@@ -1,12 +1,14 @@
 """Figures of quality over length, of a trained model unchanged and changed without training."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.figures.length_panels import columns_at, panels
 from experiments.figures.panels import by_task
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
-from experiments.rows.row import main_metric, metric_of, rows_of
+from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement, with_series
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match")
@@ -19,11 +21,6 @@ CAPTIONS = {
 }
 
 
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series, condition and length. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
-
-
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the table: the main metric at four times the training length, a column for each condition."""
     rows, lines = _by_line(rows)
@@ -31,15 +28,6 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     # A model without any possible replacement is listed as unsupported under each replacement.
     of_line = {line: [line] if line in (AS_TRAINED, WINDOW) else [line, REPLACED] for line in lines[:-1]}
     return columns_at([(rows[rows["line"].isin(conditions)], 4, line) for line, conditions in of_line.items()])
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot quality over length, a panel for each series: stem -> figure, for each task and metric.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _figures)
 
 
 def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
@@ -59,3 +47,8 @@ def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
     return rows, [AS_TRAINED, *sorted(others), WINDOW, DROPPED]
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=_figures)
+"""Quality over length, a panel for each series: stem -> figure, for each task and metric."""

@@ -1,12 +1,13 @@
 """Figures of bits per byte over the length of windows, with distant text and without."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.figures.length_panels import columns_at, panels
 from experiments.figures.panels import by_task
 from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
-from experiments.rows.row import rows_of
 from experiments.statistics.intervals import by_measurement
 
 CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
@@ -17,11 +18,6 @@ CAPTIONS = {
     "is the gain from distant text. Bands: 95 % intervals over seeds. Dashed: the training length. Dotted, if within "
     "the panel: guessing by how often each token occurs. A line along a panel's top is at least as bad.",
 }
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series, condition and length. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -36,17 +32,13 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return columns_at([*parts, *((rows[rows["metric"] == metric], 4, name) for metric, name in gains)])
 
 
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot bits per byte over the length of windows, a panel for each series: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _figures)
-
-
 def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
     rows = rows[(rows["metric"] == QUALITY) & rows["condition"].isin(CONDITIONS)]
     if not (rows["status"] == "ok").any():
         return {}
     return {NAME: panels(rows.assign(line=rows["condition"]), CONDITIONS, "use of context", "length of windows")}
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=_figures)
+"""Bits per byte over the length of windows, a panel for each series: stem -> figure, for each task."""

@@ -1,5 +1,6 @@
 """Figures of memory over length, and of cost relative to the model without the encoder."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from experiments.figures import style
 from experiments.figures.panels import GREY, by_task, dot_panels, line, small_multiples, under_heads
 from experiments.figures.style import Look
 from experiments.measures.cost import NAME
-from experiments.rows.row import among, metric_of, rows_of
+from experiments.rows.row import among, metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 MEMORY = "peak_memory_mib"
@@ -50,11 +51,6 @@ CAPTIONS = {
 }
 
 
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series, metric and length. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
-
-
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the table, with their column's heading in ``head``: each at the longest length measured."""
     plain = rows[rows["condition"] == ""]
@@ -63,19 +59,6 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         at = _at_longest(plain[plain["metric"] == metric])
         parts += [part.assign(head=head.format(length)) for length, part in at.groupby("sequence_length")]
     return under_heads(parts, rows)
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot memory over length, and cost relative to the model without the encoder: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(
-        rows,
-        NAME,
-        lambda of_task, looks: {draw.__name__[1:]: draw(of_task, looks) for draw in (_peak_memory, _relative_cost)},
-    )
 
 
 def _at_longest(rows: pd.DataFrame) -> pd.DataFrame:
@@ -150,3 +133,12 @@ def _number(axis: Any, low: float, high: float) -> None:
     axis.set_major_locator(LogLocator(10, subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(
+    by_task,
+    experiment=NAME,
+    draw=lambda of_task, looks: {draw.__name__[1:]: draw(of_task, looks) for draw in (_peak_memory, _relative_cost)},
+)
+"""Memory over length, and cost relative to the model without the encoder: stem -> figure, for each task."""

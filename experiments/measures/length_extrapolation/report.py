@@ -1,5 +1,7 @@
 """Figures of quality over length, and of loss over position."""
 
+from functools import partial
+
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -10,24 +12,10 @@ from experiments.figures import style
 from experiments.figures.panels import by_task, shades, small_multiples
 from experiments.figures.style import Look
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
-from experiments.rows.row import among, metric_of, rows_of
+from experiments.rows.row import among, metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series at each length. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot quality over length, and loss over position within the answer: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _figures)
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
@@ -109,3 +97,8 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     key = [Line2D([], [], color=colours[length], linewidth=2, label=f"length {length}") for length in lengths]
     what = {"title": metric.label, "x": "position", "y": f"loss ({metric.unit})"}
     return small_multiples(rows, looks, draw, **what, key=key)
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=_figures)
+"""Quality over length, and loss over position within the answer: stem -> figure, for each task."""

@@ -1,6 +1,6 @@
 """Summary, figures and tables of the effects of changes of order."""
 
-from functools import cache
+from functools import cache, partial
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -69,15 +69,6 @@ def order(rows: pd.DataFrame) -> list[str]:
     return [*known, *sorted(others - {"", *known})]
 
 
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot damage, sensitivity, and changes of outputs and representations: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _figures)
-
-
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
     summary = summarise(rows)
     summary = summary[(summary["seeds"] > 0) & summary["part"].isna()]
@@ -103,3 +94,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     places = {head: place for place, head in enumerate(heads.values())}
     found = rows.assign(head=pd.Series(heading, rows.index, dtype=object)).dropna(subset="head")
     return found.sort_values("head", key=lambda column: column.map(places), kind="stable")
+
+
+plot = partial(by_task, experiment=NAME, draw=_figures)
+"""Damage, sensitivity, and changes of outputs and representations: stem -> figure, for each task."""

@@ -1,5 +1,6 @@
 """Figures and tables of the errors of position probes."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from experiments.figures.panels import GREY, by_task, highest, line, small_multiples, spread, under_heads
 from experiments.figures.style import Look
 from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
-from experiments.rows.row import metric_of, rows_of
+from experiments.rows.row import metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_LAYERS = 5
@@ -22,11 +23,6 @@ CAPTIONS = {
     "Dashed: before training. Grey: probes of tokens alone, of the trained states with shuffled labels, and the best "
     "constant guess. Bands: 95 % intervals over seeds.",
 }
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series, metric and layer. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -43,15 +39,6 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         alone.assign(value=alone["chance"], head="best constant"),
     ]
     return under_heads(parts, rows)
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot the error over layers, a panel for each series: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _over_layers)
 
 
 def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
@@ -90,3 +77,8 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure
     metric = metric_of(MAIN)
     what = {"title": "error of a linear probe for places", "x": "layer"}
     return {MAIN: small_multiples(rows, looks, draw, **what, y=f"mean error ({metric.unit})", key=key)}
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=_over_layers)
+"""The error over layers, a panel for each series: stem -> figure, for each task."""

@@ -1,5 +1,6 @@
 """Figures and tables of quality and outputs over the shift of positions."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ from experiments.figures import style
 from experiments.figures.panels import GREY, by_task, failed, highest, line, small_multiples, spread, under_heads
 from experiments.figures.style import Look
 from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
-from experiments.rows.row import main_metric, metric_of, rows_of
+from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_SHIFTS = 5
@@ -24,11 +25,6 @@ CAPTIONS = {
     "Solid: trained. Dashed: before training. Bands: 95 % intervals over seeds. A line ends where the encoder does "
     "not support the positions.",
 }
-
-
-def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, interval and number of seeds for each series, metric and shift. See `by_measurement`."""
-    return by_measurement(rows_of(rows, NAME))
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -45,15 +41,6 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         far = rows[(rows["metric"] == metric) & rows["shifted"].isin(shifts[-1:])]
         parts.append(far.assign(head=f"output change at shift {max(shifts, default=0)}, {when}"))
     return under_heads(parts, rows).drop(columns="shifted")
-
-
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot quality over shift, and change of the outputs before and after training: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, lambda of_task, looks: _figures(_shifted(of_task), looks))
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
@@ -124,3 +111,8 @@ def _shift_axis(axes: Axes, shifts: list[int]) -> None:
     axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
     axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
     style.ticks(axes.xaxis, shifts, spread(shifts, 6))
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=lambda of_task, looks: _figures(_shifted(of_task), looks))
+"""Quality over shift, and change of the outputs before and after training: stem -> figure, for each task."""

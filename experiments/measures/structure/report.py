@@ -1,5 +1,7 @@
 """Figures and tables of untrained encoders."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -75,17 +77,12 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(value=table["value"].where(~(table["value"].abs() < NOISE), 0.0))
 
 
-def plot(rows: pd.DataFrame) -> dict[str, Figure]:
-    """Plot codes, waves, kernels, wavelengths and entropies: stem -> figure, for each task.
-
-    Args:
-        rows: of this experiment, of one run or of many.
-    """
-    return by_task(rows, NAME, _figures)
-
-
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
     valued = dict(list(rows[rows["status"] == "ok"].groupby("metric")))
     lengths = valued.get("train_positions", rows.head(0)).groupby("series")["value"]
     trained = {str(series): sorted(set(part)) for series, part in lengths}
     return {name: draw(valued[metric], looks, trained) for name, (metric, draw) in DRAWN.items() if metric in valued}
+
+
+plot = partial(by_task, experiment=NAME, draw=_figures)
+"""Codes, waves, kernels, wavelengths and entropies: stem -> figure, for each task."""
