@@ -92,7 +92,7 @@ def has_an_encoder_that_keeps_its_promises_and_one_that_does_not(tutorial: nbfor
     assert re.search(r"root_distance: \d+ promises hold, 0 fail", shown(tutorial, "check"))
     mistake = " ".join(shown(tutorial, "mistake").split())
     assert "FAILS" in mistake
-    assert "the given positions are not read" in mistake
+    assert "take distances from `site.distance`" in mistake
     for column in ("alibi", "root_distance", "sinusoidal"):
         assert re.search(rf"^{column}.*( [01]\.\d+)", shown(tutorial, "compared-numbers"), re.MULTILINE)
 

@@ -89,8 +89,8 @@ def of_folder(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     for task, table in scores(rows).groupby("task"):
         known = table[table["status"] == "ok"].groupby("series")["area"].agg(["mean", "std", "count"])
         known = known[known["count"] > 2]
-        if len(known) > 4:
-            baseline = default_baseline(rows[rows["task"] == task])
+        baseline = default_baseline(rows[rows["task"] == task])
+        if len(known) > 4 and baseline in known.index:
             rule = Rule(f"s{known.index.get_loc(baseline)}")
             yield str(task), power(known["mean"].to_numpy(), known["std"].to_numpy(), rule)
 
