@@ -21,7 +21,7 @@ from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL, THREADS
 from experiments.runs.record import Stopped, run
-from experiments.runs.recording import Outcome
+from experiments.runs.outcome import Outcome
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
 

@@ -21,7 +21,7 @@ from experiments.rows.untrusted import message_of
 from experiments.runs import adaptive, arguments, config, lease, rerun, summary
 from experiments.runs.folder import record_of
 from experiments.runs.job import Job, Parcel, refused, set_variables, work
-from experiments.runs.recording import Outcome, status_before
+from experiments.runs.outcome import Outcome, status_before
 from experiments.statistics.sequential import Rule
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
@@ -188,7 +188,7 @@ class Launch:
         for place in self._places():
             runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
-                sweeps.write(place, sweeps.Sweep(command, 1, 1, runs, self.rule))
+                sweeps.write(place, sweeps.Sweep(command, runs, self.rule))
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:

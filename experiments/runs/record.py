@@ -15,7 +15,7 @@ from experiments.plan.request import BadRequest, RunConfig
 from experiments.runs.folder import clear, draw_missing_figures, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
 from experiments.runs.provenance import machine
-from experiments.runs.recording import Outcome, Recording, status_before
+from experiments.runs.outcome import Outcome, Recording, status_before
 from experiments.runs.tracker import known_trackers, tracking
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interrupted, Interruption

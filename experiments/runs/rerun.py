@@ -21,7 +21,7 @@ from experiments.rows.read import FINISHED, TUNED, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
 from experiments.runs.record import run
-from experiments.runs.recording import Outcome
+from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
 from experiments.training.parallel import Team
 

@@ -99,14 +99,10 @@ def text(folder: Path) -> str:
     runs, sweeps, broken = standings(folder)
     counts = Counter(run.state for run in runs)
     table = [[state, counts[state]] for state in STATES if counts[state]]
-    left = [
-        f"{words.count(count, 'part')} not begun, so their runs are not counted:\n  {sweep_notes.to_type(command)}"
-        for command, count in sweep_notes.not_begun(sweeps).items()
-    ]
     parts = [
         f"{words.count(len(runs), 'run')} in {folder}" + ("" if sweeps else "; no sweep is noted there"),
         tabulate([*table, ["in all", len(runs)]], headers=["state", "runs"], tablefmt="simple"),
-        "\n".join([*_time(runs), *left, *(f"Not readable: {line}" for line in broken)]),
+        "\n".join([*_time(runs), *(f"Not readable: {line}" for line in broken)]),
     ]
     if declared := sequential.declared(sweep.rule for sweep in sweeps):
         parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))

@@ -13,7 +13,7 @@ from experiments.measures import report_of
 from experiments.measures.permutation_sensitivity import Change
 from experiments.rows.row import Row, frame, main_metric, metric_of
 from experiments.runs.folder import record_of
-from experiments.runs.recording import Outcome
+from experiments.runs.outcome import Outcome
 from experiments.statistics.intervals import with_series
 from experiments.statistics.scores import DOUBLINGS, scores
 

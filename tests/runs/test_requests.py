@@ -15,7 +15,7 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
 from experiments.runs import arguments, job, summary
-from experiments.runs.recording import Outcome
+from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
 
 QUICK = ["model=tiny", "train.steps=10"]

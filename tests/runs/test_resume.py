@@ -232,7 +232,7 @@ sys.path.insert(0, sys.argv[1])
 import torch
 import run, experiments.runs.config, experiments.runs.record, experiments.runs.summary, hydra, pandas
 from experiments.training import checkpoint
-from experiments.runs.recording import Recording
+from experiments.runs.outcome import Recording
 torch.set_num_threads(1)
 checkpoint.SHARE = 1e9  # at every step, so that kills come while one is written
 kills, options = int(sys.argv[2]), sys.argv[3:]

@@ -29,7 +29,7 @@ def a_bit_of_everything(folder: Path) -> None:
     for name, record in runs.items():
         write_run(folder, "rope", run_id=name, record={"train_seconds": 100.0, "measure_seconds": 20.0, **record})
     (write_run(folder, "rope", run_id="garbage") / "rows.csv").write_text("garbage")
-    sweeps.write(folder, Sweep(ASKED, 1, 3, (*runs, "garbage", "absent")))
+    sweeps.write(folder, Sweep(ASKED, (*runs, "garbage", "absent")))
 
 
 def test_every_state_is_told_with_reason_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,6 @@ def test_every_state_is_told_with_reason_and_command(tmp_path: Path, capsys: pyt
     }
     assert "took 0:10:16 so far" in said
     assert "About 0:06:00 left" in said
-    assert "2 parts not begun" in said
     assert all(len(line) <= 100 for line in said.splitlines()[1:])
 
 
@@ -108,7 +107,7 @@ def test_what_a_sweep_asks_for_is_noted_before_its_first_run(command: Command, t
     assert status.standings(seen)[0][-1].command == found["command"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"command": 1, "part": 1, "parts": 1, "runs": []}', "\0"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"command": 1, "runs": []}', "\0"])
 def test_a_note_that_is_garbage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     write_run(tmp_path, "rope", run_id="a")
     (tmp_path / "sweeps").mkdir()
@@ -119,5 +118,5 @@ def test_a_note_that_is_garbage_is_named(tmp_path: Path, capsys: pytest.CaptureF
 def test_nothing_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main([str(tmp_path / "nothing"), "--status"]) == 2
     assert capsys.readouterr().err.startswith("error: no folder")
-    sweeps.write(tmp_path, Sweep(ASKED, 1, 1, ("a",)))
+    sweeps.write(tmp_path, Sweep(ASKED, ("a",)))
     assert "1 run missing" in told(tmp_path, capsys)

@@ -89,7 +89,7 @@ def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
     note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": None, "first_seed": 0}
     runs = tuple(path.name for path in (tmp_path / "runs").iterdir())
-    sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", 1, 1, runs, note))
+    sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", runs, note))
     assert "2 of 2 comparisons decided or out of looks" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     lines = read_page(tmp_path).tables["Standings beyond the training length, copy"]

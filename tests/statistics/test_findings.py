@@ -22,7 +22,7 @@ from experiments.plan.request import RunConfig
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import arguments, job, record, summary
-from experiments.runs.recording import Outcome
+from experiments.runs.outcome import Outcome
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement
 from experiments.statistics.statements.verdicts import Decided, decide
@@ -153,7 +153,7 @@ def test_a_finding_is_told_of_in_folders_made_for_it(tmp_path: Path) -> None:
         assert [each.verdict for each in found] == ["holds"] * told
     for number, word in enumerate(("+statements=one", "+reproduce=one")):
         measured(tmp_path / str(number), {"none": HIGH, "rope": LOW})
-        sweeps.write(tmp_path / str(number), sweeps.Sweep(f"python run.py -m {word} name=x", 1, 1, ("a",)))
+        sweeps.write(tmp_path / str(number), sweeps.Sweep(f"python run.py -m {word} name=x", ("a",)))
         assert len(decide(findings, results.read(tmp_path / str(number)))) == 1
 
 
