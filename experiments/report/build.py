@@ -4,25 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-
 from experiments.figures import style
 from experiments.report import overlay
 from experiments.report import page as pages
 from experiments.report.page import Page, Section
 from experiments.report.paper import exports, methods
-from experiments.report.sections import (
-    cards,
-    cost,
-    curves,
-    fairness,
-    folder,
-    lengths,
-    order,
-    other,
-    ranking,
-    tasks,
-)
+from experiments.report.sections import cards, cost, curves, fairness, folder, lengths, order, other, ranking, tasks
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
@@ -94,7 +81,9 @@ def _measured(
     looks = style.looks(results.rows)
     series_names = list(looks)
     rows = results.rows.assign(look=results.rows["series"].map(looks))
-    of_tasks = _tasks(rows, results, baselines)
+    rule = sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
+    by_task = [(str(key), part) for key, part in rows.groupby("task")]
+    of_tasks = [TaskResults(key, part, results, baselines.get(key), len(by_task), rule) for key, part in by_task]
     opening = ranking.summary(of_tasks)
     sections = [
         *ranking.sections(of_tasks),
@@ -110,13 +99,6 @@ def _measured(
         sections += of_task
     sections.append(cards.section(of_tasks, series_names))
     return opening + statements_page.summary_sentences(decided), sections
-
-
-def _tasks(rows: pd.DataFrame, results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    """The results of every task in alphabetical order."""
-    rule = sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
-    by_task = [(str(key), part) for key, part in rows.groupby("task")]
-    return [TaskResults(key, part, results, baselines.get(key), len(by_task), rule) for key, part in by_task]
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
@@ -142,7 +124,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
 def task_sections(task: TaskResults) -> list[Section]:
     """Make the heading of the task, and a section below it for every experiment that it has rows of."""
     head = Section(f"Task {task.key}")
-    present = set(task.rows["experiment"].unique())
+    present = set(task.rows["experiment"])
     if task.first_figure_only:
         present -= {"training"}
         head.paragraphs.append(f"With more than {PICTURED} tasks, each section shows only its first figure.")
@@ -151,11 +133,9 @@ def task_sections(task: TaskResults) -> list[Section]:
             f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
             "training length. Tables show all."
         )
-    sections = [head]
-    for experiment in [*SECTIONS, *sorted(present - set(SECTIONS))]:
-        if experiment in present:
-            sections.append(_section(experiment, task))
-    return [*sections, other.cost(task)]
+    known = [experiment for experiment in SECTIONS if experiment in present]
+    shown = [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
+    return [head, *shown, other.cost(task)]
 
 
 def _section(experiment: str, task: TaskResults) -> Section:

@@ -30,10 +30,6 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     Seeds that both have are paired: the same seed is the same data in the same order. With fewer than two in common,
     but two or more in each, the interval is Welch's for independent samples.
 
-    Args:
-        ours: rows of `experiments.rows.results.load`.
-        theirs: likewise.
-
     Returns:
         ``task``, ``series``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the compared
         seeds), ``difference`` (ours minus theirs), ``low``, ``high`` (95 % t interval; NaN where not tested),

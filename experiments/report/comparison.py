@@ -11,10 +11,13 @@ from experiments.figures import style, words
 from experiments.report import page as pages
 from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments.report.page import Page, Picture, Section, Table
-from experiments.report.sections.folder import MADE_WITH
+from experiments.rows.read import MADE_WITH
 from experiments.rows.results import Results, read
 from experiments.rows.row import among, metric_of
 from experiments.rows.untrusted import stays_within
+
+TESTED = ("difference", "95 % interval", "seeds", "paired by", "p (Holm)", "verdict")
+"""Columns of a table of changes behind the two numbers."""
 
 
 def write(folder: Path, against: Path) -> tuple[Page, Path]:
@@ -69,10 +72,8 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
     ]
     for verdict, group in changed.groupby("verdict"):
         largest_first = group.sort_values("difference", key=lambda column: -column.abs())
-        changes = [
-            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
-            for line in largest_first.to_dict("records")
-        ]
+        named = "{series} on {task} ({what}) by {difference:+.3g}"
+        changes = [named.format(**line) for line in largest_first.to_dict("records")]
         summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
     return summary
 
@@ -87,18 +88,6 @@ def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
 
 
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
-    head = [
-        "task",
-        "series",
-        "number",
-        *names,
-        "difference",
-        "95 % interval",
-        "seeds",
-        "paired by",
-        "p (Holm)",
-        "verdict",
-    ]
     lines = [
         [
             *(line["task"], line["series"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
@@ -107,7 +96,7 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
         ]
         for line in table.to_dict("records")
     ]
-    cells = pd.DataFrame(lines, columns=head)
+    cells = pd.DataFrame(lines, columns=["task", "series", "number", *names, *TESTED])
     return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
 
 
@@ -125,9 +114,8 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
             axes.plot([line["difference"]], [height], **{**look.marking(), "linestyle": ""})
         axes.set_yticks(range(len(lines)), lines.index)
         axes.set_ylim(-0.6, len(lines) - 0.4)
-        axes.set_xlabel(
-            f"difference in {metric_of(str(table['metric'].iloc[0])).label}, mean beyond the training length"
-        )
+        label = metric_of(str(table["metric"].iloc[0])).label
+        axes.set_xlabel(f"difference in {label}, mean beyond the training length")
         axes.set_title(title)
         sns.despine(ax=axes)
     return figure
@@ -137,10 +125,12 @@ def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | 
     """List the series that only one folder has rows of."""
     mine, other = (set(results.rows[["task", "series"]].itertuples(index=False)) for results in (ours, theirs))
     lines = [[*key, names[0]] for key in sorted(mine - other)] + [[*key, names[1]] for key in sorted(other - mine)]
-    if not lines:
-        return None
     cells = pd.DataFrame(lines, columns=["task", "series", "only in"])
-    return Section("In one folder only", parts=[Table("alone", "Series in one folder only", cells, cells)])
+    return (
+        None
+        if cells.empty
+        else Section("In one folder only", parts=[Table("alone", "Series in one folder only", cells, cells)])
+    )
 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:

@@ -73,9 +73,8 @@ def draw(page: Page, published: list[pd.DataFrame]) -> None:
             missed += [] if found else [f"{metric} of {task}"]
         problem = f"no figure shows {', '.join(missed)}"
         if len(missed) == len(groups):
-            raise ValueError(
-                f"{source}.csv cannot be drawn: {problem} over lengths; name task and metric as in rows.csv"
-            )
+            reason = f"{problem} over lengths; name task and metric as in rows.csv"
+            raise ValueError(f"{source}.csv cannot be drawn: {reason}")
         if missed:
             page.warnings.append(f"{source}.csv: {problem}, so these are not drawn.")
 

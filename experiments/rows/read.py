@@ -36,6 +36,8 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""
+MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
+"""Of these, what made a run's numbers besides its packages."""
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
 ARCHIVE = "runs.tar.xz"
 """Packed runs that come with the code."""

@@ -4,38 +4,28 @@ The rule is declared on the command line or in the sweep's file, before the firs
 that ended are not run again, so the same command resumes at any point.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from experiments.plan.request import BadRequest
 from experiments.rows import results
-from experiments.rows.results import Results
 from experiments.runs.status import decisions, decisions_text
 from experiments.statistics.sequential import Rule, wanted
 
 Point = tuple[str, ...]
-Asked = tuple[Point, int, int]
-"""A point, the first seed that it is to be run with, and how many from there on."""
-Launched = Callable[[Iterable[Asked]], tuple[int, dict[Point, list[Path]]]]
-"""Runs points of a sweep; returns the exit code and each point's run folders."""
+Launched = Callable[[Mapping[Point, range]], tuple[int, dict[Point, list[Path]]]]
+"""Runs points of a sweep with their seeds; returns the exit code and each point's run folders."""
 
 
 def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) -> int:
-    """Run looks until nothing is open; return the exit code.
-
-    Args:
-        points: of the sweep, without their seeds.
-        rule: declared for it.
-        first_seed: of every point.
-        launch: runs some points.
-    """
+    """Run looks at points (without their seeds) until nothing is open; return the exit code."""
     counts, folders = dict.fromkeys(points, 0), dict[Point, list[Path]]()
     goals = dict.fromkeys(points, rule.looks[0])
     while True:
-        due = [point for point in points if goals[point] > counts[point]]
-        code, found = launch((point, first_seed + counts[point], goals[point] - counts[point]) for point in due)
+        due = {point: range(first_seed + counts[point], first_seed + goals[point]) for point in points}
+        code, found = launch({point: seeds for point, seeds in due.items() if seeds})
         for point, runs in found.items():
             folders.setdefault(point, []).extend(runs)
         if code and not all((folder / "rows.csv").is_file() for runs in folders.values() for folder in runs):
@@ -48,18 +38,12 @@ def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) 
         except ValueError as error:
             raise BadRequest(str(error)) from error
         print(f"\n{decisions_text(decided, rule)}", flush=True)
-        needed = _needed(wanted(decided, named), found_results, folders)
-        goals = {point: max(counts[point], needed[point]) for point in points}
+        ended = pd.concat([each.runs for each in found_results])
+        series_of = {run: (task, series) for run, task, series in ended[["run_id", "task", "series"]].to_numpy()}
+        needed = wanted(decided, named)
+        goals = {
+            point: max([counts[point], *(needed.get(series_of[folder.name], 0) for folder in folders[point])])
+            for point in points
+        }
         if goals == counts:
             return code
-
-
-def _needed(
-    goals: Mapping[tuple[str, str], int], found: Sequence[Results], folders: Mapping[Point, Sequence[Path]]
-) -> dict[Point, int]:
-    """Return how many seeds each point needs."""
-    runs = pd.concat([each.runs for each in found]).set_index("run_id")
-    series_of = dict(zip(runs.index, zip(runs["task"], runs["series"], strict=True), strict=True))
-    return {
-        point: max(goals.get(series_of[folder.name], 0) for folder in of_point) for point, of_point in folders.items()
-    }

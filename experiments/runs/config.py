@@ -157,9 +157,11 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     first, count = config["seed"], whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
     whole("seed" if count == 1 else "the last of seeds", first + count - 1, at_least=0, at_most=LAST_SEED)
     parts = {"layout": Layout, "model": ModelConfig, "train": TrainConfig}
+    for group, node in parts.items():  # ``+model.widht=3`` passes Hydra
+        _check_options(f"{group}.", node, config[group])
     run = RunConfig(
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "tune")},
-        **{group: _typed(node, group, config[group]) for group, node in parts.items()},
+        **{group: node(**config[group]) for group, node in parts.items()},
         experiments={name: config[name] for name in measured},
         plugin=pe_zoo.load_file(config["plugin"]) if config["plugin"] else None,
         choice=str(choices.get("encoder", "")),
@@ -206,18 +208,11 @@ def _check_truth(key: str, given: Any, taken: Any) -> None:
         raise BadRequest(f"{key} must be true or false; got {given}")
 
 
-def _typed(node: type, group: str, given: Mapping[str, Any]) -> Any:
-    """Return a group as its dataclass, which refuses ``+model.widht=3`` where Hydra does not."""
-    _check_options(f"{group}.", node, given)
-    return node(**given)
-
-
 def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
     known = signature(node).parameters
-    for name in given:
-        if name not in known:
-            option = f"{prefix}{name}" if prefix else repr(name)
-            raise BadRequest(f"no option {option}.{suggestion(name, known)}{listing('Known', known)}")
+    for name in (name for name in given if name not in known):
+        option = f"{prefix}{name}" if prefix else repr(name)
+        raise BadRequest(f"no option {option}.{suggestion(name, known)}{listing('Known', known)}")
 
 
 def load_plugin(overrides: Iterable[str]) -> None:
@@ -276,8 +271,6 @@ def engine(overrides: Iterable[str]) -> Engine | None:
     concerned = ("name", *(f"+{group}" for group in LISTS))
     words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
     settings = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
-    if settings.hydra.runtime.choices[LAUNCHER] == "basic":
-        return None
     threads = OmegaConf.select(settings, "hydra.launcher.cpus_per_task", default="null")
 
     def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Iterator[Any]:
@@ -288,7 +281,7 @@ def engine(overrides: Iterable[str]) -> Engine | None:
             batch = [[f"+{PARCEL}='{parcel}'", f"+{THREADS}={threads}"] for parcel in parcels[first : first + size]]
             yield from (job.return_value for job in launcher.launch(batch, initial_job_idx=first))
 
-    return launch
+    return None if settings.hydra.runtime.choices[LAUNCHER] == "basic" else launch
 
 
 def explain(error: BaseException) -> str:

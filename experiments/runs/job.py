@@ -20,8 +20,8 @@ from experiments.plan.request import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL, THREADS
-from experiments.runs.record import Stopped, run
 from experiments.runs.outcome import Outcome
+from experiments.runs.record import Stopped, run
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
 
@@ -96,7 +96,8 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     except Interrupted as stopped:
         if parcel.sender == (socket.gethostname(), os.getpid()):  # one worker may be the process that asked
             raise
-        _forward(stopped.signum)
+        if stopped.signum not in ALWAYS and callable(signal.getsignal(stopped.signum)):
+            signal.raise_signal(stopped.signum)  # on Slurm's warning submitit, which listened before, requeues the job
     except Exception:
         outcomes.append(Outcome("lost", "", RESULTS, message=traceback.format_exc().strip()))
     finally:
@@ -126,9 +127,3 @@ def _settle(parcel: Parcel, threads: int | None) -> None:
         torch.set_num_threads(threads)
     if parcel.job.plugin:
         pe_zoo.load_file(parcel.job.plugin)
-
-
-def _forward(signum: int) -> None:
-    """Raise a signal for whoever listened before the run did: on Slurm's warning submitit requeues the job."""
-    if signum not in ALWAYS and callable(signal.getsignal(signum)):
-        signal.raise_signal(signum)

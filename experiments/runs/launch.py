@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -69,12 +69,12 @@ def _until_decided(
     """Run the looks of a sweep, see `adaptive`; on an engine every seed is a job, here the seeds of a point are one."""
     known: list[Path] = []
 
-    def launch(asked: Iterable[adaptive.Asked]) -> tuple[int, dict[adaptive.Point, list[Path]]]:
+    def launch(asked: Mapping[adaptive.Point, range]) -> tuple[int, dict[adaptive.Point, list[Path]]]:
         one = Launch(given, team, asdict(rule) | {"first_seed": first_seed}, known)
         found: dict[adaptive.Point, list[Path]] = {}
-        for point, first, count in asked:
-            seeds = [(first, count)] if engine is None else [(seed, 1) for seed in range(first, first + count)]
-            for seed, size in seeds:
+        for point, seeds in asked.items():
+            size = len(seeds) if engine is None else 1
+            for seed in seeds[::size]:
                 found.setdefault(point, []).extend(one.add([*point, f"seed={seed}", f"seeds={size}"]))
         code = one.start(engine)
         known.extend(folder for folders in found.values() for folder in folders)

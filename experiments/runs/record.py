@@ -14,8 +14,8 @@ from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, RunConfig
 from experiments.runs.folder import clear, draw_missing_figures, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
-from experiments.runs.provenance import machine
 from experiments.runs.outcome import Outcome, Recording, status_before
+from experiments.runs.provenance import machine
 from experiments.runs.tracker import known_trackers, tracking
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.interruption import Interrupted, Interruption
@@ -67,8 +67,12 @@ def run(
         plan = team.alike(prepared, lambda plan: (plan.config.run_id, plan.task.provenance()))
     except ValueError as error:
         raise BadRequest(str(error)) from error
-    if team.rank:
-        return _follow(plan, team)
+    if team.rank:  # train as process 0 directs, and end as it does
+        with team.interruption.listening(), team.interruption.deferred(), repeatable():
+            ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
     try:
         outcome = _lead(plan, team, None if force else retry or "", checkpoint_seconds, tracker, figures)
     except (BadRequest, Stopped) as reason:
@@ -77,15 +81,6 @@ def run(
         raise
     team.broadcast(outcome)
     return outcome
-
-
-def _follow(plan: Plan, team: Team) -> Outcome:
-    """Take part in training as process 0 directs; end the run as it does."""
-    with team.interruption.listening(), team.interruption.deferred(), repeatable():
-        ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)
-    if isinstance(ended, BaseException):
-        raise ended
-    return ended
 
 
 def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: object, figures: bool) -> Outcome:

@@ -17,11 +17,11 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import check_name
 from experiments.plan.request import BadRequest, ModelConfig, RunConfig
 from experiments.rows.packed import RETIRED
-from experiments.rows.read import FINISHED, TUNED, read_run
+from experiments.rows.read import FINISHED, MADE_WITH, TUNED, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
-from experiments.runs.record import run
 from experiments.runs.outcome import Outcome
+from experiments.runs.record import run
 from experiments.training.config import TrainConfig
 from experiments.training.parallel import Team
 
@@ -29,7 +29,6 @@ SHOWN = 20
 KEY = ("experiment", "metric", "train_length", "eval_length", "condition", *COORDINATES)
 """The columns that distinguish the rows of a run."""
 COMPARED = ("value", "chance", "n", "status")
-MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ class Repeated:
 
 
 def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> Repeated:
-    """Repeat a run in ``results/<name>-rerun/`` and compare its rows with the first ones.
+    """Repeat a finished run in ``results/<name>-rerun/`` and compare its rows with the first ones.
 
     Args:
-        place: the folder of a run that has finished, ``results/<name>/runs/<run_id>``; BadRequest for any other.
+        place: ``results/<name>/runs/<run_id>``; BadRequest if no finished run is there.
         plugin: the file that its encoder came from, if it was not one of ours.
         team: the processes that share the repetition; None: this one alone.
     """

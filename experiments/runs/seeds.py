@@ -18,8 +18,8 @@ from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs.lease import RunLocked
-from experiments.runs.record import ended_before, taken
 from experiments.runs.outcome import Outcome
+from experiments.runs.record import ended_before, taken
 from experiments.training.interruption import Interruption
 from experiments.training.parallel import Team
 from experiments.training.progress import Training

@@ -165,22 +165,15 @@ def decisions_text(decided: pd.DataFrame, rule: Rule) -> str:
     """Return what is decided and what the next look costs, as a table for the terminal."""
     if decided.empty:
         return "nothing to decide yet"
-    lines = [
-        [
-            line["task"],
-            line["series"],
-            line["seeds"],
-            words.interval(line["difference"], line["low"], line["high"], "+.3f"),
-            words.p_value(line["p_holm"]),
-            line["verdict"],
-        ]
-        for line in decided.to_dict("records")
-    ]
+    shown = decided[["task", "series", "seeds"]].copy()
+    intervals = zip(decided["difference"], decided["low"], decided["high"], strict=True)
+    shown["difference"] = [words.interval(*numbers, "+.3f") for numbers in intervals]
+    shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"])
     question = "which may be the best" if rule.question == BEST else f"against {rule.question}"
     waiting = decided["verdict"] == OPEN
-    more = sum(int(line["next_look"]) - int(line["seeds"]) for line in decided[waiting].to_dict("records"))
+    more = int((decided["next_look"] - decided["seeds"])[waiting].sum())
     head = ["task", "series", "seeds", f"difference in area, {question}", "p (Holm)", "verdict"]
     summary = f"{(~waiting).sum()} of {words.count(len(decided), 'comparison')} decided or out of looks"
     if waiting.any():
         summary += f"; the next look takes {words.count(more, 'run')} more, and those of the baseline"
-    return f"{tabulate(lines, headers=head, disable_numparse=True)}\n{summary}"
+    return f"{tabulate(shown.values.tolist(), headers=head, disable_numparse=True)}\n{summary}"

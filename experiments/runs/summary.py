@@ -100,11 +100,8 @@ def _kept(rows: list[Row], main: str, converged: bool | None) -> str:
     table = scores(frame(row for row in rows if row.metric == main).assign(converged=converged)).to_dict("records")
     if not table or table[0]["status"] != "ok":
         return ""
-    kept = [
-        f"×{by} {words.fixed(table[0][f'kept_{by}'])}"
-        for by in DOUBLINGS
-        if table[0][f"kept_{by}"] == table[0][f"kept_{by}"]
-    ]
+    shares = {by: table[0][f"kept_{by}"] for by in DOUBLINGS}
+    kept = [f"×{by} {words.fixed(share)}" for by, share in shares.items() if not math.isnan(share)]
     return f"quality kept at {', '.join(kept)} of the training length (1: as in range, 0: the best guess)"
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from experiments.plan.plan import Plan
 from experiments.rows.row import Row, slice_name
 from experiments.training.log import TrainLog
@@ -79,7 +81,9 @@ class Trackers:
         where = [str(place)] if kind.requires_logging_directory else []
         self._working[name] = tracker = kind(config.name if project else config.run_id, *where, **project)
         tracker.start()
-        tracker.store_init_configuration(dict(_flat({**config.labels(), **config.identity()})))
+        options = pd.json_normalize({**config.labels(), **config.identity()}, sep=".").to_dict("records")[0]
+        plain = {key: value if isinstance(value, str | int | float) else str(value) for key, value in options.items()}
+        tracker.store_init_configuration(plain)
 
     def watch(self, run: Training) -> None:
         """Log the new points of a training; all of them at once where it was resumed."""
@@ -152,11 +156,3 @@ def _name(row: Row) -> str:
     """Return a row's name as every tracker takes it."""
     parts = (row.experiment, row.metric, slice_name(row), f"length_{row.eval_length}")
     return "/".join(re.sub(r"[^\w.-]+", "_", part) for part in parts if part)
-
-
-def _flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str | float | bool]]:
-    for key, value in nested.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value if isinstance(value, str | int | float) else str(value)

@@ -69,12 +69,7 @@ def calls_for(text: str, entry: Fields) -> bool:
 
 
 def cited(results: Results, text: str) -> Cited:
-    """Collect the papers of a folder's runs and of the words of its report.
-
-    Args:
-        results: of `experiments.rows.results.load`.
-        text: everything the report says; names of methods in it call for their entries.
-    """
+    """Collect the papers of a folder's runs, and of the methods that ``text``, all words of its report, names."""
     found = Cited({OURS: ours()})
     for name, papers in _papers(results).items():
         entries = {entry["ID"]: entry for entry in map(entry_of, papers)}

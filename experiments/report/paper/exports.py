@@ -39,10 +39,7 @@ def write_texts(page: Page, results: Results, folder: Path) -> None:
 def write_paper(page: Page, narrow: Page, folder: Path) -> None:
     """Write every figure as SVG, PDF and PNG in both widths, and ``report.tex``, which shows all there is.
 
-    Args:
-        page: the report, its files named apart.
-        narrow: the same, drawn for a single column.
-        folder: the report's.
+    ``narrow`` is the same page, drawn for a single column. The stems of both are unique.
     """
     tables = {part.stem: part.caption for part in page.parts if isinstance(part, Table)}
     figures = {part.stem: part.caption for part in page.parts if isinstance(part, Picture)}

@@ -88,13 +88,7 @@ PREAMBLE = r"""% Compiles as it is: pdflatex report && bibtex report && pdflatex
 
 
 def document(title: str, tables: Mapping[str, str], figures: Mapping[str, str]) -> str:
-    """Return a document with the methods, every table and figure, and the references.
-
-    Args:
-        title: of the document.
-        tables: stem -> caption, of ``tables/<stem>.tex``.
-        figures: stem -> caption, of ``figures/double/<stem>.pdf``.
-    """
+    """Return a document with the methods, the tables and figures (stem -> caption), and the references."""
     parts = [PREAMBLE, rf"\title{{{escape(title)}}}", r"\date{}", r"\begin{document}", r"\maketitle"]
     parts += [r"\section*{Methods}", r"\input{methods}", r"\nocite{*}"]
     for stem, caption in figures.items():

@@ -41,20 +41,22 @@ UNITS = ((3600, "hours"), (60, "minutes"), (0, "seconds"))
 def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table | None]:
     """Return the sentences of the methods section, and for many tasks a table of the settings of each.
 
-    Args:
-        results: of `experiments.rows.results.load`.
-        statistics: what the report says of evaluation and comparison; put behind the settings.
+    ``statistics``, the report's sentences on evaluation and comparison, follow the settings.
     """
     runs = results.finished
     if runs.empty:
         return statistics, None
-    settings = Settings([results.configs.get(run, {}) for run in runs["run_id"]])
+    configs = [results.configs.get(run, {}) for run in runs["run_id"]]
     trained = not trained_runs(results.configs).isdisjoint(runs["run_id"])
     table = _table(results) if runs["task"].nunique() >= TABULATED else None
-    sentences = [_design(results, table), *_model(settings, runs)]
-    sentences.append(_training(settings, runs) if trained else "No model was trained.")
+    sentences = [_design(results, table), *_model(configs, runs)]
+    precision = words.listed(sorted({str(value) for value in runs["precision"] if value is not None}))
+    training = f"{''.join(_written(configs, TRAINING))}{f', in {precision}' if precision else ''}"
+    sentences.append(f"Training was by AdamW{training}." if trained else "No model was trained.")
     sentences += [] if table else _lengths(results)
-    if different := settings.different():
+    parts = ("model.", "train.", "layout.")
+    keys = {key for config in configs for key in config if key.startswith(parts)} - {"model.as_many_as"}
+    if different := sorted(key for key in keys if len({config[key] for config in configs if key in config}) > 1):
         sentences.append(f"The runs differ in {words.few(different)}: see the settings in the table of runs.")
     return [*sentences, *statistics, _software(runs)], table
 
@@ -82,27 +84,16 @@ WRITTEN: dict[str, Callable[[str], str]] = {
 """Settings whose values a sentence has in other words."""
 
 
-class Settings:
-    """Values of settings over the runs, as a sentence has them."""
+def _setting(configs: list[dict[str, str]], key: str) -> str:
+    """Return the value of a setting, or the different ones that runs have; blank where no run has one."""
+    values = sorted({config[key] for config in configs if key in config}, key=_as_number)
+    written = list(dict.fromkeys(map(WRITTEN.get(key, str), values)))
+    return f"{written[0]} to {written[-1]}" if len(written) > 3 else words.listed(written)
 
-    def __init__(self, configs: list[dict[str, str]]) -> None:
-        self.configs = configs
 
-    def __call__(self, key: str) -> str | None:
-        """Return the value of a setting, or the different ones that runs have; None where no run has one."""
-        values = sorted({config[key] for config in self.configs if key in config}, key=_as_number)
-        written = list(dict.fromkeys(map(WRITTEN.get(key, str), values)))
-        return (f"{written[0]} to {written[-1]}" if len(written) > 3 else words.listed(written)) if values else None
-
-    def written(self, texts: dict[str, str]) -> list[str]:
-        """Return the texts of the settings that runs have, each with its value."""
-        return [text.format(value) for key, text in texts.items() if (value := self(key))]
-
-    def different(self) -> list[str]:
-        """Return the settings of model, training and layout that have several values."""
-        keys = {key for config in self.configs for key in config if key.startswith(("model.", "train.", "layout."))}
-        several = {key for key in keys if len({config[key] for config in self.configs if key in config}) > 1}
-        return sorted(several - {"model.as_many_as"})
+def _written(configs: list[dict[str, str]], texts: dict[str, str]) -> list[str]:
+    """Return the texts of the settings that runs have, each with its value."""
+    return [text.format(value) for key, text in texts.items() if (value := _setting(configs, key))]
 
 
 def _as_number(text: str) -> tuple[float, str]:
@@ -128,8 +119,8 @@ def _design(results: Results, table: Table | None) -> str:
     return f"{sentence}, and {words.count(lacking, 'run')} without results." if lacking else f"{sentence}."
 
 
-def _model(settings: Settings, runs: pd.DataFrame) -> list[str]:
-    parts = settings.written(MODEL)
+def _model(configs: list[dict[str, str]], runs: pd.DataFrame) -> list[str]:
+    parts = _written(configs, MODEL)
     if not parts:
         return []
     own = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
@@ -138,12 +129,6 @@ def _model(settings: Settings, runs: pd.DataFrame) -> list[str]:
         f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
         f"{_span(runs['model_parameters'])} parameters{added}."
     ]
-
-
-def _training(settings: Settings, runs: pd.DataFrame) -> str:
-    precision = sorted({str(value) for value in runs["precision"] if value is not None})
-    where = f", in {words.listed(precision)}" if precision else ""
-    return f"Training was by AdamW{''.join(settings.written(TRAINING))}{where}."
 
 
 def _spans(rows: pd.DataFrame) -> list[list[int]]:
@@ -166,8 +151,8 @@ def _table(results: Results) -> Table:
     """Return the settings of each task, where tasks differ in them, and its lengths."""
     cells, data = [], []
     for task, runs in sorted(results.finished.groupby("task")["run_id"], key=lambda item: str(item[0])):
-        of_task = Settings([results.configs.get(run, {}) for run in runs])
-        settings = {title: of_task(key) or "" for key, title in OF_A_TASK.items()}
+        configs = [results.configs.get(run, {}) for run in runs]
+        settings = {title: _setting(configs, key) for key, title in OF_A_TASK.items()}
         trained, measured, counts = _spans(results.quality[results.quality["task"] == task])
         lists = {"trained_on_up_to": trained, "measured": measured, "scored_tokens": counts}
         data.append({"task": task, **settings, **{name: " ".join(map(str, some)) for name, some in lists.items()}})

@@ -42,15 +42,13 @@ def _place(on: str, series: str, standing: pd.DataFrame) -> list[str]:
 
 def _card(name: str, entry: _catalogue.Entry, short: str, unfolded: bool) -> Card:
     knobs = tuple((knob, each.default, each.description.replace("``", "")) for knob, each in entry.knobs.items())
-    papers = tuple((_title(paper.arxiv), paper.arxiv) for paper in entry.papers)
+    papers = tuple((_title(paper), paper.arxiv) for paper in entry.papers)
     summary = entry.summary.replace("``", "")
     return Card(name, style.slug(name), short, summary, entry.equation, knobs, papers, unfolded)
 
 
-def _title(number: str) -> str:
-    """Title and year of a paper, by its arXiv id; the id where the bibliography lacks it."""
-    for fields in bibliography.known().values():
-        if fields.get("eprint") == number:
-            title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
-            return f"{title} ({fields['year']}), arXiv:{number}"
-    return f"arXiv:{number}"
+def _title(paper: _catalogue.Paper) -> str:
+    """Title, year and arXiv id of a paper; the id alone where the bibliography lacks it."""
+    fields, number = bibliography.entry_of(paper), f"arXiv:{paper.arxiv}"
+    title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
+    return number if title == number else f"{title} ({fields['year']}), {number}"

@@ -96,11 +96,8 @@ def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Tabl
     ]
     note = "Area: see Standings. Cost: mean over seeds."
     if (data["cost_of"] == SECONDS).any():
-        note += (
-            " Seconds depend on the machine and its load; ratios of the experiment cost replace them where measured."
-        )
-    cells = pd.DataFrame(lines)
-    cells = cells if len(found) > 1 else cells.drop(columns="task")
+        note += " Seconds depend on the machine; ratios of the experiment cost replace them where measured."
+    cells = pd.DataFrame(lines).drop(columns=[] if len(found) > 1 else "task")
     return Table("cost_and_quality", "Cost and quality of each series", cells, data, note)
 
 

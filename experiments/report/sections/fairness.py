@@ -111,8 +111,6 @@ def controls(task: TaskResults) -> list[Table]:
             "parameters added": words.number(line["encoder_parameters"]),
             "of the trunk's": f"{100 * line['encoder_parameters'] / line['model_parameters']:.1f} %",
             "control": task.display(line["control"]) if isinstance(line["control"], str) else "not in this folder",
-        }
-        | {
             "difference in area": words.interval(line["difference"], line["low"], line["high"], "+.3f"),
             "p (Holm)": words.p_value(line["p_holm"]),
         }

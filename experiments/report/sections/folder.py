@@ -8,11 +8,9 @@ import pandas as pd
 
 from experiments.figures import words
 from experiments.report.page import Section, Table
-from experiments.rows.read import FINISHED
+from experiments.rows.read import FINISHED, MADE_WITH
 from experiments.rows.results import Results
 
-MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
-"""Columns of the runs that say what made them."""
 SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
 MOST_RUNS = 1000
