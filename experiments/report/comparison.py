@@ -72,8 +72,10 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
     ]
     for verdict, group in changed.groupby("verdict"):
         largest_first = group.sort_values("difference", key=lambda column: -column.abs())
-        named = "{series} on {task} ({what}) by {difference:+.3g}"
-        changes = [named.format(**line) for line in largest_first.to_dict("records")]
+        changes = [
+            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
+            for line in largest_first.to_dict("records")
+        ]
         summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
     return summary
 
