@@ -12,7 +12,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
@@ -21,8 +22,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import yaml
 from scipy import stats as scipy_stats
+from torch import Generator
 
 import pe_zoo
 from experiments.model.streams import initialising
@@ -32,7 +35,7 @@ from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame, write_json, write_rows
 from experiments.runs import lease
 from experiments.statistics.intervals import over_seeds, with_series
-from experiments.tasks import Task, tasks
+from experiments.tasks import Batch, Task, tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Geometry
 
@@ -49,6 +52,28 @@ class Done:
 
 
 Command = Callable[..., Done]
+
+
+def generator(seed: int = 0) -> Generator:
+    """Return a generator of random numbers that starts from a seed."""
+    return Generator().manual_seed(seed)
+
+
+def draw(
+    task: Task, length: int, batch_size: int = 8, *, causal: bool = True, seed: int = 0, split: str = "train"
+) -> Batch:
+    """Draw a batch of one length from a seed."""
+    return task.sample(batch_size, length, generator(seed), split=split, causal=causal)
+
+
+def close(drawn: Iterable[Hashable], expected: Mapping[Any, float]) -> bool:
+    """Compare draws with their probabilities: Pearson's chi-squared, within five standard deviations of its mean."""
+    observed = Counter(drawn)
+    assert sum(expected.values()) == pytest.approx(1)
+    assert set(observed) <= set(expected)
+    total, cells = observed.total(), len(expected) - 1
+    distance = sum((observed[key] - total * p) ** 2 / (total * p) for key, p in expected.items())
+    return abs(distance - cells) < 5 * (2 * cells) ** 0.5
 
 
 def last_of_each(words: Iterable[str]) -> list[str]:

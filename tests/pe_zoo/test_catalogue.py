@@ -144,12 +144,7 @@ class Says(Encoder):
 
 @pytest.mark.parametrize(
     ("fake", "expected"),
-    [
-        (ByContent, "content"),
-        (ByQuery, "relative term"),
-        (TurnedByContent, "content"),
-        (Says, "a family of its own"),
-    ],
+    [(ByContent, "content"), (ByQuery, "relative term"), (TurnedByContent, "content"), (Says, "a family of its own")],
 )
 def test_the_family_comes_from_behaviour_unless_it_is_said(fake: type[Encoder], expected: str) -> None:
     assert family(fake(GEOMETRY)) == expected
@@ -157,11 +152,7 @@ def test_the_family_comes_from_behaviour_unless_it_is_said(fake: type[Encoder], 
 
 def test_what_the_outcome_depends_on_is_found() -> None:
     small = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
-    expected = {
-        "rope": {"positions"},
-        "alibi": {"positions"},
-        "none": set(),
-    }
+    expected = {"rope": {"positions"}, "alibi": {"positions"}, "none": set()}
     for name, depends in expected.items():
         assert depends_on(pe_zoo.build(name, small).double(), True) == depends
     assert depends_on(ByContent(small), True) == {"scores"}

@@ -51,19 +51,13 @@ BROKEN = {
     ),
     "claims_too_much": (
         GOOD.replace("distance_bias = True", "distance_bias = True\n    direction_aware = True"),
-        [
-            "if, and only if, direction_aware is claimed.",
-            "claims direction_aware, but",
-        ],
+        ["if, and only if, direction_aware is claimed.", "claims direction_aware, but"],
     ),
     "looks_ahead": (
         GOOD.replace("static_bias = distance_bias = True", "").replace(
             "(scores - ", "(scores * scores.mean(-1, keepdim=True) - "
         ),
-        [
-            "Under a causal mask no output depends on a later input",
-            "has a gradient from later inputs",
-        ],
+        ["Under a causal mask no output depends on a later input", "has a gradient from later inputs"],
     ),
 }
 ONLY_TORCH = ("experiments", "hydra", "omegaconf", "pandas", "matplotlib", "seaborn", "run", "report")

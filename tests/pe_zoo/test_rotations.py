@@ -627,11 +627,7 @@ THEIRS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             "original_max_position_embeddings": 8192,
         },
     ),
-    (
-        "longrope",
-        {},
-        {"rope_type": "longrope", "factor": 8.0, "short_factor": [1.0] * 32, "long_factor": LONG_FACTORS},
-    ),
+    ("longrope", {}, {"rope_type": "longrope", "factor": 8.0, "short_factor": [1.0] * 32, "long_factor": LONG_FACTORS}),
     ("p_rope", {"fraction": 0.25}, {"rope_type": "proportional", "partial_rotary_factor": 0.25}),
     ("p_rope", {}, {"rope_type": "proportional", "partial_rotary_factor": 0.75}),
 ]

@@ -40,13 +40,7 @@ def site_of(x: Tensor, layer: int = 0, first: int = 0) -> Site:
     positions, rows = torch.arange(float(x.shape[-2])), slice(first, x.shape[-2])
     mask = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()[rows]
     return Site(
-        layer=layer,
-        query_positions=positions[rows],
-        key_positions=positions,
-        rows=rows,
-        mask=mask,
-        causal=True,
-        x=x,
+        layer=layer, query_positions=positions[rows], key_positions=positions, rows=rows, mask=mask, causal=True, x=x
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from support import Command, draw, generator
+from torch import Tensor
 
-from experiments.tasks import Batch, Task, tasks
+from experiments.tasks import Task, tasks
 from experiments.tasks import lego as lego_module
 from experiments.tasks import scan as scan_module
 from pe_zoo import Unsupported
@@ -17,14 +20,6 @@ from pe_zoo._knobs import knobs as knobs_of
 
 NAMES = [name for name in tasks.names() if name != "text"]
 NEEDS_CAUSAL = {"dyck", "scan"}
-
-
-def generator(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
-def draw(task: Task, length: int, batch_size: int, *, causal: bool = True, seed: int = 0) -> Batch:
-    return task.sample(batch_size, length, generator(seed), split="test", causal=causal)
 
 
 # ----------------------------------------------------------------------------------------------------------- guesses
@@ -202,21 +197,6 @@ def test_the_example_is_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_lengths_that_there_are_not_are_unsupported(name: str) -> None:
-    knobs: dict[str, Any] = {"unique": True, "num_symbols": 64} if name == "copy" else {}
-    task = tasks.build(name, **knobs)
-    longest = {"associative_recall": 64, "copy": 64, "counting": 256, "lego": 64, "scan": 48}
-    beyond = [longest[name] + 1, 10**6] if name in longest else []
-    for length in [-1, *range(task.shortest), *beyond]:
-        for causal in [True] if name in NEEDS_CAUSAL else [True, False]:
-            for ask in (task.sample, task.evaluation):
-                more = {"split": "test"} if ask == task.sample else {}
-                with pytest.raises(Unsupported, match=rf"^task={name}\b.*-?\b\d") as refusal:
-                    ask(2, length, generator(), causal=causal, **more)  # type: ignore[operator]
-                assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_knobs_that_are_nothing_of_the_kind_are_refused(name: str) -> None:
     for knob in knobs_of(tasks.get(name)):
         for value in ("8", None, -1, 2.5, [4], float("nan")):
@@ -231,12 +211,178 @@ def test_what_is_trained_on_must_be_a_range(name: str) -> None:
         tasks.build(name, train_length=5, min_length=6)
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"associative_recall", "counting", "lego", "scan"}))
-def test_64_times_as_long_is_a_batch_like_any_other(name: str) -> None:
+LIMITS: dict[str, dict[str, int]] = {
+    "addition": {"base": 2},
+    "associative_recall": {"num_keys": 2, "num_values": 2},
+    "cycle_navigation": {"cycle_length": 2},
+    "dyck": {"kinds": 1, "max_depth": 1},
+    "lego": {"num_variables": 2},
+    "passkey": {"num_symbols": 2, "num_digits": 1, "num_fillers": 1},
+    "precedence": {"num_symbols": 3},
+    "selective_copy": {"num_symbols": 2, "num_copied": 1},
+    **{key: {"modulus": 2} for key in ("modular_arithmetic", "modular_arithmetic_simple", "solve_equation")},
+    **{key: {"num_symbols": 2} for key in ("bucket_sort", "copy", "counting", "duplicate_string", "mode")},
+    **{key: {"num_symbols": 2} for key in ("odds_first", "reverse", "reverse_string", "sort")},
+}
+"""The least value of each whole number, lengths aside."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_whole_number_has_its_limit(name: str) -> None:
+    shortest = tasks.get(name).shortest
+    limits = {"train_length": shortest, "min_length": shortest} | LIMITS.get(name, {})
+    assert limits.keys() == {knob.name for knob in knobs_of(tasks.get(name)).values() if knob.type is int}
+    for knob, least in limits.items():
+        for value in (least - 1, least + 0.5):
+            allowed = rf"^task\.{knob} must be a whole number of at least {least}; got {value}$"
+            with pytest.raises(ValueError, match=allowed):
+                tasks.build(name, **{knob: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "message"),
+    [
+        ("addition", {"reverse": "al"}, r"task\.reverse must be one of all, answer, neither; got 'al'. Did you mean"),
+        ("associative_recall", {"num_keys": 7}, r"task\.train_length=8 exceeds task\.num_keys=7; lower the one"),
+        ("copy", {"unique": True}, r"task\.train_length=16 exceeds task\.num_symbols=10; lower the one"),
+        ("counting", {"num_symbols": 8}, r"task\.train_length=16 exceeds task\.num_symbols=8; lower the one"),
+        ("lego", {"train_length": 9, "num_variables": 8}, r"train_length=9 exceeds task\.num_variables=8; lower"),
+        ("modular_arithmetic", {"operators": "-"}, r"task\.operators must be one of \+, \+-, \+-\*; got '-'"),
+        ("modular_arithmetic", {"modulo": 4}, r"modular_arithmetic has no knob 'modulo'\. Did you mean 'modulus'\?"),
+        ("flip_flop", {"ignores": 1.5}, r"task\.ignores must be a finite number at least 0 and at most 1; got 1\.5"),
+        ("flip_flop", {"ignores": -0.1}, r"task\.ignores must be a finite number at least 0 and at most 1; got -0\.1"),
+        ("s5", {"group": "s4"}, r"task\.group must be one of s5, a5, a4_x_z5, z60, s3; got 's4'"),
+        ("s5", {"generators": "pairs"}, r"task\.generators must be one of all, pair; got .* Did you mean 'pair'\?"),
+        ("scan", {"train_length": 23}, r"train_length=23: no command has 23 actions; .* 22 and 24; take one of these"),
+        ("scan", {"train_length": 50}, r"train_length=50: no command has 50 actions; the nearest have 48; take one"),
+        ("stack_manipulation", {"num_symbols": 5}, r"stack_manipulation has no knob 'num_symbols'"),
+    ],
+)
+def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        tasks.build(name, **knobs)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lengths_outside_the_limits_are_unsupported(name: str) -> None:
+    knobs: dict[str, Any] = {"unique": True, "num_symbols": 64} if name == "copy" else {}
+    task = tasks.build(name, **knobs)
+    limits = {"associative_recall": 64, "copy": 64, "counting": 256, "lego": 64, "scan": 48}
+    longest = limits.get(name, 1200)
+    for length in [-1, *range(task.shortest), *([longest + 1, 10**6] if name in limits else [])]:
+        for causal in [True] if name in NEEDS_CAUSAL else [True, False]:
+            for ask in (task.sample, task.evaluation):
+                more = {"split": "test"} if ask == task.sample else {}
+                allowed = rf"^task={name}\b.*(at (least|most) \d+\b.*; got|no command has) {length}\b"
+                with pytest.raises(Unsupported, match=allowed) as refusal:
+                    ask(2, length, generator(), causal=causal, **more)  # type: ignore[operator]
+                assert "\n" not in str(refusal.value)
+    small = tasks.build(name, **knobs, train_length=task.shortest, min_length=task.shortest)
+    for length in (task.shortest, longest):
+        batch = draw(small, length, 1, split="test")
+        assert batch.tokens.shape == batch.targets.shape == (1, small.sequence_length(length))
+        assert batch.counted.any()
+
+
+@every_task
+def test_guesses_stay_between_0_and_1_at_every_length(name: str, knobs: dict[str, Any]) -> None:
+    task = tasks.build(name, **knobs)
+    for length in (3, 16, 48) if name in ("counting", "scan") else (3, 16, 129, 3000):
+        for metric in task.metrics:
+            assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) + 1e-12 <= 1 + 1e-12
+
+
+@every_task
+def test_data_come_from_the_generator_alone(name: str, knobs: dict[str, Any]) -> None:
+    task, before = tasks.build(name, **knobs), torch.random.get_rng_state()
+    batch, again, other = draw(task, 9, 200), draw(task, 9, 200), draw(task, 9, 200, seed=1)
+    source = generator()
+    first, second = (task.evaluation(8, 9, source, causal=True).tokens for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for part in ("tokens", "targets", "counted"):
+        assert torch.equal(getattr(batch, part), getattr(again, part))
+    assert not torch.equal(batch.tokens, other.tokens)
+    assert not torch.equal(first, second)
+
+
+# ------------------------------------------------------------------------------------------------------------ numbers
+
+WORDS = ("addition", "copy", "duplicate_string", "missing_duplicate", "odds_first", "reverse", "reverse_string")
+OFFERS: dict[str, tuple[str, ...]] = {
+    "coupled": (*WORDS, "lego", "modular_arithmetic"),
+    "abacus": (
+        *(*WORDS, "bucket_sort", "cycle_navigation", "even_pairs", "majority", "mode", "modular_arithmetic_simple"),
+        *("parity", "parity_check", "precedence", "solve_equation", "sort"),
+    ),
+    "other": (),
+}
+
+
+@pytest.mark.parametrize("kind", OFFERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_are_offered_or_refused(name: str, kind: str) -> None:
     task = tasks.build(name)
-    length = 64 * task.train_length
-    batch = draw(task, length, 4)
-    assert batch.tokens.shape == batch.targets.shape == (4, task.sequence_length(length))
-    assert batch.counted.any()
-    for metric in task.metrics:
-        assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) + 1e-12 <= 1 + 1e-12
+    size = task.sequence_length(5)
+    if name in OFFERS[kind]:
+        assert task.numbers(kind, size, causal=True).shape == (size,)
+        return
+    with pytest.raises(ValueError, match=f"task={name} offers no {kind} positions"):
+        task.numbers(kind, size, causal=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- runs
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "multiples", "statuses"),
+    [
+        ("associative_recall", ["encoder=t5", "task.num_keys=16"], "[0.125,1,8]", {1: "ok", 8: "ok", 64: ""}),
+        ("counting", ["encoder=alibi", "task.num_symbols=100"], "[0.5,1,8]", {8: "ok", 16: "ok", 128: ""}),
+        ("duplicate_string", ["positions=coupled"], "[0.5,2]", {8: "ok", 32: "ok"}),
+        ("dyck", ["encoder=learned"], "[0.125,1,8]", {4: "ok", 32: "ok", 256: "ok"}),
+        ("flip_flop", ["task.train_length=8", "model.causal=false"], "[0.125,1,8]", {1: "", 8: "ok", 64: "ok"}),
+        ("mode", ["encoder=learned", "positions=abacus"], "[0.5,1,8]", {8: "ok", 16: "ok", 128: "ok"}),
+        ("modular_arithmetic", ["task.operators=+-", "positions=coupled"], "[0.5,8]", {8: "ok", 128: "ok"}),
+        ("modular_arithmetic_simple", ["task.train_length=8", "model.causal=false"], "[1,2]", {8: "ok", 16: "ok"}),
+        ("parity", ["encoder=none", "model.causal=false"], "[0.5,1,8]", {8: "ok", 16: "ok", 128: "ok"}),
+        ("precedence", ["positions=abacus", "model.causal=false"], "[0.5,8]", {8: "ok", 128: "ok"}),
+        ("scan", ["task.min_length=22", "task.train_length=24"], "[1,1.5,3]", {24: "ok", 36: "ok", 72: ""}),
+        ("stack_manipulation", ["model.causal=false"], "[0.5,1,2]", {8: "ok", 16: "ok", 32: "ok"}),
+    ],
+)
+def test_a_run_end_to_end(
+    command: Command, tmp_path: Path, name: str, options: list[str], multiples: str, statuses: dict[int, str]
+) -> None:
+    """Train briefly, then evaluate other lengths and orders of the input; a length that a task lacks is a row."""
+    encoder = [] if any(option.startswith("encoder=") for option in options) else ["encoder=sinusoidal"]
+    quick = ["figures=false", "model=tiny", "train.steps=3", "permutation_sensitivity.samples=4"]
+    lengths = ["length_extrapolation.samples=4", f"length_extrapolation.multiples={multiples}"]
+    done = command(*quick, *lengths, *encoder, f"task={name}", *options)
+    assert done.code == 0, done.err
+    (file,) = tmp_path.glob("results/*/runs/*/rows.csv")
+    with file.open() as lines:
+        rows = list(csv.DictReader(lines))
+    measured = [row for row in rows if row["experiment"] == "length_extrapolation"]
+    assert {int(row["eval_length"]): row["status"] for row in measured} == {
+        length: status or "unsupported" for length, status in statuses.items()
+    }
+    accuracies = [row for row in rows if row["metric"] == "token_accuracy"]
+    orders = [row["status"] for row in accuracies if row["experiment"] == "permutation_sensitivity"]
+    assert set(orders) == {"ok"}
+    if name in ("mode", "precedence"):
+        assert {row["chance"] for row in accuracies if row["status"] == "ok"} == {"0.2" if name == "mode" else "0.5"}
+        assert not [row for row in rows if row["metric"] == "exact_match"]
+
+
+def test_bad_requests_are_one_line(command: Command) -> None:
+    for words, message in {
+        ("task=associative_recall", "task.num_keys=7"): "task.train_length=8 exceeds task.num_keys=7; lower the one",
+        ("task=copy", "task.unique=true"): "task.train_length=16 exceeds task.num_symbols=10; lower the one",
+        ("task=precedence", "task.num_symbols=1"): "task.num_symbols must be a whole number of at least 3; got 1",
+        ("task=precedence", "positions=coupled"): "task=precedence offers no coupled positions; take another task",
+    }.items():
+        done = command(*words)
+        assert done.code == 2
+        assert done.err.startswith(f"error: {message}")
+        assert done.err.count("\n") == 1

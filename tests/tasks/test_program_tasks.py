@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import itertools
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Command
-from torch import Generator
+from support import draw, generator
 
-from experiments.tasks import Batch, Task, tasks
+from experiments.tasks import Batch, tasks
 from experiments.tasks import lego as lego_module
 from experiments.tasks import s5 as s5_module
 from experiments.tasks import scan as scan_module
@@ -24,14 +21,6 @@ from pe_zoo import Unsupported
 
 NAMES = ("lego", "s5", "scan")
 GROUPS = {"s5": 120, "a5": 60, "a4_x_z5": 60, "z60": 60, "s3": 6}
-
-
-def generator(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
-def draw(task: Task, length: int, batch_size: int = 8, *, causal: bool = True, seed: int = 0) -> Batch:
-    return task.sample(batch_size, length, generator(seed), split="test", causal=causal)
 
 
 def answers(batch: Batch) -> list[list[int]]:
@@ -133,15 +122,6 @@ def test_lego_couples_what_is_asked_with_where_it_is_assigned() -> None:
         assert task.numbers("coupled", 6, causal=causal).tolist() == [0, 1, 2, 3, 0, 1]
         with pytest.raises(ValueError, match="task=lego offers no abacus positions"):
             task.numbers("abacus", 6, causal=causal)
-
-
-def test_lego_has_no_more_clauses_than_names() -> None:
-    task = tasks.build("lego", train_length=2, num_variables=4)
-    assert len(set(draw(task, 4, 1).tokens[0, 14:].tolist())) == 4
-    for length in (0, 5):
-        with pytest.raises(Unsupported, match=rf"task=lego .*; got {length}") as refusal:
-            draw(task, length)
-        assert "\n" not in str(refusal.value)
 
 
 # ---------------------------------------------------------------------------------------------------------- s5
@@ -386,7 +366,7 @@ def test_scan_refuses_lengths_without_commands_by_the_nearest() -> None:
                 asked(*given_to[asked], **more)
             assert str(refusal.value) == f"task=scan: {said}"
         with pytest.raises(Unsupported):
-            draw(task, length)
+            draw(task, length, split="test")
     with pytest.raises(Unsupported):
         task.sample(4, 49, generator(), split="train", causal=True)
 
@@ -441,75 +421,7 @@ def test_both_kinds_of_model_read_the_same_and_no_answer(name: str, length: int)
 
 def test_a_bidirectional_model_generates_no_actions() -> None:
     task = tasks.build("scan")
-    for ask in (
-        lambda: draw(task, 5, causal=False),
-        lambda: task.evaluation(2, 5, generator(), causal=False),
-    ):
+    for ask in (lambda: draw(task, 5, causal=False), lambda: task.evaluation(2, 5, generator(), causal=False)):
         with pytest.raises(ValueError, match=r"task=scan .*needs a causal model: set model\.causal=true") as refusal:
             ask()
         assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_data_come_from_the_generator_alone(name: str) -> None:
-    task, before = tasks.build(name), torch.random.get_rng_state()
-    batch = draw(task, 6, 200)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(batch.tokens, draw(task, 6, 200).tokens)
-    assert torch.equal(batch.targets, draw(task, 6, 200).targets)
-    assert not torch.equal(batch.tokens, draw(task, 6, 200, seed=1).tokens)
-    source = generator()
-    first, second = (task.evaluation(8, 6, source, causal=True).tokens for _ in range(2))
-    assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_batch_may_be_one_sequence_and_a_length_great(name: str) -> None:
-    task = tasks.build(name)
-    for length in {"lego": (1, 64), "s5": (1, 1000), "scan": (1, 48)}[name]:
-        batch = draw(task, length, 1)
-        assert batch.tokens.shape == (1, task.sequence_length(length))
-        for metric in task.metrics:
-            assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) <= 1
-    assert task.metrics == ("token_accuracy", "exact_match")
-
-
-@pytest.mark.parametrize(
-    ("name", "knobs", "said"),
-    [
-        ("lego", {"train_length": 0}, r"task\.train_length must be a whole number of at least 1; got 0"),
-        ("lego", {"num_variables": 1}, r"task\.num_variables must be a whole number of at least 2; got 1"),
-        ("lego", {"train_length": 9, "num_variables": 8}, r"train_length=9 exceeds task\.num_variables=8; lower"),
-        ("lego", {"min_length": 7}, r"min_length=7 exceeds task\.train_length=6; lower it"),
-        ("s5", {"min_length": 2.5}, r"task\.min_length must be a whole number of at least 1; got 2\.5"),
-        ("s5", {"group": "s4"}, r"task\.group must be one of s5, a5, a4_x_z5, z60, s3; got 's4'"),
-        ("s5", {"generators": "pairs"}, r"task\.generators must be one of all, pair; got .* Did you mean 'pair'\?"),
-        ("s5", {"length": 3}, r"s5 has no knob 'length'\. Did you mean 'min_length'\?"),
-        ("scan", {"train_length": 23}, r"train_length=23: no command has 23 actions; .* 22 and 24; take one of these"),
-        ("scan", {"train_length": 50}, r"train_length=50: no command has 50 actions; the nearest have 48; take one"),
-        ("scan", {"train_length": 8, "min_length": 9}, r"min_length=9 exceeds task\.train_length=8; lower it"),
-    ],
-)
-def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as refusal:
-        tasks.build(name, **knobs)
-    assert "\n" not in str(refusal.value)
-
-
-def test_a_run_end_to_end(command: Command, tmp_path: Path) -> None:
-    """A length that no command has is a row."""
-    quick = [
-        "figures=false",
-        "model=tiny",
-        "train.steps=3",
-        "experiment=length_extrapolation",
-        "length_extrapolation.samples=4",
-    ]
-    asked = ["task=scan", "encoder=rope", "task.min_length=22", "task.train_length=24"]
-    done = command(*quick, *asked, "length_extrapolation.multiples=[1,1.5,2,3]")
-    assert done.code == 0, done.err
-    (file,) = tmp_path.glob("results/*/runs/*/rows.csv")
-    with file.open() as lines:
-        rows = [row for row in csv.DictReader(lines) if row["experiment"] == "length_extrapolation"]
-    found = {(row["eval_length"], row["status"]) for row in rows}
-    assert found == {("24", "ok"), ("36", "ok"), ("48", "ok"), ("72", "unsupported")}

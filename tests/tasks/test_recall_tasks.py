@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Command
-from torch import Generator
+from support import close, draw, generator
 
 import pe_zoo
 from experiments import Transformer
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.dyck import innermost
-from pe_zoo import Geometry, Unsupported
+from pe_zoo import Geometry
 
 SHORTEST = {"dyck": 1, "flip_flop": 2, "associative_recall": 1, "selective_copy": 1, "passkey": 1}
 RETRIEVAL = [*SHORTEST, "copy"]
@@ -32,14 +29,6 @@ THREE = {"train_length": 3}
 
 def build(name: str, **knobs: Any) -> Any:
     return tasks.build(name, **{**KNOBS.get(name, {}), **knobs})
-
-
-def generator(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
-def draw(task: Task, length: int, batch_size: int = 8, *, causal: bool = True, seed: int = 0) -> Batch:
-    return task.sample(batch_size, length, generator(seed), split="train", causal=causal)
 
 
 def read(batch: Batch) -> Iterator[tuple[list[int], dict[int, int]]]:
@@ -56,16 +45,6 @@ def check_form(task: Task, batch: Batch, length: int, batch_size: int = 8) -> No
     assert (batch.counted.shape, batch.counted.dtype) == ((size,), torch.bool)
     for held in (batch.tokens, batch.targets):
         assert 0 <= int(held.min()) <= int(held.max()) < task.vocab_size
-
-
-def close(drawn: Iterable[Hashable], expected: Mapping[Any, float]) -> bool:
-    """Pearson's chi-squared, within five standard deviations of its mean; nothing that cannot be."""
-    observed = Counter(drawn)
-    assert sum(expected.values()) == pytest.approx(1)
-    assert set(observed) <= set(expected)
-    total, cells = observed.total(), len(expected) - 1
-    distance = sum((observed[key] - total * p) ** 2 / (total * p) for key, p in expected.items())
-    return abs(distance - cells) < 5 * (2 * cells) ** 0.5
 
 
 def uniform(outcomes: Iterable[Hashable]) -> dict[Hashable, float]:
@@ -262,21 +241,6 @@ def test_no_model_is_shown_an_answer_before_it_gave_it(name: str, length: int) -
         assert torch.equal(one.tokens[:, span.stop + 1 :], one.targets[:, span.stop : -1])
 
 
-@pytest.mark.parametrize("name", RETRIEVAL)
-def test_data_come_from_the_generator_alone(name: str) -> None:
-    task, before = build(name), torch.random.get_rng_state()
-    batch = draw(task, 9, 50)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    again, other = draw(task, 9, 50), draw(task, 9, 50, seed=1)
-    assert torch.equal(batch.tokens, again.tokens)
-    assert torch.equal(batch.targets, again.targets)
-    assert torch.equal(batch.counted, again.counted)
-    assert not torch.equal(batch.tokens, other.tokens)
-    source = generator()
-    first, second = (task.evaluation(8, 9, source, causal=True).tokens for _ in range(2))
-    assert not torch.equal(first, second)
-
-
 # ----------------------------------------------------------------------------------------------------- distributions
 
 
@@ -402,14 +366,6 @@ def test_the_guess_at_brackets_holds_on_draws(knobs: dict[str, int], length: int
     assert task.chance("token_accuracy", length) == pytest.approx(1 / (knobs.get("kinds", 2) + 1))
 
 
-@pytest.mark.parametrize("name", RETRIEVAL)
-@pytest.mark.parametrize("length", [2, 3, 16, 129, 3000])
-def test_guesses_stay_sane_at_every_length(name: str, length: int) -> None:
-    task = build(name)
-    for metric in task.metrics:
-        assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) + 1e-12 <= 1 + 1e-12
-
-
 # ------------------------------------------------------------------------------------------------- bounds and mistakes
 
 
@@ -423,63 +379,6 @@ def test_the_shortest_and_the_long(name: str) -> None:
         assert batch.counted.any()
     small = build(name, train_length=SHORTEST[name], min_length=SHORTEST[name])
     check_form(small, draw(small, SHORTEST[name]), SHORTEST[name])
-
-
-@pytest.mark.parametrize(
-    ("name", "knobs", "length", "said"),
-    [
-        ("flip_flop", {}, 1, r"at least 2; got 1$"),
-        ("associative_recall", {"num_keys": 9}, 10, r"at most 9 \(task\.num_keys\); got 10$"),
-        ("copy", {"unique": True, "train_length": 10}, 11, r"at most 10 \(task\.num_symbols\); got 11$"),
-    ],
-)
-def test_a_length_that_a_task_cannot_express_is_unsupported(
-    name: str, knobs: dict[str, Any], length: int, said: str
-) -> None:
-    with pytest.raises(Unsupported, match=rf"task={name} .*{said}"):
-        draw(tasks.build(name, **knobs), length)
-
-
-@pytest.mark.parametrize(
-    ("name", "knobs", "said"),
-    [
-        ("dyck", {"kinds": 0}, r"task\.kinds must be a whole number of at least 1; got 0"),
-        ("dyck", {"max_depth": 0}, r"task\.max_depth must be a whole number of at least 1; got 0"),
-        ("dyck", {"train_length": 0}, r"task\.train_length must be a whole number of at least 1; got 0"),
-        ("flip_flop", {"ignores": 1.5}, r"task\.ignores must be a finite number at least 0 and at most 1; got 1\.5"),
-        ("flip_flop", {"ignores": -0.1}, r"task\.ignores must be a finite number at least 0 and at most 1; got -0\.1"),
-        ("flip_flop", {"min_length": 1}, r"task\.min_length must be a whole number of at least 2; got 1"),
-        ("flip_flop", {"train_length": 1}, r"task\.train_length must be a whole number of at least 2; got 1"),
-        ("associative_recall", {"num_keys": 1}, r"task\.num_keys must be a whole number of at least 2; got 1"),
-        ("associative_recall", {"num_values": 1}, r"task\.num_values must be a whole number of at least 2; got 1"),
-        ("selective_copy", {"num_copied": 0}, r"task\.num_copied must be a whole number of at least 1; got 0"),
-        ("selective_copy", {"num_symbols": 1}, r"task\.num_symbols must be a whole number of at least 2; got 1"),
-        ("passkey", {"num_digits": 0}, r"task\.num_digits must be a whole number of at least 1; got 0"),
-        ("passkey", {"num_fillers": 0}, r"task\.num_fillers must be a whole number of at least 1; got 0"),
-        ("passkey", {"num_symbols": 1}, r"task\.num_symbols must be a whole number of at least 2; got 1"),
-        ("copy", {"unique": 1}, r"task\.unique must be true or false; got 1"),
-        ("passkey", {"numdigits": 4}, r"passkey has no knob 'numdigits'\. Did you mean 'num_digits'\?"),
-    ],
-)
-def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as refusal:
-        tasks.build(name, **knobs)
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", SHORTEST)
-def test_lengths_are_checked_against_each_other(name: str) -> None:
-    with pytest.raises(ValueError, match=r"task\.min_length=5 exceeds task\.train_length=4; lower it"):
-        build(name, train_length=4, min_length=5)
-    with pytest.raises(ValueError, match=r"task\.train_length must be a whole number"):
-        build(name, train_length=3.5)
-
-
-@pytest.mark.parametrize("name", SHORTEST)
-def test_no_numbers_are_offered_that_would_give_the_answer_away(name: str) -> None:
-    for kind in ("coupled", "abacus"):
-        with pytest.raises(ValueError, match=f"task={name} offers no {kind} positions"):
-            build(name).numbers(kind, 9, causal=True)
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
@@ -508,43 +407,3 @@ def test_a_model_reads_every_batch(name: str) -> None:
     model = Transformer(task.vocab_size, geometry, pe_zoo.build("t5", geometry))
     batch = draw(task, 6, 2)
     assert model(batch.tokens).shape == (*batch.tokens.shape, task.vocab_size)
-
-
-QUICK = [
-    "figures=false",
-    "model=tiny",
-    "train.steps=3",
-    "length_extrapolation.samples=4",
-    "permutation_sensitivity.samples=4",
-]
-
-
-@pytest.mark.parametrize(
-    ("asked", "unsupported"),
-    [
-        (["task=dyck", "encoder=learned"], set()),
-        (["task=flip_flop", "encoder=none", "task.train_length=8", "model.causal=false"], {"1"}),
-        (["task=associative_recall", "encoder=t5", "task.num_keys=16"], {"64"}),
-    ],
-    ids=["dyck", "flip_flop", "associative_recall"],
-)
-def test_a_run_end_to_end(command: Command, tmp_path: Path, asked: list[str], unsupported: set[str]) -> None:
-    """Trained a little, asked for other lengths, and for the order of its input."""
-    done = command(*QUICK, "length_extrapolation.multiples=[0.125,1,8]", *asked)
-    assert done.code == 0, done.err
-    (file,) = tmp_path.glob("results/*/runs/*/rows.csv")
-    with file.open() as lines:
-        rows = [row for row in csv.DictReader(lines) if row["metric"] == "token_accuracy"]
-    found = [row for row in rows if row["experiment"] == "length_extrapolation"]
-    assert len(found) == 3
-    assert {row["eval_length"] for row in found if row["status"] == "unsupported"} == unsupported
-    assert {row["status"] for row in rows if row["experiment"] == "permutation_sensitivity"} == {"ok"}
-
-
-def test_an_alphabet_too_small_to_train_on_is_one_line(command: Command) -> None:
-    for asked, said in {
-        ("task=copy", "task.unique=true"): "task.train_length=16 exceeds task.num_symbols=10",
-        ("task=associative_recall", "task.num_keys=7"): "task.train_length=8 exceeds task.num_keys=7",
-    }.items():
-        done = command(*QUICK, *asked)
-        assert (done.code, done.err) == (2, f"error: {said}; lower the one or raise the other\n")

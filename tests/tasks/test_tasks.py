@@ -14,12 +14,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Generator
+from support import draw, generator
 
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, ModelConfig, RunConfig
-from experiments.tasks import Batch, Task, tasks
+from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 from pe_zoo import Unsupported
 
@@ -28,16 +28,6 @@ SOLVERS: dict[str, Callable[[list[int]], list[int]]] = {
     "reverse": lambda word: [word[-1 - place] for place in range(len(word))],
     "sort": lambda word: [symbol for symbol in range(max(word) + 1) for _ in range(word.count(symbol))],
 }
-
-
-def generator(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
-def draw(
-    task: Task, length: int, batch_size: int = 8, *, causal: bool = True, seed: int = 0, split: str = "train"
-) -> Batch:
-    return task.sample(batch_size, length, generator(seed), split=split, causal=causal)
 
 
 # ------------------------------------------------------------------------------------------------ transduction
@@ -131,14 +121,6 @@ def test_the_position_guess_of_sort_holds_on_draws(length: int) -> None:
         task.position_guess("token_accuracy", length), abs=0.01
     )
     assert task.position_guess("token_accuracy", length) > 2 * task.chance("token_accuracy", length)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_guesses_stay_sane_at_great_lengths(name: str) -> None:
-    task = tasks.build(name)
-    for length in (128, 1200):
-        for metric in sorted(task.metrics):
-            assert 0 <= task.chance(metric, length) <= task.position_guess(metric, length) <= 1
 
 
 @pytest.mark.parametrize("name", SOLVERS)
