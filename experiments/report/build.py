@@ -81,7 +81,7 @@ def _measured(
     looks = style.looks(results.rows)
     series_names = list(looks)
     rows = results.rows.assign(look=results.rows["series"].map(looks))
-    rule = sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
+    rule = _rule(results)
     by_task = [(str(key), part) for key, part in rows.groupby("task")]
     of_tasks = [TaskResults(key, part, results, baselines.get(key), len(by_task), rule) for key, part in by_task]
     opening = ranking.summary(of_tasks)
@@ -101,14 +101,23 @@ def _measured(
     return opening + statements_page.summary_sentences(decided), sections
 
 
+def _rule(results: Results) -> tuple[sequential.Rule, int] | None:
+    """Return the rule by which a sweep of the folder added seeds, and the first of them."""
+    return sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
+
+
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
     """Return the series that the others are compared with, for every task measured beyond its training length.
 
-    It is ``wanted``, a series or an encoder that has only one; else the encoder ``none``, or the first series.
+    It is ``wanted``, a series or an encoder that has only one; else that of the sweep's rule, the encoder ``none``, or
+    the first series.
 
     Raises:
         ValueError: no task has the one that is wanted.
     """
+    rule = _rule(results)
+    if wanted is None and rule is not None and rule[0].question != sequential.BEST:
+        wanted = rule[0].question
     found, misses = {}, []
     find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)
     for task, of_task in beyond_training(results.quality).groupby("task"):

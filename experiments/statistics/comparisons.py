@@ -22,7 +22,9 @@ from scipy.special import gammaln, stdtr, stdtrit
 from experiments.statistics.intervals import FEWEST, SIGNIFICANCE, Matrix, Vector, bounded
 from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 
-BETTER, WORSE, UNDECIDED, TOO_FEW = "better", "worse", "undecided", f"fewer than {FEWEST} seeds"
+BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
+TOO_FEW = f"fewer than {FEWEST} seeds"
+Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "area", "low", "high", "in_range", *KEPT]
 STANDING += ["up_to", "reach", "seeds", "seeds_learned", "status"]
 AGAINST = ["task", "metric", "series", "baseline", "seeds", "baseline_seeds", "difference", "low", "high"]
@@ -63,6 +65,7 @@ class Family(NamedTuple):
         p: of Welch's test.
         p_holm: corrected.
         wins: whether the series of the line is better than that of the column.
+        equal: whether they differ by less than a declared difference.
     """
 
     names: list[str]
@@ -72,7 +75,8 @@ class Family(NamedTuple):
     high: Matrix
     p: Matrix
     p_holm: Matrix
-    wins: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+    wins: Truth
+    equal: Truth
 
 
 def by_series(scores: pd.DataFrame) -> tuple[list[str], Matrix, Matrix]:
@@ -134,7 +138,7 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     better = np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0)
     better = closure(better)
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
-    return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE)
+    return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool))
 
 
 def closure(better: Matrix) -> Matrix:
@@ -155,7 +159,7 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     Returns:
         The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs with a score), ``difference`` (series less
         baseline) with its interval, ``effect`` (`effect`), ``improvement`` (`improvement`), ``p``, ``p_holm``,
-        ``verdict`` (``better``, ``worse``, ``undecided``, or the reason why there is none).
+        ``verdict`` (``better``, ``worse``, ``equal``, ``undecided``, or the reason why there is none).
     """
     if baseline not in found.names:
         return pd.DataFrame(columns=AGAINST)
@@ -169,8 +173,8 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
         line |= {name: getattr(found, name)[place, base] for name in ("difference", "low", "high", "p", "p_holm")}
         line |= {"effect": effect(values[place], values[base]), "improvement": improvement(values[place], values[base])}
         if not np.isnan(found.p[place, base]):
-            won, lost = found.wins[place, base], found.wins[base, place]
-            line["verdict"] = BETTER if won else WORSE if lost else UNDECIDED
+            won, lost, equal = found.wins[place, base], found.wins[base, place], found.equal[place, base]
+            line["verdict"] = BETTER if won else WORSE if lost else EQUAL if equal else UNDECIDED
         elif len(values[place]) and len(values[base]):
             line["verdict"] = TOO_FEW
         else:

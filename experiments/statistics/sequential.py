@@ -16,11 +16,11 @@ import pandas as pd
 from scipy.stats import binom
 
 from experiments.statistics import comparisons
-from experiments.statistics.comparisons import BETTER, UNDECIDED, WORSE, Family, by_series, holm, moments, welch
+from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, Family, by_series, holm, moments, welch
 from experiments.statistics.intervals import FEWEST, SIGNIFICANCE, Matrix, Vector
 from experiments.statistics.scores import UNLEARNED
 
-EQUAL, OPEN = "equal", "open"
+OPEN = "open"
 BEST = "best"
 COLUMNS = [
     "task",
@@ -112,18 +112,19 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
     p, better = np.full(size, np.nan), np.ones(size)
-    difference, low, high = plain.difference.copy(), np.full(size, np.nan), np.full(size, np.nan)
+    low, high, equal = np.full(size, np.nan), np.full(size, np.nan), plain.equal.copy()
     for line in decide(scores, rule, first_seed).to_dict("records"):
         one, other = plain.names.index(line["series"]), plain.names.index(line["against"])
         p[one, other] = p[other, one] = line["p"]
         for ends, (here, there) in ((low, ("low", "high")), (high, ("high", "low"))):
             ends[one, other], ends[other, one] = line[here], -line[there]
+        equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
         if line["verdict"] == WORSE or (line["verdict"] == BETTER and rule.question != BEST):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
-    return Family(plain.names, plain.values, difference, low, high, p, p_holm, better < SIGNIFICANCE)
+    return plain._replace(low=low, high=high, p=p, p_holm=p_holm, wins=better < SIGNIFICANCE, equal=equal)
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

@@ -84,13 +84,13 @@ def test_a_run_without_rows_ends_the_sweep(tmp_path: Path) -> None:
 
 def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
-    note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": None, "first_seed": 0}
+    note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": 0.2, "first_seed": 0}
     runs = tuple(path.name for path in (tmp_path / "runs").iterdir())
     sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", runs, note))
     assert "2 of 2 comparisons decided or out of looks" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     lines = read_page(tmp_path).tables["Standings beyond the training length, copy"]
     verdicts = {line[0]: line[-2] for line in lines[1:]}
-    assert verdicts == {"rope": "better", "alibi": "undecided", "none": "baseline"}
+    assert verdicts == {"rope": "better", "alibi": "equal", "none": "baseline"}
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert (table.loc["rope", "place_low"], table.loc["none", "place_low"]) == (1, 2)

@@ -92,5 +92,6 @@ def _against(task: TaskResults) -> list[str]:
     if task.baseline is None or task.against.empty:
         return []
     counts = task.against["verdict"].value_counts()
-    found = [f"{counts[name]} {name}" for name in ("better", "undecided", "worse", UNLEARNED) if name in counts]
+    order = ("better", "equal", "undecided", "worse", UNLEARNED)
+    found = [f"{counts[name]} {name}" for name in order if name in counts]
     return [f"Against {task.display(task.baseline)}: {', '.join(found)}."] if found else []

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +98,10 @@ class TaskResults:
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
         if self.rule is not None and len(table):
-            return sequential.family(table, *self.rule)
+            rule, first_seed = self.rule
+            if rule.question != sequential.BEST:
+                rule = replace(rule, question=str(self.baseline))
+            return sequential.family(table, rule, first_seed)
         return comparisons.family(table, self.baseline)
 
     @cached_property
