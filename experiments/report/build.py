@@ -88,7 +88,7 @@ def _measured(
     sections = [
         *ranking.sections(of_tasks),
         *curves.sections(of_tasks, looks),
-        *cost.sections(of_tasks, cost.weigh(of_tasks)),
+        *cost.sections(of_tasks),
         *statements_page.sections(decided),
         *tasks.sections(rows, series_names),
     ]

@@ -31,11 +31,9 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     but two or more in each, the interval is Welch's for independent samples.
 
     Returns:
-        ``task``, ``series``, ``what`` (which number), ``metric``, ``ours`` and ``theirs`` (means over the compared
-        seeds), ``difference`` (ours minus theirs), ``low``, ``high`` (95 % t interval; NaN where not tested),
-        ``p``, ``p_holm`` (corrected for all lines), ``seeds`` (``3 and 5``), ``pairs``, ``by`` (``seed`` or ``Welch``,
-        blank where untested), ``verdict``: ``identical``, ``within noise``, ``better``, ``worse``, or why it was not
-        tested (one seed; or seeds that have the same value in each folder, and none in common).
+        the `COLUMNS`: ``what`` names the number, ``ours`` and ``theirs`` are means over the compared seeds,
+        ``difference`` is ours minus theirs with its 95 % t interval (NaN where untested), ``p_holm`` is corrected for
+        all lines, ``by`` is ``seed``, ``Welch`` or blank, and ``verdict`` says what changed or why it was not tested.
     """
     sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
     lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]

@@ -112,11 +112,8 @@ def write(page: Page, folder: Path) -> Path:
         if isinstance(part, Table | Picture) and part.data is not None:
             files[f"tables/{part.stem}.csv"] = spreadsheet(part.data)
         if isinstance(part, Table):
-            grids[part.stem] = (
-                part.cells.rename(columns=_md)
-                .map(_md)
-                .to_markdown(index=False, disable_numparse=True, tablefmt="github")
-            )
+            cells = part.cells.rename(columns=_md).map(_md)
+            grids[part.stem] = cells.to_markdown(index=False, disable_numparse=True, tablefmt="github")
             files[f"tables/{part.stem}.tex"] = latex.tabular(part.cells)
             files[f"tables/{part.stem}.md"] = grids[part.stem] + "\n"
         if isinstance(part, Picture):
@@ -156,9 +153,8 @@ def with_unique_stems(page: Page) -> Page:
         taken.update(files)
         return replace(part, stem=stem)
 
-    return replace(
-        page, sections=[replace(section, parts=list(map(unique, section.parts))) for section in page.sections]
-    )
+    sections = [replace(section, parts=list(map(unique, section.parts))) for section in page.sections]
+    return replace(page, sections=sections)
 
 
 def spreadsheet(data: pd.DataFrame) -> str:
@@ -195,10 +191,8 @@ def _md(text: object) -> str:
 
 def _html(page: Page, images: dict[str, str]) -> str:
     assets = Path(__file__).parent / "assets"
-    strict: dict[str, Any] = {"autoescape": True, "undefined": jinja2.StrictUndefined}
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(assets), trim_blocks=True, lstrip_blocks=True, **strict
-    )
+    blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(assets), autoescape=True, **blocks)
     # Numbers stay beside their intervals where a cell is broken into lines.
     environment.filters["unbroken"] = lambda cell: cell.replace("± ", "±\N{NO-BREAK SPACE}")
     # The order of series means something, and JSON has no NaN.

@@ -77,11 +77,8 @@ def _check(overrides: Iterable[str]) -> None:
             meant = f"{groups[0]}={word}" if groups else f"option=value; {HELP}"
             raise BadRequest(f"{word!r} is no option; write {meant}")
         if name.partition(".")[0].partition("/")[0] == "hydra" and not name.startswith(OF_HYDRA):
-            allowed = ", ".join(OF_HYDRA)
-            raise BadRequest(
-                f"{name} is Hydra's own and fixed here; of its options you may give {allowed}. "
-                f"name= is the folder under results/"
-            )
+            allowed = f"of its options you may give {', '.join(OF_HYDRA)}"
+            raise BadRequest(f"{name} is Hydra's own and fixed here; {allowed}. name= is the folder under results/")
         if name == BATCH and value != "null" and not (value.isdecimal() and int(value) > 0):
             raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {value!r}")
         if name in before:

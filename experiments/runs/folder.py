@@ -64,9 +64,8 @@ def ending(folder: Path) -> dict[str, Any] | None:
         if file == "run.json" and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
         reason = f"cannot be read ({message_of((isinstance(error, OSError) and error.strerror) or error)})"
-    raise BadRequest(
-        f"{folder}: {file} {reason}: restore it, or move the folder away; force=true runs it again in its place"
-    )
+    advice = "restore it, or move the folder away; force=true runs it again in its place"
+    raise BadRequest(f"{folder}: {file} {reason}: {advice}")
 
 
 def digest(folder: Path) -> str:

@@ -50,8 +50,10 @@ OPTIONS = {
 
 def text() -> str:
     """Return what ``--help`` prints."""
+    plugins = {each.name: each.dist.name if each.dist else each.value for each in entry_points(group="pe_zoo.encoders")}
+    installed = [Entry(name, f"from the installed package {package}") for name, package in plugins.items()]
     menus: dict[str, Iterable[Entry]] = {
-        "encoder=": [*_catalogue.encoders(), *_plugins()],
+        "encoder=": [*_catalogue.encoders(), *installed],
         "task=": _catalogue.registered(*(ROOT / "experiments" / "tasks").rglob("*.py")),
         "positions=": _catalogue.numberings(),
         "experiment=": measures.entries(),
@@ -79,10 +81,3 @@ def _file_entry(file: Path) -> Entry:
     """Describe a configuration file by the comments at its head."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
     return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")))
-
-
-def _plugins() -> list[Entry]:
-    return [
-        Entry(entry.name, f"from the installed package {entry.dist.name if entry.dist else entry.value}")
-        for entry in entry_points(group="pe_zoo.encoders")
-    ]

@@ -105,24 +105,16 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     return outcomes
 
 
-def set_variables() -> None:
-    """Set the environment variables of workers."""
-    for name, value in FOR_WORKERS.items():
-        os.environ.setdefault(name, value)
-
-
 def _settle(parcel: Parcel, threads: int | None) -> None:
     """Make this process work as the one that asked: folder, command line, threads, log, plug-in."""
-    set_variables()
+    os.environ.update(FOR_WORKERS | os.environ)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     sys.argv = ["run.py", *parcel.words]
     try:
         os.chdir(parcel.folder)
     except OSError as error:
-        raise BadRequest(
-            f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror}): workers need the file system "
-            f"that the sweep was started on"
-        ) from error
+        missing = f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror})"
+        raise BadRequest(f"{missing}: workers need the file system that the sweep was started on") from error
     if threads:
         torch.set_num_threads(threads)
     if parcel.job.plugin:

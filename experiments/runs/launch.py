@@ -20,7 +20,7 @@ from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import adaptive, arguments, config, lease, rerun, summary
 from experiments.runs.folder import record_of
-from experiments.runs.job import Job, Parcel, refused, set_variables, work
+from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
 from experiments.statistics.sequential import Rule
 from experiments.training import checkpoint
@@ -89,9 +89,8 @@ def _rerun(words: list[str], team: Team) -> int:
     places = [word for word in words if word != arguments.RERUN and not word.startswith("plugin=")]
     plugins = [word.removeprefix("plugin=") for word in words if word.startswith("plugin=")]
     if len(places) != 1 or len(plugins) > 1:
-        raise BadRequest(
-            f"{arguments.RERUN} takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
-        )
+        takes = "takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
+        raise BadRequest(f"{arguments.RERUN} {takes}")
     second = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
     print(f"\n{second.text}\nfiles: {second.outcome.folder}")
     return 0 if second.same else 1
@@ -146,7 +145,7 @@ class Launch:
         return max([int(self._lost), *map(summary.exit_code, self._outcomes)])
 
     def _in_workers(self, engine: config.Engine) -> None:
-        set_variables()
+        os.environ.update(FOR_WORKERS | os.environ)
         roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
         places = ", ".join(map(str, self._places()))

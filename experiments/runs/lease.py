@@ -41,9 +41,7 @@ def holder(folder: Path) -> str | None:
 def acquire(folder: Path) -> Iterator[Callable[[], None]]:
     """Hold a run's lock within the block; RunLocked if another worker holds it.
 
-    Yields:
-        what to call before results are written: RunLocked if somebody removed the lock, so that the run may be another
-        worker's by now.
+    Yields a check for before results are written: RunLocked if the lock was removed, and another worker may run it.
     """
     lock = FileLock(folder / LOCK, timeout=WAIT_SECONDS, thread_local=False)
     with ExitStack() as stack:

@@ -29,13 +29,10 @@ logger = logging.getLogger("pe_zoo")
 
 @dataclass
 class Outcome:
-    """How a request to run ended.
+    """How a request to run ended, with the reason, and the measurements of a run that ended well, or diverged, now.
 
-    Args:
-        status: ``ok``, ``diverged``, ``failed`` or ``interrupted``; ``finished before``, ``diverged before`` or
-            ``failed before`` if there was nothing to do; ``running elsewhere`` if another worker runs it.
-        rows: its measurements; none unless it ended well, or diverged, now.
-        message: the reason, where there is one.
+    ``status`` is ``ok``, ``diverged``, ``failed``, ``interrupted`` or ``unwritten``; one ``… before`` if there was
+    nothing to do; ``running elsewhere`` if another worker runs it.
     """
 
     status: str

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -70,9 +71,13 @@ def _standing(place: Path, folder: Path, commands: dict[str, str]) -> Standing:
     record: dict[str, Any] = read_run(place, folder)[0]
     state, reason = str(record["status"]), str(record.get("message") or "")
     if state in ("running", "unfinished"):
-        worker = _worker(place, folder)
+        worker = None
+        with suppress(OSError, ValueError):
+            for lock in place.glob(lease.PATTERN):  # which whoever wrote the folder may have written too
+                check_file(lock, folder)
+            worker = lease.holder(place)
         state = "running" if worker else "interrupted"
-        reason = f"by {worker}" if worker else reason.partition(":")[0] or "no end is recorded"
+        reason = f"by {name_of(worker)}" if worker else reason.partition(":")[0] or "no end is recorded"
     state = {"ok": "done"}.get(state, state)
     command = sweep_notes.to_type(commands.get(record["run_id"]) or record.get("command"))
     if not STATES.get(state, ":").endswith(":"):
@@ -81,17 +86,6 @@ def _standing(place: Path, folder: Path, commands: dict[str, str]) -> Standing:
         command += " retry=failed"
     spent = [record[key] for key in ("train_seconds", "measure_seconds") if record.get(key) is not None]
     return Standing(record["run_id"], state, reason, command, sum(spent) if spent else None)
-
-
-def _worker(place: Path, folder: Path) -> str | None:
-    """Return who works on a run. Whoever wrote the folder may have written its locks too."""
-    try:
-        for lock in place.glob(lease.PATTERN):
-            check_file(lock, folder)
-        worker = lease.holder(place)
-    except (OSError, ValueError):
-        return None
-    return worker and name_of(worker)
 
 
 def text(folder: Path) -> str:
@@ -120,10 +114,8 @@ def _time(runs: list[Standing]) -> list[str]:
     left = sum(run.state in UNFINISHED for run in runs)
     if left and done:
         mean = sum(done) / len(done)
-        lines.append(
-            f"About {_span(mean * left)} left in one process: {words.count(left, 'run')} at {_span(mean)}, "
-            f"the mean of the {len(done)} done."
-        )
+        each = f"{words.count(left, 'run')} at {_span(mean)}, the mean of the {len(done)} done"
+        lines.append(f"About {_span(mean * left)} left in one process: {each}.")
     return lines
 
 

@@ -46,9 +46,8 @@ def known_trackers(given: object) -> tuple[str, ...]:
     try:
         from accelerate import tracking, utils  # an extra, which takes seconds to import
     except ImportError:
-        raise ValueError(
-            f"tracker={','.join(chosen)} needs the package accelerate: pip install 'pe-zoo[trackers]'"
-        ) from None
+        needs = "needs the package accelerate: pip install 'pe-zoo[trackers]'"
+        raise ValueError(f"tracker={','.join(chosen)} {needs}") from None
     known = sorted(tracking.LOGGER_TYPE_TO_CLASS)
     available = {str(name) for name in tracking.get_available_trackers()} | ({*known} - {*utils.LoggerType.list()})
     for name in chosen:

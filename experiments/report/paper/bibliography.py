@@ -70,7 +70,10 @@ def calls_for(text: str, entry: Fields) -> bool:
 
 def cited(results: Results, text: str) -> Cited:
     """Collect the papers of a folder's runs, and of the methods that ``text``, all words of its report, names."""
-    found = Cited({OURS: ours()})
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    authors = " and ".join(f"{{{author['name']}}}" for author in citation["authors"])
+    ours = {"ENTRYTYPE": "misc", "ID": OURS, "title": f"{{{citation['title']}}}", "author": authors}
+    found = Cited({OURS: ours | {"year": str(citation["date-released"])[:4], "note": f"Version {citation['version']}"}})
     for name, papers in _papers(results).items():
         entries = {entry["ID"]: entry for entry in map(entry_of, papers)}
         found.of[name] = list(entries)
@@ -80,14 +83,6 @@ def cited(results: Results, text: str) -> Cited:
     whole = " ".join([text, *settings])
     found.entries |= {key: entry for key, entry in known().items() if calls_for(whole, entry)}
     return found
-
-
-def ours() -> Fields:
-    """Return the entry for this project, from ``CITATION.cff``."""
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    authors = " and ".join(f"{{{author['name']}}}" for author in citation["authors"])
-    fields = {"title": f"{{{citation['title']}}}", "author": authors, "year": str(citation["date-released"])[:4]}
-    return {"ENTRYTYPE": "misc", "ID": OURS, **fields, "note": f"Version {citation['version']}"}
 
 
 def _papers(results: Results) -> dict[str, tuple[_catalogue.Paper, ...]]:

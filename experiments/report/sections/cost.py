@@ -26,7 +26,7 @@ PICTURES = 4
 """Number of tasks from which on there is only a table."""
 
 
-def weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
+def _weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
     """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first.
 
     A task has a table where two series or more have both a cost and a quality beyond training.
@@ -41,7 +41,10 @@ def weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
         parameters = pd.to_numeric(task.runs["encoder_parameters"]).groupby(task.runs["series"]).mean()
         table["encoder_parameters"] = table["series"].map(parameters)
         if len(table) > 1:
-            found[task.key] = table.assign(front=_front(table["cost"], table["quality"]))
+            pairs = list(zip(table["cost"], table["quality"], strict=True))
+            found[task.key] = table.assign(
+                front=[not any(a <= x and b >= y and (a, b) != (x, y) for a, b in pairs) for x, y in pairs]
+            )
     return found
 
 
@@ -59,23 +62,16 @@ def _costs(task: TaskResults, series_names: list[str]) -> tuple[pd.DataFrame, st
     return runs[runs["series"].isin(series_names) & (runs["cost"] > 0)], SECONDS
 
 
-def _front(costs: "pd.Series[float]", worths: "pd.Series[float]") -> list[bool]:
-    """Whether no other has at least as much worth at no more cost, and more of one."""
-    pairs = list(zip(costs, worths, strict=True))
-    return [not any(c <= cost and w >= worth and (c, w) != (cost, worth) for c, w in pairs) for cost, worth in pairs]
-
-
-def sections(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> list[Section]:
-    """Make the section from what `weigh` found; empty without any."""
-    if not found:
-        return []
+def sections(tasks: Sequence[TaskResults]) -> list[Section]:
+    """Make the section, where any task has series to compare."""
+    found = _weigh(tasks)
     how = (
         "A series is on the Pareto front if no other keeps at least as much beyond the training length for at most "
         "its cost. A series off the front by less than its interval may belong there."
     )
-    drawn = [task for task in tasks if task.key in found and len(found) < PICTURES]
-    parts: list[Table | Picture] = [_picture(task, found[task.key]) for task in drawn]
-    return [Section("Cost against quality", [how], [*parts, _table(tasks, found)])]
+    drawn = found if len(found) < PICTURES else {}
+    parts = [_picture(task, drawn[task.key]) for task in tasks if task.key in drawn]
+    return [Section("Cost against quality", [how], [*parts, _table(tasks, found)])] if found else []
 
 
 def _table(tasks: Sequence[TaskResults], found: dict[str, pd.DataFrame]) -> Table:

@@ -24,16 +24,12 @@ def sections(rows: pd.DataFrame, order: Sequence[str]) -> list[Section]:
         return []
     rows = whole(rows[rows["experiment"] == OVER_LENGTHS])
     freed = _at(rows[rows["metric"] == FREE_RUNNING_GAP], BEYOND)
-    free = "Free-running less teacher-forced token accuracy, at twice the training length"
-    tables = [
-        _table(f"tasks_{stem}", caption, shown, quality, order)
-        for stem, caption, shown in (
-            ("in_range", "At the longest training length", _at(quality, 1.0)),
-            ("at_twice", "At twice the training length", _at(quality, BEYOND)),
-            ("free_running", free, freed),
-        )
-        if len(shown)
-    ]
+    tables = [_table("tasks_in_range", "At the longest training length", _at(quality, 1.0), quality, order)]
+    if len(beyond := _at(quality, BEYOND)):
+        tables.append(_table("tasks_at_twice", "At twice the training length", beyond, quality, order))
+    if len(freed):
+        caption = "Free-running less teacher-forced token accuracy, at twice the training length"
+        tables.append(_table("tasks_free_running", caption, freed, quality, order))
     how = "Main metric of each task, per scored token, teacher-forced."
     return [Section("Tasks side by side", [how], list(tables))]
 
