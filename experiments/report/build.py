@@ -33,8 +33,7 @@ MANY = 4
 def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool) -> tuple[Page, Path]:
     """Write ``<place>/report``; return the page and the path of its ``index.html``.
 
-    Raises:
-        ValueError: the folder, the baseline or a file of published curves cannot be used.
+    ValueError if the folder, the baseline or a file of published curves cannot be used.
     """
     results = stored.read(place)
     baselines, statements = find_baselines(results, wanted), schema.load()
@@ -109,11 +108,8 @@ def _rule(results: Results) -> tuple[sequential.Rule, int] | None:
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
     """Return the series that the others are compared with, for every task measured beyond its training length.
 
-    It is ``wanted``, a series or an encoder that has only one; else that of the sweep's rule, the encoder ``none``, or
-    the first series.
-
-    Raises:
-        ValueError: no task has the one that is wanted.
+    It is ``wanted``, a series or an encoder that has only one, and ValueError if no task has it; else that of the
+    sweep's rule, the encoder ``none``, or the first series.
     """
     rule = _rule(results)
     if wanted is None and rule is not None and rule[0].question != sequential.BEST:

@@ -23,8 +23,7 @@ TESTED = ("difference", "95 % interval", "seeds", "paired by", "p (Holm)", "verd
 def write(folder: Path, against: Path) -> tuple[Page, Path]:
     """Write ``<folder>/report/against/<other's name>``; return the page and the path of the file that opens it.
 
-    Raises:
-        ValueError: a folder cannot be read, or a folder to write into is a link out of it.
+    ValueError if a folder cannot be read, or a folder to write into is a link out of it.
     """
     page = build(read(folder), read(against))
     target = folder / "report" / "against" / style.slug(against.resolve().name)

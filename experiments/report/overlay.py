@@ -55,11 +55,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def draw(page: Page, published: list[pd.DataFrame]) -> None:
-    """Draw curves into the figures of a page that show the same task and metric over lengths.
-
-    Raises:
-        ValueError: a file has no curve that any figure could take.
-    """
+    """Draw curves into figures of the same task and metric over lengths; ValueError if a file fits no figure."""
     for curves in published:
         source, missed, groups = curves["source"].iloc[0], [], list(curves.groupby(["task", "metric"]))
         for (task, metric), rows in groups:

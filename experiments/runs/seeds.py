@@ -49,8 +49,7 @@ def pays(configs: Sequence[RunConfig]) -> bool:
 def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_seconds: float) -> bool:
     """Train what is not yet trained and leave it as the runs' checkpoints; `record.run` does the rest.
 
-    Returns:
-        whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
+    Return whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
     """
     interruption = Interruption()
     with ExitStack() as leases, interruption.listening(), interruption.deferred(), repeatable():

@@ -139,8 +139,7 @@ def _group(state: str, advice: str, command: str, runs: list[Standing]) -> str:
 def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd.DataFrame, Rule]:
     """Return what some results decide, and the rule with the name of the series in place of an encoder's.
 
-    Raises:
-        ValueError: nothing was measured beyond the training length, or there is no such series.
+    ValueError if nothing was measured beyond the training length, or there is no such series.
     """
     quality = pd.concat([each.quality for each in found])
     if not (quality["eval_length"] > quality["train_length"]).any():

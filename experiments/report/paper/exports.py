@@ -72,11 +72,7 @@ def remove_paper(folder: Path) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Make a figure readable at its width.
-
-    Text is at least `SMALLEST` points. Labels and titles longer than their panel are broken, and ticks whose numbers
-    would touch are thinned out.
-    """
+    """Make a figure readable at its width: enlarge text to `SMALLEST`, break long labels, thin out crowded ticks."""
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_fontsize(max(SMALLEST, float(text.get_fontsize())))
