@@ -72,7 +72,6 @@ def _command(options: argparse.Namespace) -> int:
 
 
 def _targets(target: str) -> list[str]:
-    """The names that a file registers, or the one name given."""
     path = Path(target)
     if path.suffix != ".py" and not path.exists() and len(path.parts) == 1:
         return [target]

@@ -153,14 +153,12 @@ def _functions(node: ast.ClassDef | ast.Module, name: str) -> list[ast.FunctionD
 
 
 def _names(node: ast.ClassDef) -> list[str]:
-    """The names that decorators register a class under."""
     calls = [call for call in node.decorator_list if isinstance(call, ast.Call)]
     names = [call.args[0] for call in calls if ast.unparse(call.func).endswith("register")]
     return [str(name.value) for name in names if isinstance(name, ast.Constant)]
 
 
 def _knobs(function: ast.FunctionDef, module: ast.Module, inherited: Mapping[str, Knob]) -> dict[str, Knob]:
-    """The keyword-only arguments of a function, with their defaults."""
     constants = {ast.unparse(item.targets[0]): item.value for item in module.body if isinstance(item, ast.Assign)}
     knobs = {}
     for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):

@@ -119,7 +119,6 @@ def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 
 
 def _check_new(before: Collection[str]) -> None:
-    """Refuse new encoders whose knobs cannot be read from the signature."""
     for name in encoders.names():
         if name not in before:
             knobs(encoders.get(name))

@@ -1,4 +1,4 @@
-"""Tasks. A file without a leading underscore is one."""
+"""Tasks. A file without a leading underscore registers one, or two that differ in form alone."""
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo import load_catalogue

@@ -91,7 +91,6 @@ class Addition(Problem):
         return float((length - 1) / self.base + sums.sum(0).max() + sums.sum(1).max()) / (length + 1)
 
     def _lowest(self, length: int) -> int:
-        """Return the lowest leading digit."""
         return 0 if self.zero_padded or length == 1 else 1
 
 

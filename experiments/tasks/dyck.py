@@ -37,9 +37,6 @@ class Dyck(Task):
         self._begin = 2 * kinds
         self.vocab_size = self._begin + 1
 
-    def sequence_length(self, length: int) -> int:
-        return length + 1
-
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         self.check_length(length)
         self.check_causal(causal)

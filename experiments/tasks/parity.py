@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from experiments.tasks.kinds.problem import Stepwise
+from experiments.tasks.kinds.problem import Question, Stepwise
 from experiments.tasks.kinds.task import tasks
 
 
@@ -33,3 +33,19 @@ class Parity(Stepwise):
         if self.scratchpad and kind in ("coupled", "abacus"):
             return bits, 0, bits
         return (bits, 0, torch.zeros(1, dtype=torch.long)) if kind == "abacus" else None
+
+
+@tasks.register("parity_check")
+class ParityCheck(Question):
+    """Tell whether the number of 1s is odd: ``1 0 1 0 1 | 1``. The order of the input does not matter.
+
+        tokens    ^ 1 0 1 0 1 |
+        targets   . . . . . . 1
+
+    Delétang et al. (2023), arXiv:2207.02098: a regular task.
+
+    Chance: ``1 / 2``. Best guess from position: no better.
+    """
+
+    def solve(self, problems: Tensor) -> Tensor:
+        return problems.sum(-1, keepdim=True) % 2

@@ -56,9 +56,6 @@ class S5(Task):
             self._factors = torch.tensor([elements(group).index(element) for element in PAIRS[group]])
         self.vocab_size = order + 1
 
-    def sequence_length(self, length: int) -> int:
-        return length + 1
-
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         self.check_length(length)
         drawn = torch.randint(len(self._factors), (batch_size, length), generator=generator)
@@ -68,10 +65,6 @@ class S5(Task):
             states = torch.cat([states[:, :reach], self._table[states[:, :-reach], states[:, reach:]]], 1)
             reach *= 2
         return ask(word[:, :0], word, states, begin=len(self._table))
-
-    def input_span(self, length: int) -> slice:
-        """Return the first three quarters; the last quarter is scored."""
-        return slice(1, max(2, 3 * (length + 1) // 4))
 
     def position_guess(self, metric: str, length: int) -> float:
         """Guess the likeliest state at each place; whole answers are as many as words, and equally likely."""

@@ -92,7 +92,6 @@ def _missing(length: int) -> str:
 
 
 def _trainable(length: int) -> int:
-    """Return the length, or the next that has commands."""
     return min((other for other in commands() if other >= length), default=length)
 
 

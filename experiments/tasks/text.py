@@ -134,17 +134,12 @@ class Text(Task):
         return text
 
     def _windows(self, text: Tensor, causal: bool) -> Batch:
-        if not causal:
-            raise ValueError("task=text predicts the next token and needs a causal model: set model.causal=true")
+        self.check_causal(causal)
         targets = text.long()
         begin = torch.full_like(targets[:, :1], self._num_tokens)
         counted = torch.ones(targets.shape[1], dtype=torch.bool)
         widths = None if self._unit == "bytes" else self._widths[targets]
         return Batch(torch.cat([begin, targets[:, :-1]], 1), targets, counted, widths)
-
-    def input_span(self, length: int) -> slice:
-        """Return the first three quarters of a window; the last quarter is scored."""
-        return slice(1, max(2, 3 * length // 4))
 
     def chance(self, metric: str, length: int) -> float:
         """Every token is as likely as any other; in bits, per byte of a mean token of the whole test split."""

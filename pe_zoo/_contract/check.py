@@ -110,7 +110,6 @@ def _size(make: Maker) -> Geometry:
 
 
 def _refused(make: Maker, bench: Bench) -> dict[bool, str]:
-    """The reason under each mask under which an encoder does not work."""
     refused: dict[bool, str] = {}
     for causal in BOTH:
         try:

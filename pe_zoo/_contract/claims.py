@@ -50,7 +50,6 @@ def check_shift_claim(make: Maker, causal: bool, bench: Bench) -> None:
 
 
 def _shift_changes(encoder: Encoder, causal: bool, bench: Bench, positions: Tensor, *shifts: float) -> float:
-    """The largest change of scores and logits when a constant is added to all positions."""
     tokens = torch.randint(VOCAB, (2, len(positions)))
     q, k, x = some_inputs(encoder.geometry, len(positions))
     model, largest = bench.model(encoder, causal), 0.0

@@ -94,8 +94,8 @@ class Task:
             raise ValueError(f"task={self.name} shows its answers and needs a causal model: set model.causal=true")
 
     def sequence_length(self, length: int) -> int:
-        """Return how many positions a sequence of a length takes."""
-        raise NotImplementedError
+        """Return how many positions a sequence of a length takes: by default, a begin token and each symbol."""
+        return length + 1
 
     def answer_size(self, length: int) -> int:
         """Return how many symbols are scored."""
@@ -126,8 +126,11 @@ class Task:
         raise Unsupported(f"{self.name}: the answer depends on all of the input; with less of it, the question changes")
 
     def input_span(self, length: int) -> slice:
-        """Return the places whose order a permutation may change; what is scored after them is the answer."""
-        raise NotImplementedError
+        """Return the places whose order a permutation may change; what is scored after them is the answer.
+
+        By default, these are the first three quarters, where every place is scored.
+        """
+        return slice(1, max(2, 3 * self.sequence_length(length) // 4))
 
     def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
         """Return the task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.

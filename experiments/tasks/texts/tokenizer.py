@@ -136,7 +136,6 @@ def _spell(text: bytes) -> str:
 
 
 def _cache_file(settings: str, corpus: Corpus) -> Path:
-    """The file of these settings and this text: splits, and where documents end."""
     digest = hashlib.sha256()
     for name, documents in corpus.splits.items():
         digest.update(f"{name} {len(documents)} ".encode())
