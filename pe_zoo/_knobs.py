@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
+
+T = TypeVar("T")
 
 LARGEST, LARGEST_REAL = 2**31 - 1, float.fromhex("0x1.fffffep+127")
 """Limits of whole numbers without one of their own, and of float32: a larger number is a typing error."""
@@ -100,3 +102,15 @@ def whole(knob: str, value: int, *, at_least: int, at_most: int = LARGEST) -> in
     if value > at_most:
         raise ValueError(f"{knob} must be a whole number of at most {at_most}; got {value!r}")
     return value
+
+
+def each(knob: str, values: Iterable[T], check: Callable[..., T], **limits: float) -> list[T]:
+    """Return the values of a list if each passes a check within limits; raise ValueError otherwise or if it is empty.
+
+    >>> each("widths", [1, 2], whole, at_least=1)
+    [1, 2]
+    """
+    checked = [check(knob, value, **limits) for value in values]
+    if not checked:
+        raise ValueError(f"{knob} is empty; give at least one, such as [1]")
+    return checked

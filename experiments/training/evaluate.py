@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -176,6 +176,22 @@ class Subject:
             where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
             logger.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
         return self.row(experiment, metric, status="unsupported", **measured)
+
+    def qualities(
+        self,
+        experiment: str,
+        scored: Scored,
+        length: int,
+        metrics: Iterable[str] = (),
+        prefix: str = "",
+        **where: object,
+    ) -> list[Row]:
+        """Return a row for each metric (by default, of the task) with its ``chance``."""
+        quality, rows = scored.quality(), []
+        for metric in metrics or self.task.metrics:
+            measured = {"value": quality[metric], "chance": self.best_guess(metric, length), "n": scored.n(metric)}
+            rows.append(self.row(experiment, f"{prefix}{metric}", eval_length=length, **where, **measured))
+        return rows
 
     def best_guess(self, metric: str, length: int) -> float:
         """Return what the best guess gets without reading the input: the ``chance`` column."""

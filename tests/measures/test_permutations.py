@@ -228,7 +228,7 @@ def test_every_change_against_loops(causal: bool, on_positions: bool) -> None:
 
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = measured("rope")
-    monkeypatch.setattr("experiments.measures.permutation_sensitivity.effects.CHUNK_TOKENS", 2 * (2 * LENGTH + 1))
+    monkeypatch.setattr("experiments.training.evaluate.CHUNK_TOKENS", 2 * (2 * LENGTH + 1))
     for key, row in measured("rope").items():
         assert row.value == pytest.approx(whole[key].value, rel=1e-4, abs=1e-6), key
 

@@ -311,6 +311,7 @@ def many(labels: int, seeds: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (9, 2), (21, 1)])
 def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int) -> None:
     rows = many(labels, seeds)

@@ -13,7 +13,6 @@ MAIN = "previous_token_score"
 
 INITIAL = "initial_"
 """Prefix of a metric's name: before training."""
-UNIFORM = "uniform weights"
 MASS, INDUCTION, FIRST, DISTANCE, ENTROPY = (
     "attention_mass",
     "induction_score",

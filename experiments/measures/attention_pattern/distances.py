@@ -14,9 +14,10 @@ from matplotlib.patches import Patch
 from experiments.figures import style
 from experiments.figures.panels import Grid, colour_bar, small_multiples
 from experiments.figures.style import Look
-from experiments.measures.attention_pattern import INITIAL, UNIFORM
+from experiments.measures.attention_pattern import INITIAL
 from experiments.rows.row import metric_of
 
+UNIFORM = "uniform weights"
 MEAN = -1
 """In place of a head: the mean of a layer's heads."""
 DOUBLINGS = 3

@@ -12,18 +12,8 @@ from matplotlib.lines import Line2D
 from experiments.figures import style
 from experiments.figures.panels import by_task, dot_panels, why_empty
 from experiments.figures.style import Look
-from experiments.measures.attention_pattern import (
-    DISTANCE,
-    ENTROPY,
-    FIRST,
-    INDUCTION,
-    INITIAL,
-    MAIN,
-    MASS,
-    NAME,
-    UNIFORM,
-)
-from experiments.measures.attention_pattern.distances import histograms, lifts
+from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
+from experiments.measures.attention_pattern.distances import UNIFORM, histograms, lifts
 from experiments.rows.row import COORDINATES, among, metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds, with_series
 

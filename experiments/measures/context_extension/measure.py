@@ -11,17 +11,14 @@ from experiments.model.transformer import Transformer
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject, evaluate
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, one_of, whole
+from pe_zoo._knobs import each, number, one_of, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 
 def check(*, multiples: Iterable[float], samples: int, replacements: Iterable[str]) -> None:
     """Refuse knobs out of range."""
-    if not list(multiples):
-        raise ValueError("context_extension.multiples is empty; give at least one, such as [1,2,4]")
-    for multiple in multiples:
-        number("context_extension.multiples", multiple, above=0)
+    each("context_extension.multiples", multiples, number, above=0)
     whole("context_extension.samples", samples, at_least=1)
     for name in replacements:
         one_of("context_extension.replacements", name, pe_zoo.names())
@@ -95,14 +92,9 @@ def _at_length(
 ) -> list[Row]:
     try:
         with changed as model:
-            scored = evaluate(model, *question)
+            return subject.qualities(NAME, evaluate(model, *question), length, **where)
     except Unsupported as reason:
         return _cannot(subject, length, where, str(reason))
-    rows = []
-    for metric in subject.task.metrics:
-        value, chance, n = scored.quality()[metric], subject.best_guess(metric, length), scored.n(metric)
-        rows.append(subject.row(NAME, metric, eval_length=length, **where, value=value, chance=chance, n=n))
-    return rows
 
 
 def _cannot(subject: Subject, length: int, where: dict[str, Any], reason: str) -> list[Row]:

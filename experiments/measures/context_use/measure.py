@@ -24,7 +24,7 @@ from experiments.rows.row import Row
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import each, number, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
@@ -56,18 +56,14 @@ class Places:
 
 def check(*, multiples: Iterable[float], samples: int, target_share: float, stride_share: float) -> None:
     """Refuse knobs out of range."""
-    multiples = list(multiples)
-    if not multiples:
-        raise ValueError("context_use.multiples is empty; give at least one, such as [1,2,4]")
-    for multiple in multiples:
-        number("context_use.multiples", multiple, above=0)
+    shortest = min(each("context_use.multiples", multiples, number, above=0))
     whole("context_use.samples", samples, at_least=1)
     number("context_use.target_share", target_share, above=0, at_most=1)
     number("context_use.stride_share", stride_share, above=0)
     for knob, share in (("target_share", target_share), ("stride_share", stride_share)):
-        if share > min(multiples):
+        if share > shortest:
             raise ValueError(
-                f"context_use.{knob}={share:g} is longer than the shortest window, {min(multiples):g} training "
+                f"context_use.{knob}={share:g} is longer than the shortest window, {shortest:g} training "
                 f"lengths; lower it or raise context_use.multiples"
             )
 

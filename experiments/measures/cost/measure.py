@@ -8,7 +8,7 @@ from experiments.measures.cost.timing import Both, Trunks
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import each, number, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
@@ -30,10 +30,7 @@ def check(
     *, multiples: Iterable[int], memory_lengths: Iterable[int], tokens_per_step: int | None, seconds: float
 ) -> None:
     """Refuse knobs out of range."""
-    if not list(multiples):
-        raise ValueError("cost.multiples is empty; give at least one, such as [1]")
-    for multiple in multiples:
-        whole("cost.multiples", multiple, at_least=1)
+    each("cost.multiples", multiples, whole, at_least=1)
     for length in memory_lengths:
         whole("cost.memory_lengths", length, at_least=2)
     if tokens_per_step is not None:
@@ -86,15 +83,7 @@ def measure(
 def _compared(
     subject: Subject, metric: str, length: int, take: Callable[[], Both], factor: float | None = 1
 ) -> list[Row]:
-    """Return the rows of one quantity at one length: with the encoder, without, and the ratio.
-
-    Args:
-        subject: the rows' run.
-        metric: of the amounts.
-        length: in positions.
-        take: measures; may raise `Unsupported`.
-        factor: from the measured amount to the metric's unit; None: the metric is a rate, the inverse of the amount.
-    """
+    """Return the rows of one quantity times ``factor`` (None: its inverse, a rate): with, without, and the ratio."""
     try:
         found = take()
     except Unsupported as reason:

@@ -11,7 +11,7 @@ from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
 from experiments.training.generate import generate
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import each, number, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "lengths", "measure", "unmeasured"]
 
@@ -20,10 +20,7 @@ MULTIPLES = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 def check(*, multiples: Iterable[float], samples: int, position_bins: int, generated: int) -> None:
     """Refuse knobs out of range."""
-    if not list(multiples):
-        raise ValueError("length_extrapolation.multiples is empty; give at least one, such as [1,2,4]")
-    for multiple in multiples:
-        number("length_extrapolation.multiples", multiple, above=0)
+    each("length_extrapolation.multiples", multiples, number, above=0)
     whole("length_extrapolation.samples", samples, at_least=1)
     whole("length_extrapolation.position_bins", position_bins, at_least=1)
     whole("length_extrapolation.generated", generated, at_least=0)
@@ -80,19 +77,10 @@ def _at_length(subject: Subject, length: int, samples: int, position_bins: int, 
     batch, positions = subject.question(NAME, samples, length)
     scored = evaluate(subject.model, batch, positions)
     return [
-        *_qualities(subject, length, scored, task.metrics),
+        *subject.qualities(NAME, scored, length),
         *_free_running(subject, length, (batch, positions), scored, generated),
         *_position_losses(subject, length, scored, position_bins),
     ]
-
-
-def _qualities(
-    subject: Subject, length: int, scored: Scored, metrics: Iterable[str], prefix: str = ""
-) -> Iterable[Row]:
-    for metric in metrics:
-        value, chance = scored.quality()[metric], subject.best_guess(metric, length)
-        name, n = f"{prefix}{metric}", scored.n(metric)
-        yield subject.row(NAME, name, eval_length=length, value=value, chance=chance, n=n)
 
 
 def _free_running(
@@ -106,7 +94,7 @@ def _free_running(
         gap = scored.quality()["token_accuracy"] - same.quality()["token_accuracy"]
         n = scored.n("token_accuracy")
         yield subject.row(NAME, "free_running_gap", eval_length=length, value=gap, n=n)
-        yield from _qualities(subject, length, scored, metrics, GENERATED)
+        yield from subject.qualities(NAME, scored, length, metrics, GENERATED)
 
 
 def _position_losses(subject: Subject, length: int, scored: Scored, bins: int) -> Iterable[Row]:

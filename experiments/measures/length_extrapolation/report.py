@@ -95,8 +95,7 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
     metric = metric_of(POSITION_LOSS)
     key = [Line2D([], [], color=colours[length], linewidth=2, label=f"length {length}") for length in lengths]
-    what = {"title": metric.label, "x": "position", "y": f"loss ({metric.unit})"}
-    return small_multiples(rows, looks, draw, **what, key=key)
+    return small_multiples(rows, looks, draw, title=metric.label, x="position", y=f"loss ({metric.unit})", key=key)
 
 
 summarise = partial(by_measurement, experiment=NAME)

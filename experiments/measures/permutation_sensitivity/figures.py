@@ -131,8 +131,7 @@ def _damage(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, title: str)
         Line2D([], [], color=colour, marker=marker, linestyle=dash, label=f"over {metric_of(distance).label}")
         for distance, (colour, marker, dash) in OVER.items()
     ]
-    what: dict[str, Any] = {"title": title, "x": "distance (share)", "y": "quality lost"}
-    return small_multiples(lost, looks, draw, **what, key=key)
+    return small_multiples(lost, looks, draw, title=title, x="distance (share)", y="quality lost", key=key)
 
 
 def _sensitivity(rows: pd.DataFrame, slopes: pd.DataFrame, looks: Looks) -> Figure:

@@ -8,9 +8,9 @@ from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAI
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, lost
 from experiments.tasks import Batch
-from experiments.training.evaluate import Scored, Subject, logits_of, score
+from experiments.training.evaluate import Subject, logits_of, score
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import each, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
@@ -20,10 +20,7 @@ FURTHEST = 2**23
 
 def check(*, shifts: Iterable[int], samples: int) -> None:
     """Refuse knobs out of range."""
-    if not list(shifts):
-        raise ValueError("shift_sensitivity.shifts is empty; give at least one, such as [1,16,256]")
-    for shift in shifts:
-        number("shift_sensitivity.shifts", whole("shift_sensitivity.shifts", shift, at_least=1), at_most=FURTHEST)
+    each("shift_sensitivity.shifts", shifts, whole, at_least=1, at_most=FURTHEST)
     whole("shift_sensitivity.samples", samples, at_least=1)
 
 
@@ -38,12 +35,12 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
         shifts: numbers added to all positions, each at least 1; absolute, not in training lengths.
         samples: sequences, at least 1; of a fixed test set, windows.
     """
-    main = subject.task.metrics[0]
-    batch, positions = subject.question(NAME, samples, subject.task.train_length)
+    main, length = subject.task.metrics[0], subject.task.train_length
+    batch, positions = subject.question(NAME, samples, length)
     models = {CHANGE: subject.model, INITIAL: subject.initial()}
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
     untouched = score(before[CHANGE], batch)
-    rows = _quality(subject, untouched, None)
+    rows = subject.qualities(NAME, untouched, length)
     for shift in sorted(set(shifts)):
         try:
             after = {change: _answers(model, batch, positions + shift) for change, model in models.items()}
@@ -54,7 +51,7 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
         scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
         values |= {change: _change(before[change], after[change]) for change in CHANGES}
-        rows += _quality(subject, scored, shift)
+        rows += subject.qualities(NAME, scored, length, shift=shift)
         rows += [subject.row(NAME, m, shift=shift, value=v, n=len(batch.tokens)) for m, v in values.items()]
     return rows
 
@@ -68,17 +65,3 @@ def _answers(model: Transformer, batch: Batch, positions: Tensor) -> Tensor:
 def _change(before: Tensor, after: Tensor) -> float:
     """‖after − before‖ / ‖before‖."""
     return ((after - before).norm() / before.norm()).item()
-
-
-def _quality(subject: Subject, scored: Scored, shift: int | None) -> list[Row]:
-    return [
-        subject.row(
-            NAME,
-            metric,
-            shift=shift,
-            value=scored.quality()[metric],
-            chance=subject.best_guess(metric, subject.task.train_length),
-            n=scored.n(metric),
-        )
-        for metric in subject.task.metrics
-    ]

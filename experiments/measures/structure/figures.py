@@ -36,8 +36,7 @@ def heatmap(rows: pd.DataFrame, looks: Looks, _: Trained) -> Figure:
         _image(axes, pictures[series], "RdBu_r", Normalize(-limit, limit))
         axes.set_title(f"{axes.get_title()}\n± {limit:.3g}", fontsize="small")
 
-    what: dict[str, Any] = {"title": "what is added to embeddings", "x": "dimension", "y": "position"}
-    figure = BELOW(rows, looks, draw, **what)
+    figure = BELOW(rows, looks, draw, title="what is added to embeddings", x="dimension", y="position")
     colour_bar(figure, "RdBu_r", Normalize(-1, 1), {-1: "−largest", 0: "0", 1: "+largest of the panel"}, shrink=0.5)
     return figure
 
@@ -81,8 +80,7 @@ def kernel(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
         ends = f"{_short(low)} everywhere" if constant else f"{_short(low)} to {_short(high)}"
         axes.set_title(f"{axes.get_title()}\n{ends}", fontsize="small")
 
-    what: dict[str, Any] = {"title": metric_of("kernel").label, "x": "key position", "y": "query position"}
-    figure = small_multiples(rows, looks, draw, **what)
+    figure = small_multiples(rows, looks, draw, title=metric_of("kernel").label, x="key position", y="query position")
     colour_bar(figure, "viridis", Normalize(0, 1), {0: "lowest", 1: "highest of the panel"}, shrink=0.5)
     return figure
 
@@ -132,8 +130,7 @@ def wavelengths(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
         for length in trained.get(series, []):
             axes.axhline(length, color="#222222", linewidth=1.1, linestyle=DASHED, zorder=1)
 
-    what: dict[str, Any] = {"title": "wavelengths", "x": "dimension", "y": "wavelength (positions)"}
-    return small_multiples(rows, looks, draw, **what)
+    return small_multiples(rows, looks, draw, title="wavelengths", x="dimension", y="wavelength (positions)")
 
 
 def entropy(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:

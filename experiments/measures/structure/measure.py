@@ -13,7 +13,7 @@ from experiments.measures.structure.vectors import codes
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import each, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
@@ -31,10 +31,7 @@ def check(
     whole("structure.reach", reach, at_least=2)
     whole("structure.max_positions", max_positions, at_least=2, at_most=10_000)
     for knob, values, least in (("waves", waves, 0), ("shifts", shifts, 1)):
-        if not list(values):
-            raise ValueError(f"structure.{knob} is empty; give at least one, such as [{least}]")
-        for value in values:
-            whole(f"structure.{knob}", value, at_least=least)
+        each(f"structure.{knob}", values, whole, at_least=least)
     whole("structure.draws", draws, at_least=1, at_most=100_000)
     whole("structure.kernel_cells", kernel_cells, at_least=2, at_most=1000)
 
