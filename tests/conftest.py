@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -34,12 +33,6 @@ SLOWEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in SLOWEST)
-
-
-def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of garbage collection, which statsmodels asks for at every correction."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

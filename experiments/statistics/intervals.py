@@ -70,8 +70,7 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     )
     clustered = _clusters(valued["value"], every, bounds)
     table["low"], table["high"] = np.where(clustered, np.nan, low), np.where(clustered, np.nan, high)
-    table["half_width"] = (table["high"] - table["low"]) / 2
-    columns = ["mean", "median", "low", "high", "half_width", "seeds", "unsupported", "diverged", "chance"]
+    columns = ["mean", "median", "low", "high", "seeds", "unsupported", "diverged", "chance"]
     return table[columns].reset_index()
 
 
@@ -147,6 +146,11 @@ def mean_intervals(
             ]
             ends.append(np.where(few | np.isnan(mean), np.nan, np.select(kinds, scaled, mean + step)))
     return ends[0], ends[1]
+
+
+def errors(table: pd.DataFrame) -> Matrix:
+    """Return how far each interval reaches below and above its mean, as error bars have it; 0 where there is none."""
+    return np.nan_to_num(np.array([table["mean"] - table["low"], table["high"] - table["mean"]], dtype=np.float64))
 
 
 def half_width(deviation: float, count: int) -> float:

@@ -1,6 +1,5 @@
 """Figures and table of attention weights over distance and of each head's scores."""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from experiments.figures.style import Look
 from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
 from experiments.measures.attention_pattern.distances import UNIFORM, histograms, lifts
 from experiments.rows.row import COORDINATES, among, metric_of
-from experiments.statistics.intervals import by_measurement, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, errors, over_seeds, with_series
 
 SCORES = (MAIN, INDUCTION, FIRST)
 CAPTIONS = {
@@ -103,9 +102,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, metric: str, looks: dict[str, Look], 
             hollow = {**look.marking(), "markerfacecolor": "white", "markeredgecolor": look.colour}
             hollow |= {"markersize": 5, "markeredgewidth": 1.1, "fillstyle": "full"}
             axes.plot(before["mean"], place, linestyle="none", zorder=3, **hollow)
-        half = 0.0 if math.isnan(now["half_width"]) else now["half_width"]
         bar: dict[str, Any] = {"color": look.colour, "linestyle": "", "elinewidth": 1.1, **look.marking()}
-        axes.errorbar(now["mean"], place, xerr=half, zorder=4, **bar)
+        axes.errorbar([now["mean"]], [place], xerr=errors(pd.DataFrame([now])), zorder=4, **bar)
     if metric_of(metric).unit.startswith("share"):
         axes.set_xlim(-0.04, 1.04)
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])

@@ -16,6 +16,7 @@ from experiments.figures.panels import Grid, colour_bar, dot_panels, highest, li
 from experiments.figures.style import Look
 from experiments.measures.permutation_sensitivity import LAYERED, POSITIONS, SLOPES, TOKENS
 from experiments.rows.row import metric_of
+from experiments.statistics.intervals import errors
 
 Looks = dict[str, Look]
 Panels = dict[str, pd.DataFrame]
@@ -81,9 +82,9 @@ def _dots(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], ti
         for axes, part in zip(grid, panels.values(), strict=True):
             for rank, (series, look) in enumerate(looks.items()):
                 of_series = part[part["series"] == series].set_index("change").reindex(names)
-                heights, halves = np.arange(len(names)) + width * (rank + 0.5) - 0.4, of_series["half_width"].fillna(0)
+                heights = np.arange(len(names)) + width * (rank + 0.5) - 0.4
                 bars: dict[str, Any] = {"color": look.colour, "elinewidth": 1.1} | look.marking() | {"markersize": 5}
-                axes.errorbar(of_series["mean"], heights, xerr=halves, linestyle="none", **bars)
+                axes.errorbar(of_series["mean"], heights, xerr=errors(of_series), linestyle="none", **bars)
             axes.axvline(0, color="#888888", linewidth=1, zorder=1)
             axes.set_xlabel(textwrap.fill(_unit(panels), 80 // len(panels)))
         figure.suptitle(style.title(rows, title), fontsize="large")
@@ -141,12 +142,12 @@ def _sensitivity(rows: pd.DataFrame, slopes: pd.DataFrame, looks: Looks) -> Figu
         for axes, metric in zip(panels, SLOPES.values(), strict=True):
             for kind, shift in ((TOKENS, -0.17), (POSITIONS, 0.17)):
                 part = slopes[(slopes["metric"] == metric) & (slopes["kind"] == kind)].set_index("series")
-                part = part.reindex(list(looks)).assign(half_width=part["half_width"].fillna(0))
+                part = part.reindex(list(looks))
                 for place, look in enumerate(looks.values()):
-                    mean, half = part[["mean", "half_width"]].iloc[place]
+                    line = part.iloc[[place]]
                     bar: dict[str, Any] = {"color": look.colour, "marker": "o", "markersize": 4.5}
                     bar["markerfacecolor"] = look.colour if kind == TOKENS else "white"
-                    axes.errorbar(float(mean), place + shift, xerr=float(half), **bar)
+                    axes.errorbar(line["mean"], [place + shift], xerr=errors(line), **bar)
             axes.axvline(0, color="#888888", linewidth=1, zorder=1)
             axes.set_xlabel("quality lost per unit of distance")
         dot: dict[str, Any] = {"marker": "o", "linestyle": "", "color": "#333333"}

@@ -38,7 +38,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows_of(rows, NAME)
     table = by_measurement(rows, ("layer", "part", "size", "share"))
-    table["interval_over"] = ["seeds" if seeds > 1 else "" for seeds in table["seeds"]]
+    table["interval_over"] = ["seeds" if low == low else "" for low in table["low"]]
     is_slope = table["metric"].isin(SLOPES.values()) & (table["seeds"] == 1) & table["part"].isna()
     folds = with_series(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok") & rows["part"].notna()])
     keys = ["task", "metric", "series", "train_length", "eval_length", "condition"]
@@ -46,8 +46,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     for place, line in table[is_slope].iterrows():
         if (key := tuple(line[keys])) in spread.index:
             half = half_width(float(spread.loc[key, "std"]), int(spread.loc[key, "count"]))
-            bounds = [line["mean"] - half, line["mean"] + half, half, "inputs"]
-            table.loc[[place], ["low", "high", "half_width", "interval_over"]] = [bounds]
+            table.loc[[place], ["low", "high", "interval_over"]] = [
+                [line["mean"] - half, line["mean"] + half, "inputs"]
+            ]
     return table
 
 

@@ -78,7 +78,7 @@ def _sensitivity_table(task: TaskResults, slopes: pd.DataFrame) -> Table:
     over = whole.groupby("series")["interval_over"].agg(lambda kinds: " and ".join(sorted(set(kinds) - {""})))
     cells["interval over"] = cells["series"].map({task.display(series): kinds for series, kinds in over.items()})
     note = (
-        "Quality lost per unit of distance ± half the 95 % t interval. An interval over inputs, from eight parts of "
+        "Quality lost per unit of distance [95 % interval]. An interval over inputs, from eight parts of "
         "the inputs of one seed, does not cover other trainings."
     )
     return Table(task.stem("order_sensitivity"), f"Sensitivity to order, {task.key}", cells, slopes, note)
