@@ -68,17 +68,13 @@ def family(encoder: Encoder) -> str:
     hooks = {hook for hook in HOOKS if encoder.overrides(hook)}
     if hooks <= {"embed"}:
         return "input" if hooks else "no position"
-    depends = _dependence(encoder)
+    stirred = Bench(geometry=encoder.geometry).fresh(lambda _: copy.deepcopy(encoder))
+    try:
+        depends = depends_on(stirred, encoder.causal_only)
+    except Unsupported:
+        depends = depends_on(stirred, not encoder.causal_only)
     if "positions" not in depends or "scores" in depends:
         return "content"
     if "own product" in depends or hooks <= {"embed", "rotate"}:
         return "content" if "x" in depends else "rotation"
     return "relative term" if depends & {"x", "queries"} or "mix" in hooks else "score bias"
-
-
-def _dependence(encoder: Encoder) -> frozenset[str]:
-    stirred = Bench(geometry=encoder.geometry).fresh(lambda _: copy.deepcopy(encoder))
-    try:
-        return depends_on(stirred, encoder.causal_only)
-    except Unsupported:
-        return depends_on(stirred, not encoder.causal_only)

@@ -4,7 +4,7 @@ import hashlib
 import math
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -56,6 +56,16 @@ class Corpus:
     def joined(self) -> Self:
         """Join the documents of every split into one."""
         return replace(self, splits={name: [b"".join(documents)] for name, documents in self.splits.items()})
+
+
+def digest_of(documents: Mapping[str, Sequence[bytes]]) -> str:
+    """Return a sha256 of all documents of all splits, and of where each ends."""
+    digest = hashlib.sha256()
+    for name, texts in sorted(documents.items()):
+        digest.update(f"{name} {len(texts)} ".encode())
+        for text in texts:
+            digest.update(hashlib.sha256(text).digest())
+    return digest.hexdigest()
 
 
 def held_out(ordered: list[bytes], names: tuple[str, ...]) -> dict[str, list[bytes]]:

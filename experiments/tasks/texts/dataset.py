@@ -1,10 +1,9 @@
 """Text of any set that ``datasets.load_dataset`` reads: named on the Hugging Face hub, or a local folder."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-from experiments.tasks.texts.corpus import HELD_OUT, SPLITS, Corpus, held_out
+from experiments.tasks.texts.corpus import HELD_OUT, SPLITS, Corpus, digest_of, held_out
 
 LOCAL = "or give a local folder of parquet, json, csv or text files"
 
@@ -39,7 +38,7 @@ def corpus_of(dataset: str, column: str, *, joined: bool) -> Corpus:
         "rows": sum(map(len, rows.values())),
         "splits": {name: f"{HELD_OUT:.0%} of train" if name in missing else "own" for name in SPLITS},
         "bytes": sum(len(text) for texts in splits.values() for text in texts),
-        "sha256": _digest(rows),
+        "sha256": digest_of({name: [_encode(text) for text in texts] for name, texts in rows.items()}),
     }
     return Corpus(splits, provenance, f"task.dataset={dataset!r}")
 
@@ -77,12 +76,3 @@ def _texts(split: Any, dataset: str, column: str) -> list[str]:
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _digest(rows: dict[str, list[str]]) -> str:
-    digest = hashlib.sha256()
-    for name, texts in sorted(rows.items()):
-        digest.update(f"{name} {len(texts)} ".encode())
-        for text in texts:
-            digest.update(hashlib.sha256(_encode(text)).digest())
-    return digest.hexdigest()

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from experiments.rows.row import write_whole
-from experiments.tasks.texts.corpus import Corpus
+from experiments.tasks.texts.corpus import Corpus, digest_of
 from experiments.tasks.texts.documents import Documents
 
 logger = logging.getLogger("pe_zoo")
@@ -136,12 +136,7 @@ def _spell(text: bytes) -> str:
 
 
 def _cache_file(settings: str, corpus: Corpus) -> Path:
-    digest = hashlib.sha256()
-    for name, documents in corpus.splits.items():
-        digest.update(f"{name} {len(documents)} ".encode())
-        for document in documents:
-            digest.update(hashlib.sha256(document).digest())
-    key = hashlib.sha256(f"{settings} {digest.hexdigest()}".encode()).hexdigest()
+    key = hashlib.sha256(f"{settings} {digest_of(corpus.splits)}".encode()).hexdigest()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / f"{key}.safetensors"
 
 
