@@ -240,8 +240,11 @@ def test_a_worker_forwards_a_signal_to_whoever_waits_for_it(monkeypatch: pytest.
 
     monkeypatch.setattr(seeds, "pays", lambda _: True)
     monkeypatch.setattr(seeds, "train_together", stopped)
-    monkeypatch.setattr(job, "_forward", forwarded.append)
     asked = job.Job([config(), config(seed=1)], dict.fromkeys(HANDLING))
     parcel = job.Parcel(asked, [], sender=("elsewhere", 1))
-    assert job.work({PARCEL: parcel.packed()}) == []
+    before = signal.signal(signal.SIGUSR2, lambda signum, _: forwarded.append(signum))
+    try:
+        assert job.work({PARCEL: parcel.packed()}) == []
+    finally:
+        signal.signal(signal.SIGUSR2, before)
     assert forwarded == [signal.SIGUSR2]
