@@ -3,8 +3,6 @@
 ``python report.py results/<name> results/<other>`` compares two folders.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

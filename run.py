@@ -1,7 +1,5 @@
 """One run, or a sweep of them: compose, train, measure, write rows and figures. ``python run.py --help``."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

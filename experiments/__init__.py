@@ -1,7 +1,5 @@
 """Experiments: what each encoder does to the sense of order, and to lengths never trained on."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 Folders, locks, checkpoints and workers wrap this from ``runs/record.py``; nothing in here knows of them.
 """
 
-from __future__ import annotations
-
 from experiments.model.precision import repeatable
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan

@@ -4,7 +4,7 @@ An interval is Student's t on the scale of the metric: logit for a share between
 plain for what has none (delta method). The deviation is at least the noise of the evaluation itself. There is none
 below three seeds, nor where the seeds fall into two clusters: there a mean describes no seed, and the seeds are shown.
 An interval is a statement about seeds like those seen: five seeds miss a failure of one seed in five in 33 of 100
-cases. `simulation` has the coverage of all of it.
+cases. `docs/statistics.md` has the coverage of all of it.
 """
 
 from collections.abc import Sequence
@@ -153,9 +153,10 @@ def errors(table: pd.DataFrame) -> Matrix:
     return np.nan_to_num(np.array([table["mean"] - table["low"], table["high"] - table["mean"]], dtype=np.float64))
 
 
-def half_width(deviation: float, count: int) -> float:
-    """Return half the width of a mean's t interval, from the deviation (n - 1) of ``count`` values; NaN below two."""
-    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(count)) if count > 1 else np.nan
+def half_width(values: "pd.Series[float]", confidence: float = CONFIDENCE) -> float:
+    """Return half the width of the t interval of the mean of some values; NaN below two."""
+    count = len(values)
+    return float(stdtrit(count - 1, (1 + confidence) / 2) * values.std() / np.sqrt(count)) if count > 1 else np.nan
 
 
 def by_measurement(

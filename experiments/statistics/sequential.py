@@ -4,7 +4,7 @@ Testing again after every added seed turns 5 % false alarms into 23 %. Here look
 sequential p is the least p_k / w_k of the looks done, so without a difference Pr(p ≤ u) ≤ Σ Pr(p_k ≤ w_k u) ≤ u,
 whatever decided which series got more seeds. Holm's correction covers the comparisons of a task. Intervals are
 repeated confidence intervals (Jennison and Turnbull 1989, doi 10.1111/j.2517-6161.1989.tb01437.x), valid at every
-look. A sign test beside them assumes nothing about the distribution. `simulation` has false alarms and power.
+look. A sign test beside them assumes nothing about the distribution. `docs/statistics.md` has false alarms and power.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
+from simulation import NOISES, coverage
 from support import only, rows_of, summary_of
 
 from experiments.statistics.comparisons import holm
 from experiments.statistics.intervals import bounded, over_seeds
-from experiments.statistics.simulation import NOISES, coverage
 
 FREE = (-math.inf, math.inf)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
+from simulation import NOISES, false_alarms, play, power
 from support import only
 
 from experiments.statistics.sequential import Rule, decide, missing, wanted
-from experiments.statistics.simulation import NOISES, false_alarms, play, power
 
 
 def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:

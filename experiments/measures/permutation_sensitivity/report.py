@@ -42,13 +42,11 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     is_slope = table["metric"].isin(SLOPES.values()) & (table["seeds"] == 1) & table["part"].isna()
     folds = with_series(rows[rows["metric"].isin(SLOPES.values()) & (rows["status"] == "ok") & rows["part"].notna()])
     keys = ["task", "metric", "series", "train_length", "eval_length", "condition"]
-    spread = folds.groupby(keys)["value"].agg(["std", "count"])
+    halves = folds.groupby(keys)["value"].agg(half_width)
     for place, line in table[is_slope].iterrows():
-        if (key := tuple(line[keys])) in spread.index:
-            half = half_width(float(spread.loc[key, "std"]), int(spread.loc[key, "count"]))
-            table.loc[[place], ["low", "high", "interval_over"]] = [
-                [line["mean"] - half, line["mean"] + half, "inputs"]
-            ]
+        if (half := halves.get(tuple(line[keys]))) is not None:
+            ends = [line["mean"] - half, line["mean"] + half, "inputs"]
+            table.loc[[place], ["low", "high", "interval_over"]] = [ends]
     return table
 
 

@@ -25,15 +25,13 @@ its rows are looked at:
       rule        ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29`` of the only contestant, or one of `RULES`
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -69,7 +67,7 @@ class Bounds:
     high: float
 
     @classmethod
-    def of(cls, text: str) -> Bounds:
+    def of(cls, text: str) -> Self:
         """Read ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29``.
 
         Raises:

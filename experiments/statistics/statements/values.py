@@ -1,7 +1,5 @@
 """One value for each seed of what a test measures, and why it decides nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -68,7 +66,7 @@ def _measured(test: Mapping[str, Any], change: Mapping[str, Any], rows: pd.DataF
 
 def _values(
     test: Mapping[str, Any], selection: Mapping[str, Any], rows: pd.DataFrame, results: Results
-) -> tuple[pd.Series, str]:
+) -> "tuple[pd.Series, str]":
     selections = [selection, *([{**selection, **test["against"]}] if "against" in test else [])]
     # An encoder's name stands for the encoder with sequential positions, unless a numbering is named.
     plain = not any(key.partition(".")[0] == "positions" for key in selection)
@@ -129,7 +127,7 @@ def _text(value: object) -> str:
     return format(value, "g") if isinstance(value, float) else str(value)
 
 
-def _by_seed(rows: pd.DataFrame, test: Mapping[str, Any]) -> pd.Series:
+def _by_seed(rows: pd.DataFrame, test: Mapping[str, Any]) -> "pd.Series":
     """Return one value for each seed.
 
     Raises:

@@ -6,20 +6,17 @@ does, at a level divided by the number of its comparisons (Bonferroni). Other st
 may hold in some alone. Differences are paired by seed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from scipy.special import stdtrit
 
 from experiments.rows import sweeps
 from experiments.rows.read import FINISHED
 from experiments.rows.results import Results
-from experiments.statistics.intervals import ROUNDING, SIGNIFICANCE
+from experiments.statistics.intervals import ROUNDING, SIGNIFICANCE, half_width
 from experiments.statistics.statements.schema import (
     FAILS,
     HOLDS,
@@ -137,17 +134,8 @@ def _outcome(test: Mapping[str, Any], values: Values, significance: float) -> Ou
 
 
 def _entry(name: str, published: Mapping[str, float], by_seed: pd.Series) -> Entry:
-    mean, half = _mean_and_half(by_seed, SIGNIFICANCE)
+    mean, half = float(by_seed.mean()), half_width(by_seed)
     return Entry(name, float(published.get(name, math.nan)), mean, mean - half, mean + half, len(by_seed))
-
-
-def _mean_and_half(values: pd.Series, significance: float) -> tuple[float, float]:
-    """Return the mean and half the width of its two-sided t interval; NaN below two values."""
-    count = len(values)
-    mean = float(values.mean()) if count else math.nan
-    if count < 2:
-        return mean, math.nan
-    return mean, float(stdtrit(count - 1, 1 - significance / 2)) * float(values.std(ddof=1)) / math.sqrt(count)
 
 
 def _judge(rule: Mapping[str, Any], values: Mapping[str, pd.Series], significance: float) -> tuple[str, str]:
@@ -181,5 +169,5 @@ def _above_zero(low: float, high: float) -> str:
 
 
 def _at(by_seed: pd.Series, judge: Callable[[float, float], str], significance: float) -> str:
-    mean, half = _mean_and_half(by_seed, significance)
+    mean, half = float(by_seed.mean()), half_width(by_seed, 1 - significance)
     return judge(mean, mean) if math.isnan(half) else judge(mean - half, mean + half)

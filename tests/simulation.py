@@ -1,6 +1,6 @@
 """How often intervals cover, tests are wrong, and differences are found.
 
-``python -m experiments.statistics.simulation`` prints the tables of ``docs/statistics.md``. The noise is that of our
+``python tests/simulation.py`` prints the tables of ``docs/statistics.md``. The noise is that of our
 runs: normal, skewed (gamma, skewness 1), at a ceiling (beta near 1), and one seed in five failing (two clusters). With
 a results folder as argument, its own means and deviations are drawn from.
 """
@@ -97,7 +97,7 @@ def of_folder(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.statistics.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python tests/simulation.py", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="results whose means and deviations are drawn from")
     folder = parser.parse_args().folder
     cells = {noise: [coverage(noise, seeds) for seeds in (3, 5, 8)] for noise in NOISES}
