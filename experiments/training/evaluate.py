@@ -93,7 +93,7 @@ def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Ite
     """
     at_once = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
     for start in range(0, len(tokens), at_once):
-        rows = slice(start, start + at_once)
+        rows = slice(start, min(start + at_once, len(tokens)))  # positions may have more lines
         yield rows, tokens[rows], positions if positions.ndim == 1 else positions[rows]
 
 
