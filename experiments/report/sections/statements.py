@@ -73,6 +73,7 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
     for each in decided:
         named = {"statement": each.statement.statement, "source": each.statement.source, "verdict": each.verdict}
         opening = [f"{each.statement.statement} ({each.statement.source})", each.verdict]
+        memory = f", {each.statement.setting['numbers']}" if "numbers" in each.statement.setting else ""
         for case in each.outcomes:
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
@@ -81,7 +82,7 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
             for entry in case.entries:
                 interval = f" [{short(entry.low)}, {short(entry.high)}]" if entry.seeds > 1 else ""
                 seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
-                published = "" if math.isnan(entry.published) else f"{entry.published:g} ({case.test['unit']})"
+                published = "" if math.isnan(entry.published) else f"{entry.published:g} ({case.test['unit']}{memory})"
                 measured = f"{what}: {short(entry.measured)}{interval}{seeds}"
                 lines.append([*opening, tested[0], entry.contestant, published, measured, *tested[1:]])
                 test = {"tested": case.test["of"], "what": what, "rule": rule, "unit": case.test["unit"]}

@@ -6,8 +6,8 @@ its rows are looked at:
     statement   what was published
     source      by whom, and where
     setting     of a published finding alone: ``checked`` (where its numbers were read), ``there`` and ``here`` (the
-                paper's setting and ours), ``expected`` (our expectation), ``gpu`` (options for a larger scale). Such a
-                statement is decided as a whole, and only in a folder that its own runs were written to
+                paper's setting and ours), ``expected`` (by us), ``gpu`` (options for a larger scale), ``numbers``
+                (``from memory``: not checked). Decided as a whole, only in a folder that its own runs were written to
     tests       conditions or comparisons, each with
       of          what it is, in words
       rows        which rows decide: columns of a row (``condition: shuffle``, ``layer: 2``), ``multiple`` (length in
@@ -52,7 +52,7 @@ RULES = {
 }
 FILE_KEYS, MORE_FILE_KEYS = ("name", "parts", "statements"), ("times",)
 KEYS, MORE_KEYS = ("statement", "source", "tests"), ("setting",)
-SETTING_KEYS, MORE_SETTING_KEYS = ("checked", "there", "here", "expected"), ("gpu",)
+SETTING_KEYS, MORE_SETTING_KEYS = ("checked", "there", "here", "expected"), ("gpu", "numbers")
 TEST_KEYS = ("of", "rows", "rule")
 MORE_TEST_KEYS = (
     *("take", "table", "against", "as", "even_if_not_learned", "ranked_over", "contestants", "published", "unit"),
