@@ -1,6 +1,6 @@
 """Every test starts from the same random state, on one thread; the command line is called in an empty folder."""
 
-from __future__ import annotations
+from __future__ import gc
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +33,12 @@ SLOWEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in SLOWEST)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now out of garbage collection, which takes a seventh of the time otherwise."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
