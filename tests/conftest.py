@@ -1,7 +1,6 @@
 """Every test starts from the same random state, on one thread; the command line is called in an empty folder."""
 
-from __future__ import gc
-
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
