@@ -53,6 +53,12 @@ class Done:
 
 Command = Callable[..., Done]
 
+QUICK = (
+    *("figures=false", "model=tiny", "train.steps=2"),
+    *("length_extrapolation.samples=2", "permutation_sensitivity.samples=2"),
+)
+"""Options of a run of a second."""
+
 
 def generator(seed: int = 0) -> Generator:
     """Return a generator of random numbers that starts from a seed."""

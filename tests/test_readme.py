@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import ROOT, Command
+from support import QUICK, ROOT, Command
 
 import pe_zoo
 
@@ -111,14 +111,7 @@ def test_every_run_command_composes(command: Command, tmp_path: Path, arguments:
 
 def test_the_example_encoder_runs(command: Command, tmp_path: Path) -> None:
     (tmp_path / "my_encoder.py").write_text(example_encoder().replace("log_distance", "log_distance_once"))
-    quick = [
-        "figures=false",
-        "model=tiny",
-        "train.steps=2",
-        "length_extrapolation.samples=2",
-        "permutation_sensitivity.samples=2",
-    ]
-    done = command("plugin=my_encoder.py", "encoder=log_distance_once", "encoder.slope=0.5", *quick)
+    done = command("plugin=my_encoder.py", "encoder=log_distance_once", "encoder.slope=0.5", *QUICK)
     assert done.code == 0, done.err
 
 

@@ -27,8 +27,8 @@ class Layout:
         window: keys a query can see to each side, itself included, at least 1; None: all.
         window_share: the window as a share of the training length, rounded up, in (0, 1]; None: as ``window`` says.
         window_on: which layers have the window: ``all``, or ``carrying`` (those that carry the encoder).
-        masked_heads: in every layer, head i of the first so many sees i + 1 keys, counted from i = 0; the others are
-            free, and one must be; None: all are free.
+        masked_heads: how many heads of every layer are masked: head i of them, counted from 0, sees i + 1 keys. The
+            others are free, and one must be; None: all are free.
     """
 
     skip_every: int | None = None

@@ -30,7 +30,7 @@ class Row:
         eval_length: length measured at, in the same unit.
         condition: what was done to the input or the model; blank where nothing was.
         step, …, sequence_length: where it was measured (`COORDINATES`); blank where they mean nothing. With a ``size``,
-            ``position`` and ``distance`` are the first of so many; layer 0 of representations is the embedded input;
+            ``position`` and ``distance`` are the first of that many; layer 0 of representations is the embedded input;
             ``sequence_length`` is in positions, where it is not that of ``eval_length``.
         value: the measurement; NaN unless ``status`` is ``ok``.
         chance: what the best guess without reading the input would get; NaN where that means nothing.

@@ -73,7 +73,7 @@ def _standing(place: Path, folder: Path, commands: dict[str, str]) -> Standing:
     if state in ("running", "unfinished"):
         worker = None
         with suppress(OSError, ValueError):
-            for lock in place.glob(lease.PATTERN):  # which whoever wrote the folder may have written too
+            for lock in place.glob(lease.PATTERN):  # a folder from elsewhere may hold any file
                 check_file(lock, folder)
             worker = lease.holder(place)
         state = "running" if worker else "interrupted"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import ROOT, Command
+from support import QUICK, ROOT, Command
 
 import pe_zoo
 from pe_zoo.__main__ import main
@@ -120,14 +120,7 @@ def test_a_broken_one_fails_with_the_promise_and_the_reason(
 
 def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
     (tmp_path / "my_encoder.py").write_text(GOOD)
-    quick = [
-        "figures=false",
-        "model=tiny",
-        "train.steps=2",
-        "length_extrapolation.samples=2",
-        "permutation_sensitivity.samples=2",
-    ]
-    done = command("plugin=my_encoder.py", "encoder=root_distance", "encoder.strength=0.25", *quick)
+    done = command("plugin=my_encoder.py", "encoder=root_distance", "encoder.strength=0.25", *QUICK)
     assert done.code == 0, done.err
 
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 import torch
-from support import Command
+from support import QUICK, Command
 from torch import Generator, Tensor
 
 import pe_zoo
@@ -374,13 +374,6 @@ def test_without_a_task_s_numbers_there_are_none(command: Command) -> None:
 
 @pytest.mark.parametrize("causal", ["true", "false"])
 def test_a_run_with_a_task_s_numbers(command: Command, causal: str) -> None:
-    quick = [
-        "figures=false",
-        "model=tiny",
-        "train.steps=2",
-        "length_extrapolation.samples=2",
-        "permutation_sensitivity.samples=2",
-    ]
     for task, kind in (("reverse", "coupled"), ("sort", "abacus")):
-        done = command(*quick, f"task={task}", f"positions={kind}", "encoder=learned", f"model.causal={causal}")
+        done = command(*QUICK, f"task={task}", f"positions={kind}", "encoder=learned", f"model.causal={causal}")
         assert done.code == 0, done.err

@@ -32,7 +32,7 @@ def section(task: TaskResults) -> Section:
             section.parts.append(Picture(stem, caption, figures[stem]))
         section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
     if (stem := task.stem(POSITION_LOSS)) in figures:
-        caption = "Teacher-forced loss at each scored position, mean over seeds; a panel a series, a line a length."
+        caption = "Teacher-forced loss at each scored position, mean over seeds. Panels: series. Lines: lengths."
         data = summary[summary["metric"] == POSITION_LOSS]
         section.parts.append(Picture(stem, caption, figures[stem], data))
     return section
