@@ -38,7 +38,7 @@ TOLERANCE = 1e-4
 """Relative, of losses and parameters: sums of float32 in another order, over this many steps."""
 
 SERVER = """
-import json, os, signal, sys
+import faulthandler, json, os, signal, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 import run, experiments.runs.config, experiments.runs.record, experiments.runs.summary, hydra, pandas
@@ -71,19 +71,26 @@ def child(place, options, before):
         os._exit(code)
 
 def together(size, *options, before=lambda rank: None):
-    '''Exit codes of processes that share a run, as torchrun starts them: it holds the store they meet in.'''
-    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    '''Exit codes of processes that share a run, as torchrun starts them: it holds the store they meet in.
+
+    The store has threads, and what they lock stays locked in a fork: so it opens when all have begun.
+    '''
     said = os.open(f"said-{next(count)}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    port, opened = os.pipe()
     pids = []
     for rank in range(size):
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size} if size > 1 else {}
-        place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
         pids.append(os.fork())
         if not pids[-1]:
             os.dup2(said, 1)
             os.dup2(said, 2)
-            child(place, options, before)
-    os.close(said)
+            faulthandler.dump_traceback_later(300, exit=True)
+            place |= {"MASTER_PORT": int(os.read(port, 5)), "TORCHELASTIC_USE_AGENT_STORE": True}
+            child(place | {"MASTER_ADDR": "127.0.0.1"}, options, before)
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    os.write(opened, b"%05d" % store.port * size)
+    for descriptor in (said, port, opened):
+        os.close(descriptor)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     print(json.dumps(codes), flush=True)
 
@@ -163,7 +170,7 @@ for kind, options in ends.items():
 together(2, "--rerun", f"results/uneven-alone/runs/{run_id}")
 """
     *codes, converged, diverged, again = served(tmp_path, body)
-    assert codes == [[0] * number for size, _ in KINDS.values() for number in (1, size)]
+    assert codes == [[0] * number for size, _ in KINDS.values() for number in (1, size)], said(tmp_path)
     for kind, (size, _) in KINDS.items():
         run, alone = run_of(tmp_path, kind), run_of(tmp_path, f"{kind}-alone")
         assert_alike(run, alone)
@@ -198,7 +205,7 @@ together(2, "encoder=ropee")
 together(2, "device=cuda:1")
 """
     codes, printed = served(tmp_path, body), said(tmp_path)
-    assert codes[:5] == [[0], [143, 143], [143, -9, 143], [-9, 143], [0]]
+    assert codes[:5] == [[0], [143, 143], [143, -9, 143], [-9, 143], [0]], printed
     assert "interrupted by SIGTERM; started again, it resumes" in printed[1]
     assert "written by 2 processes, resumed by 3" in printed[2]
     assert "stopped: another of its 3 processes has ended; started again, it resumes" in printed[2]
@@ -206,7 +213,7 @@ together(2, "device=cuda:1")
     assert_alike(run, run_of(tmp_path, "whole"))
     assert record_of(run)["resumed"] == 3, "from a checkpoint, not anew"
 
-    assert codes[5:8] == [[1] * 3, [1] * 2, [0] * 2]
+    assert codes[5:8] == [[1] * 3, [1] * 2, [0] * 2], printed
     failed = run_of(tmp_path, "other")
     record = record_of(failed)
     assert (record["status"], record["message"]) == ("failed", "RuntimeError: in process 1 of 3: MemoryError: no more")
@@ -215,7 +222,7 @@ together(2, "device=cuda:1")
     sweep = [record_of(run) for run in (tmp_path / "results" / "sweep" / "runs").iterdir()]
     assert [(record["status"], record["processes"]) for record in sweep] == [("ok", 2)] * 2
 
-    assert codes[8:] == [[2, 2]] * 3
+    assert codes[8:] == [[2, 2]] * 3, printed
     assert printed[8].startswith("error: process 1 of 2 would make another run than process 0: ")
     assert printed[9].startswith("error: no encoder named 'ropee'. Did you mean 'rope'?")
     assert printed[10] == "error: device=cuda:1 is one device for 2 processes: leave it out, or device=cpu\n"
