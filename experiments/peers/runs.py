@@ -19,7 +19,6 @@ from experiments.tasks import Batch, Task, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.evaluate import CHUNK_TOKENS, evaluate
 from experiments.training.loop import train
-from experiments.training.progress import LENGTHS
 from experiments.training.step import Step, next_token
 from pe_zoo import Geometry
 
@@ -162,7 +161,8 @@ def _run_of(contender: Contender, task: Task, config: TrainConfig) -> None:
     """Train a peer on the same batches in a plain loop; evaluate it in chunks as ours is."""
     with initialising(0, "model"):
         model = contender.build()
-    lengths, data, step = stream(0, LENGTHS), stream(0, "training data"), peer_step(model, autocast=contender.autocast)
+    lengths, data = stream(0, "training lengths"), stream(0, "training data")
+    step = peer_step(model, autocast=contender.autocast)
     for _ in range(config.steps):
         length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         batch_size = max(1, config.tokens_per_step // task.sequence_length(length))

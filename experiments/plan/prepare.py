@@ -4,7 +4,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,12 @@ def _last_place(error: Exception, package: str) -> str:
 
 def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     task = _build(tasks, config.task)
+    if config.data not in (None, found := data_sha256(config.task)):
+        raise ValueError(
+            f"task={config.labels()['task']} reads other data here ({found}) than when the command was read "
+            f"({config.data}): give all machines the same data and the same Python, and start it again"
+        )
+    config = replace(config, data=found)
     shape = {name: getattr(config.model, name) for name in ("model_dim", "num_heads", "num_layers")}
     plan = Plan(
         config=config,
@@ -103,6 +109,14 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     _rehearse(plan)
     _check_writable(plan.folder)
     return plan
+
+
+def data_sha256(task: Mapping[str, Any]) -> str | None:
+    """Return the hash of the data of a task; None if it reads none, or if it cannot: building it says why."""
+    knobs = dict(task)
+    with suppress(ValueError, OSError):
+        return tasks.get(knobs.pop("name")).data_sha256(**knobs)
+    return None
 
 
 def _build(registry: pe_zoo.Registry[Any], chosen: dict[str, Any]) -> Any:

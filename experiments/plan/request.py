@@ -20,6 +20,9 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
+BATCH_LENGTHS = "by seed"
+"""How the lengths of training batches are drawn. Runs of earlier releases, the same for every seed, lack the key."""
+
 
 class BadRequest(ValueError):
     """A request that cannot be run; the message names what was given, what is allowed and what to do."""
@@ -73,6 +76,7 @@ class RunConfig:
         device: ``auto``, ``cpu``, ``cuda``, …
         tune: train once for each of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: sha256 of the plug-in file, if any.
+        data: sha256 of what the task reads; None if it makes its data, or until `prepare` has read them.
         choice: the encoder as typed (a variant's name, for example).
     """
 
@@ -88,6 +92,7 @@ class RunConfig:
     device: str = "auto"
     tune: bool = False
     plugin: str | None = None
+    data: str | None = None
     choice: str = ""
 
     def identity(self) -> dict[str, Any]:
@@ -103,6 +108,8 @@ class RunConfig:
             "experiment": list(self.experiments),
             **self.experiments,
             "plugin": self.plugin,
+            **({"data": self.data[:12]} if self.data else {}),
+            **({"batch_lengths": BATCH_LENGTHS} if self.trains else {}),
         }
 
     def _training(self) -> dict[str, Any]:

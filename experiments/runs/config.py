@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf, errors
 import pe_zoo
 from experiments.model.layout import Layout
 from experiments.plan.measures import experiment_names, load_experiment
-from experiments.plan.prepare import check_name
+from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConfig
 from experiments.runs import options
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
@@ -164,6 +164,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         **{group: node(**config[group]) for group, node in parts.items()},
         experiments={name: config[name] for name in measured},
         plugin=pe_zoo.load_file(config["plugin"]) if config["plugin"] else None,
+        data=data_sha256(config["task"]),
         choice=str(choices.get("encoder", "")),
     )
     handling = {key: config[key] for key in options.HANDLING}

@@ -72,7 +72,7 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     assert after is not None
     same, text = compare(before, after)
     if outcome.run_id != place.name:
-        text += f"\nThe first one is called {place.name}: options were added or removed since."
+        text += f"\nThe first one is called {place.name}: options, data, or how they are drawn have changed since."
     return Repeated(outcome, same, "\n".join([text, *_differences(record, repeated)]))
 
 
@@ -91,7 +91,9 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
         if tuned:
             del train["learning_rate"]
         return RunConfig(
-            **{group: dict(nested[group]) for group in ("encoder", "task", "positions")},
+            encoder=dict(nested["encoder"]),
+            task=dict(nested["task"]),
+            positions=dict(nested["positions"]),
             layout=Layout(**nested["layout"]),
             model=ModelConfig(**nested["model"]),
             train=TrainConfig(**train),

@@ -49,6 +49,8 @@ def pays(configs: Sequence[RunConfig]) -> bool:
 def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_seconds: float) -> bool:
     """Train what is not yet trained and leave it as the runs' checkpoints; `record.run` does the rest.
 
+    Tasks with several training lengths are left to it: seeds draw different lengths, which makes no stack.
+
     Return whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
     """
     interruption = Interruption()
@@ -57,6 +59,8 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
         try:
             for config in configs:
                 plan = prepare(config)
+                if plan.task.min_length < plan.task.train_length:
+                    return False
                 with suppress(RunLocked, BadRequest):  # reported by `record.run` afterwards
                     seed = _take(plan, leases, Team(interruption=interruption), again, checkpoint_seconds)
                     seeds += [seed] if seed else []

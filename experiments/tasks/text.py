@@ -1,18 +1,19 @@
 import math
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
-from experiments.tasks.texts.corpus import Corpus
-from experiments.tasks.texts.dataset import corpus_of
 from experiments.tasks.texts.documents import Documents
+from experiments.tasks.texts.source import COLUMN, Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
 
-TEXT_COLUMN = "text"
+STRETCH = 8
+"""Training lengths of text in one piece to score: as far as quality is compared."""
 
 
 @tasks.register("text")
@@ -28,12 +29,15 @@ class Text(Task):
     and its own splits; a missing split is cut from the beginning of its train split, as files are.
 
     Documents (files, or rows) are joined by default: a window may span several of them; a row that does not end in a
-    line break is given one. All rows stay, so a repeated one may stand on both sides of a cut. Test text is scored in
-    separate windows that all lengths cut from the same text, so that a longer window differs by its context alone.
+    line break is given one. All rows stay.
 
-    Kept whole, every window lies within one document. Test windows are then cut from the longest documents first; what
-    does not fill a window is left out. Empty rows are no documents, and repeated rows of a train split that is cut are
-    read once.
+    Kept whole, every window lies within one document. Empty rows are no documents, and repeated rows of a train split
+    that is cut are read once.
+
+    The test text that stands in the training text, in pieces of 50 bytes or more, is removed, so that it closes up. It
+    is scored in separate windows, cut from stretches of 8 training lengths. The seed draws the stretches from the whole
+    test split, for every encoder the same. All lengths cut windows from the same stretches, so that a longer window
+    differs by its context alone. Of whole documents, the longest come first where too few fill a stretch.
 
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 
@@ -44,11 +48,13 @@ class Text(Task):
             ``Salesforce/wikitext:wikitext-103-raw-v1``) or a local folder of parquet, json, csv or text files.
         column: of the data set, where the text is.
         documents: ``joined`` or ``whole``.
+        duplicates: ``removed`` or ``kept``: test text that stands in the training text, 50 bytes or more in one piece.
         tokenizer: ``bytes``, or ``bpe`` (byte pairs learned from the training split).
         vocabulary: of ``bpe``, how many tokens at most, at least 256; null: 1024.
     """
 
     metrics = ("bits_per_byte",)
+    one_draw = True
 
     def __init__(
         self,
@@ -56,19 +62,22 @@ class Text(Task):
         train_length: int = 128,
         path: str | None = None,
         dataset: str | None = None,
-        column: str = TEXT_COLUMN,
+        column: str = COLUMN,
         documents: str = "joined",
+        duplicates: str = "removed",
         tokenizer: str = "bytes",
         vocabulary: int | None = None,
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
         self._unit = "bytes" if one_of("task.tokenizer", tokenizer, ("bytes", "bpe")) == "bytes" else "tokens"
         self._joined = one_of("task.documents", documents, ("joined", "whole")) == "joined"
+        one_of("task.duplicates", duplicates, ("removed", "kept"))
         if vocabulary is not None and tokenizer == "bytes":
             raise ValueError(f"task.vocabulary={vocabulary} changes nothing for bytes; set task.tokenizer=bpe")
         if vocabulary is not None:
             whole("task.vocabulary", vocabulary, at_least=256)
-        corpus = _corpus(path, dataset, column, joined=self._joined)
+        source = Source(path, dataset, column, documents, duplicates)
+        corpus = source.corpus()
         num_documents = {name: len(documents) for name, documents in corpus.splits.items()}
         boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
         corpus = corpus.joined() if self._joined else corpus
@@ -76,7 +85,7 @@ class Text(Task):
         self._splits, self._spelled, self._widths = text.splits, text.spelled, text.widths
         self._num_tokens = len(self._spelled)
         self.vocab_size = self._num_tokens + 1
-        self._check_lengths(corpus.label)
+        self._check_lengths(corpus.label, corpus.provenance.get("test_bytes_removed", 0))
         self.running_length = len(self._splits["test"]) if self._joined else 0
         train, test = (
             torch.bincount(self._splits[name].tokens.int(), minlength=self._num_tokens).double()
@@ -86,6 +95,7 @@ class Text(Task):
         self._test_shares = test / test.sum()
         self._token_bytes = float((test * self._widths).sum() / test.sum())
         self._provenance = corpus.provenance | {
+            "splits_sha256": source.sha256(),
             "documents": documents,
             "boundary": boundary if self._joined else "not crossed by any window",
             "documents_by_split": num_documents,
@@ -95,14 +105,16 @@ class Text(Task):
             "tokenizer_sha256": text.sha256,
         }
 
-    def _check_lengths(self, label: str) -> None:
+    def _check_lengths(self, label: str, removed: int) -> None:
         for name, part in self._splits.items():
             if part.longest < self.train_length:
                 size, unit, other = self.train_length, self._unit, ""
+                if name == "test" and removed:
+                    other = f", or task.duplicates=kept ({removed} bytes of the test text stand in the training text)"
                 left = f"leaves {len(part)} {unit} for {name}"
                 if not self._joined:
                     left = f"has no document of {size} {unit} for {name}, the longest has {part.longest}"
-                    other = " or task.documents=joined"
+                    other = f" or task.documents=joined{other}"
                 remedy = f"give it more text or a shorter train_length{other}"
                 raise ValueError(f"{label} {left}, not enough for windows of task.train_length={size}; {remedy}")
 
@@ -113,8 +125,15 @@ class Text(Task):
         return self._windows(self._text(split, length).draw(batch_size, length, generator), causal)
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
-        """Return consecutive windows of the first test text: ``samples`` of training length, fewer longer ones."""
-        return self._windows(self._text("test", length).neighbours(samples * self.train_length, length), causal)
+        """Return windows of stretches of test text: ``samples`` of training length, fewer longer ones."""
+        total, stretch = samples * self.train_length, STRETCH * self.train_length
+        while stretch < length:
+            stretch *= 2
+        return self._windows(self._text("test", length).stretches(total, length, stretch, generator), causal)
+
+    @classmethod
+    def data_sha256(cls, **knobs: Any) -> str:
+        return Source(**{field.name: knobs[field.name] for field in fields(Source) if field.name in knobs}).sha256()
 
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
         if not self._joined:
@@ -148,8 +167,7 @@ class Text(Task):
     def position_guess(self, metric: str, length: int) -> float:
         """Guess the training text's token frequencies (each count plus one) for the whole test split.
 
-        `evaluation` scores its beginning, where the guess may do better or worse. Bytes of Python 3.11's library: 4.44
-        bits on the split, 4.59 on its first 256 windows of 128.
+        `evaluation` scores a sample of it, where the guess may do better or worse.
         """
         if metric == "token_accuracy":
             return float(self._test_shares[self._guess.argmax()])
@@ -166,16 +184,3 @@ class Text(Task):
 
     def provenance(self) -> dict[str, Any]:
         return dict(self._provenance)
-
-
-def _corpus(path: str | None, dataset: str | None, column: str, *, joined: bool) -> Corpus:
-    if "" in (path, dataset):
-        knob = "task.path" if path == "" else "task.dataset"
-        raise ValueError(f"{knob}='' names nothing; give one, or null for the default corpus")
-    if path is not None and dataset is not None:
-        raise ValueError(f"task.path={path!r} and task.dataset={dataset!r} cannot both be read; give one of them")
-    if dataset is not None:
-        return corpus_of(dataset, column, joined=joined)
-    if column != TEXT_COLUMN:
-        raise ValueError(f"task.column={column!r} changes nothing without a data set; set task.dataset")
-    return Corpus.of_files(path)

@@ -158,7 +158,7 @@ class Subject:
 
     def question(self, purpose: str, samples: int, length: int) -> tuple[Batch, Tensor]:
         """Draw test sequences of a length and their positions; for a seed, the same for every encoder."""
-        data = self.stream(f"{purpose}/{length}")
+        data = self.stream(purpose if self.task.one_draw else f"{purpose}/{length}")
         batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
         numbers = self.stream(f"{purpose}/{length}/positions")
         batch_size, size = batch.tokens.shape

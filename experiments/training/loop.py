@@ -29,7 +29,7 @@ def train(
         task: draws the batches; each has one length, uniform between the task's shortest and longest.
         numbering: draws their positions.
         config: how.
-        seed: decides the data and their order, whatever the encoder; the lengths of batches are the same for all seeds.
+        seed: decides the data and their order, whatever the encoder.
         label: shown on the progress bar, which is silent where there is no terminal.
         session: checkpoints, other processes and trackers, if any. Where it is told to stop: Interrupted.
     """

@@ -16,10 +16,8 @@ from experiments.training.log import TrainLog
 from experiments.training.step import Step
 from pe_zoo import Numbering
 
-LENGTHS = "training lengths"
-STREAMS = (LENGTHS, "training data", "training positions", "checks")
-"""The random streams of a training. Lengths are the same for every seed, so that several seeds can be trained as one
-batched model and each gets the run that it would get alone."""
+STREAMS = ("training lengths", "training data", "training positions", "checks")
+"""The random streams of a training, all drawn from its seed."""
 
 
 class Training:
@@ -29,13 +27,13 @@ class Training:
         step: takes the steps; its model is on the device to train on.
         task: draws the batches; each has one length, uniform between the task's shortest and longest.
         numbering: draws their positions.
-        seed: decides the data and their order, whatever the encoder; batches' lengths are the same for every seed.
+        seed: decides the data and their order, whatever the encoder.
     """
 
     def __init__(self, step: Step, task: Task, numbering: Numbering, seed: int) -> None:
         self.step, self.task, self.numbering = step, task, numbering
         self.log = TrainLog()
-        self.streams = {purpose: stream(0 if purpose == LENGTHS else seed, purpose) for purpose in STREAMS}
+        self.streams = {purpose: stream(seed, purpose) for purpose in STREAMS}
         self.loss_sum = torch.zeros((), device=step.model.token_embedding.weight.device)
         self.loss_count = 0
         self._began = time.perf_counter()
@@ -52,8 +50,8 @@ class Training:
 
     def draw(self) -> tuple[Batch, Tensor]:
         """Draw the next batch and its positions, on the training device."""
-        task, device = self.task, self.loss_sum.device
-        length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=self.streams[LENGTHS]))
+        task, device, lengths = self.task, self.loss_sum.device, self.streams["training lengths"]
+        length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         size = task.sequence_length(length)
         batch_size = max(1, self.step.config.tokens_per_step // size)
         data = self.streams["training data"]

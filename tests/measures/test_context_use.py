@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -38,7 +39,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def subject_of(model: torch.nn.Module, path: Path | None, task: str = "text", numbering: str = "sequential") -> Subject:
-    given = {"path": str(path)} if path else {}
+    given = {"path": str(path), "duplicates": "kept"} if path else {}
     return Subject(
         model=model,  # type: ignore[arg-type]
         initial=lambda: model,  # type: ignore[arg-type,return-value]
@@ -88,7 +89,7 @@ def value(rows: list[Row], metric: str, condition: str, length: int) -> float:
 
 
 def test_windows_end_where_they_are_asked_to(corpus: Path) -> None:
-    task = tasks.build("text", train_length=T, path=str(corpus))
+    task = tasks.build("text", train_length=T, path=str(corpus), duplicates="kept")
     test = TEXT[: math.ceil(0.1 * len(TEXT))]
     assert task.running_length == len(test)
     batch = task.windows(torch.tensor([5, 9]), 4, causal=True)
@@ -135,7 +136,8 @@ def test_every_condition_against_a_loop(corpus: Path) -> None:
     subject = subject_of(model, corpus)
     rows = measured(subject, samples=8, stride_share=3 / 8)
     text, longest = list(TEXT[: math.ceil(0.1 * len(TEXT))]), 4 * T
-    asked = Places.of(len(text), longest, targets, budget)
+    shift = float(torch.rand((), generator=subject.stream("context_use/places")))
+    asked = Places.of(len(text), longest, targets, budget, shift)
     ends = asked.target_ends.tolist()
 
     def nats(context: list[int], byte: int) -> float:
@@ -188,13 +190,14 @@ def test_sliding_by_a_window_is_separate_windows(corpus: Path) -> None:
     assert value(rows, "bits_per_byte", "sliding windows", T) != value(rows, "bits_per_byte", "separate windows", T)
 
 
+@pytest.mark.parametrize("shift", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(
     ("text_length", "longest", "targets", "budget"), [(1000, 32, 2, 64), (64, 32, 2, 999), (70, 32, 5, 1)]
 )
 def test_bytes_have_a_window_before_them_and_are_asked_once(
-    text_length: int, longest: int, targets: int, budget: int
+    text_length: int, longest: int, targets: int, budget: int, shift: float
 ) -> None:
-    asked = Places.of(text_length, longest, targets, budget)
+    asked = Places.of(text_length, longest, targets, budget, shift)
     places = [end - back for end in asked.target_ends.tolist() for back in range(1, targets + 1)]
     assert len(set(places)) == len(places)
     assert min(asked.target_ends.tolist()) >= longest
@@ -203,6 +206,16 @@ def test_bytes_have_a_window_before_them_and_are_asked_once(
     assert len(set(stretched)) == len(stretched)
     assert min(stretched) >= longest
     assert max(stretched) < text_length
+    if shift == 1:
+        assert text_length - len(asked.target_ends) < asked.target_ends[-1] <= text_length
+
+
+def test_a_seed_has_places_of_its_own(corpus: Path) -> None:
+    subject = subject_of(model_of(), corpus)
+    drawn = [measured(replace(subject, seed=seed), multiples=(1.0,)) for seed in (0, 0, 1)]
+    first, again, other = ([row.value for row in rows] for rows in drawn)
+    assert first == again
+    assert first != other
 
 
 def test_too_little_text_is_said(tmp_path: Path) -> None:
@@ -302,7 +315,7 @@ def test_what_could_not_be_measured_is_in_the_table() -> None:
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "own.txt").write_bytes(TEXT)
+    (tmp_path / "own.txt").write_bytes(b"".join(b"%d, " % (n * n) for n in range(900)))
     done = command(
         *("task=text", "task.path=own.txt", "task.train_length=16", "model=tiny", "train.steps=2"),
         *("experiment=context_use", "context_use.samples=2", "encoder=alibi"),
@@ -325,7 +338,7 @@ def test_the_encoder_sees_positions_from_the_start_again(corpus: Path) -> None:
 
     geometry = Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=T)
     subject = subject_of(Transformer(257, geometry, Notes(geometry)), corpus)
-    asked = Places.of(subject.task.running_length, 4 * T, 2, 16)
+    asked = Places.of(subject.task.running_length, 4 * T, 2, 16, 0.5)
     context_use.kept(subject, asked, T)
     context_use.replaced(subject, asked, 4 * T, T)
     assert seen == [T - 1, 4 * T - 1]

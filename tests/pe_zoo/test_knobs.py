@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,12 +47,14 @@ Fingerprint = tuple[Any, ...]
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Two small folders of text."""
+    """Two small folders of text, of which a tenth is the same sentence."""
     folders = []
     for factor in range(1, 3):
-        folder = tmp_path_factory.mktemp("corpus")
+        folder, drawn = tmp_path_factory.mktemp("corpus"), random.Random(factor)
         for file in range(4):
-            (folder / f"{file}.txt").write_bytes(bytes(1 + (7 * i * factor + file) % 251 for i in range(4000)))
+            sentence = b"What stands here stands in every file, again and again."
+            parts = [bytes(drawn.choices(range(1, 252), k=500)) + sentence for _ in range(7)]
+            (folder / f"{file}.txt").write_bytes(b"".join(parts))
         folders.append(str(folder))
     return folders
 

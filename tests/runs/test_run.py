@@ -16,6 +16,8 @@ from support import ROOT, Command, record_of
 
 import report
 from experiments.rows.row import COLUMNS, slice_name
+from experiments.runs import config as composition
+from experiments.tasks.texts.corpus import Corpus
 from experiments.training import loop
 
 TINY = [
@@ -212,9 +214,43 @@ def test_text_records_its_corpus_and_measures_bits_per_byte(command: Command, tm
     assert record["corpus"]["files"] == 12
     assert record["corpus"]["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
     assert len(record["corpus"]["sha256"]) == 64
+    assert record["corpus"]["test_bytes_removed"] > 0
     rows = [row for row in rows_of(only_run(tmp_path)) if row["metric"] == "bits_per_byte"]
     assert {row["eval_length"] for row in rows} == {"16", "32"}
     assert all(0 < float(row["chance"]) < 8 for row in rows)
+
+
+def test_a_changed_corpus_is_another_run_and_a_sweep_reads_it_once(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, of_files = [], Corpus.of_files
+    monkeypatch.setattr(Corpus, "of_files", lambda path: read.append(path) or of_files(path))
+    (tmp_path / "own.txt").write_text("".join(f"{n} times {n} is {n * n}\n" for n in range(900)))
+    sweep = (*TINY, "-m", "task=text", "task.path=own.txt", "encoder=none,rope", "seed=0,1", "task.train_length=16,24")
+    assert command(*sweep).code == 0
+    assert read == ["own.txt"]
+    runs = tmp_path / "results" / "scratch" / "runs"
+    first = {run.name: (run / "rows.csv").read_bytes() for run in runs.iterdir()}
+    assert len(first) == 8
+    hashes = {yaml.safe_load((run / "config.yaml").read_text())["data"] for run in runs.iterdir()}
+    assert hashes == {record_of(run)["corpus"]["splits_sha256"][:12] for run in runs.iterdir()}
+    assert command(*sweep).out.count("finished before") >= 8
+    with (tmp_path / "own.txt").open("a") as file:
+        file.write("one line more")
+    assert command(*sweep, "seed=0").code == 0
+    assert len(list(runs.iterdir())) == 12
+    assert {run: (runs / run / "rows.csv").read_bytes() for run in first} == first
+
+
+def test_data_that_change_between_command_and_run_are_refused(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composition, "data_sha256", lambda task: "of another machine")
+    done = command(*TINY, "task=text")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "error: task=text reads other data here (" in done.err
+    assert "than when the command was read (of another machine): give all machines the same data" in done.err
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_plugin_runs_and_its_source_is_part_of_the_id(command: Command, tmp_path: Path) -> None:

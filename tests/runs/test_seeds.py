@@ -23,7 +23,8 @@ from experiments.training.interruption import Interrupted
 from experiments.training.stacked import StackedStep
 
 TINY = [
-    *("model=tiny", "task.train_length=4", "train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
+    *("model=tiny", "task.train_length=4", "task.min_length=4"),
+    *("train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
     *("seed=3", "seeds=3", "figures=false"),
 ]
@@ -32,8 +33,8 @@ KINDS = {
     "randomized": ["positions=randomized", "encoder=t5"],
     "dropped": ["encoder=learned", "train.drop_encoder_after=0.5"],
     "stops": [
-        *("encoder=alibi", "task.train_length=1", "task.num_symbols=2", "train.stop_at_convergence=true"),
-        *("train.steps=60", "train.curve_points=20", "train.learning_rate=0.01"),
+        *("encoder=alibi", "task.train_length=1", "task.min_length=1", "task.num_symbols=2"),
+        *("train.stop_at_convergence=true", "train.steps=60", "train.curve_points=20", "train.learning_rate=0.01"),
     ],
 }
 OPTIONS = {
@@ -248,3 +249,13 @@ def test_a_worker_forwards_a_signal_to_whoever_waits_for_it(monkeypatch: pytest.
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert forwarded == [signal.SIGUSR2]
+
+
+def test_seeds_whose_batches_have_different_lengths_train_in_turn(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = pretend(monkeypatch)
+    several = [word for word in TINY if not word.startswith("task.min_length")]
+    assert command(*several, "encoder=rope").code == 0
+    assert taken == []
+    assert [record_of(run)["seeds_together"] for run in runs_in(tmp_path)] == [1, 1, 1]

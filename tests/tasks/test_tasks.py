@@ -285,29 +285,46 @@ def test_windows_come_from_their_own_split_and_all_of_it(tmp_path: Path) -> None
 
 
 def test_windows_of_all_lengths_cover_the_same_test_bytes(tmp_path: Path) -> None:
-    task = text(corpus(tmp_path, [300] * 10))
+    task = text(corpus(tmp_path, [3000] * 10))
     content = splits(task)["test"]
-    for samples in (20, 30):
+    stretches = [content[start : start + 64] for start in range(0, 2944, 64)]
+    for samples in (24, 30):
         read = {}
-        for length in (8, 16, 20, 40, 80, 160):
+        for length in (8, 16, 20, 32, 64):
             batch = task.evaluation(samples, length, generator(), causal=True)
-            read[length] = bytes(batch.targets.flatten().tolist())
-            assert content.startswith(read[length])
-            assert samples * 8 - length < len(read[length]) <= samples * 8 or len(read[length]) == length
-        if samples == 20:
-            assert len(set(read.values())) == 1
-    assert torch.equal(
-        task.evaluation(5, 8, generator(0), causal=True).tokens, task.evaluation(5, 8, generator(1), causal=True).tokens
-    )
-    assert task.evaluation(10**6, 100, generator(), causal=True).tokens.shape == (3, 100)
+            rows = [bytes(row) for row in batch.targets.tolist()]
+            read[length] = {byte for row in rows for byte in range(content.index(row), content.index(row) + length)}
+            assert len(read[length]) == len(rows) * length, "no byte twice"
+            assert all(any(row in stretch for stretch in stretches) for row in rows)
+            assert samples * 8 - 64 < len(rows) * (64 / (64 // length)) <= samples * 8
+        if samples == 24:
+            assert read[20] < read[8] == read[16] == read[32] == read[64]
+
+
+def test_test_windows_are_drawn_from_the_whole_split_by_seed(tmp_path: Path) -> None:
+    task = text(corpus(tmp_path, [3000] * 10))
+    content = splits(task)["test"]
+    first, again, other = (task.evaluation(24, 8, generator(seed), causal=True).targets for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    places = Counter()
+    for seed in range(300):
+        rows = task.evaluation(8, 8, generator(seed), causal=True).targets.tolist()
+        places[content.index(bytes(rows[0])) // 64] += 1
+    assert set(places) == set(range(46)), "any full stretch"
+    assert max(places.values()) < 20
+    everything = task.evaluation(10**6, 8, generator(), causal=True).targets
+    assert sorted(content.index(bytes(row)) for row in everything.tolist()) == list(range(0, 3000, 8))
+    assert task.evaluation(10**6, 1000, generator(), causal=True).tokens.shape == (2, 1000)
+    assert task.evaluation(1, 3000, generator(), causal=True).tokens.shape == (1, 3000)
     with pytest.raises(Unsupported, match="longer than the test text"):
-        task.evaluation(1, 301, generator(), causal=True)
+        task.evaluation(1, 3001, generator(), causal=True)
 
 
 def test_the_guess_from_byte_frequencies_by_hand(tmp_path: Path) -> None:
     content = b"aaaaaaab" * 100
     (tmp_path / "a.txt").write_bytes(content)
-    task = text(tmp_path)
+    task = tasks.build("text", path=str(tmp_path), train_length=8, duplicates="kept")
     train, test = Counter(splits(task)["train"]), Counter(splits(task)["test"])
     total = sum(train.values()) + 256
     bits = -sum(count * math.log2((train[byte] + 1) / total) for byte, count in test.items()) / sum(test.values())

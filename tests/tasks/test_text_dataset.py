@@ -26,7 +26,7 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text(dataset: Path | str, train_length: int = 8, **knobs: Any) -> Any:
-    return tasks.build("text", dataset=str(dataset), train_length=train_length, **knobs)
+    return tasks.build("text", dataset=str(dataset), train_length=train_length, **{"duplicates": "kept"} | knobs)
 
 
 def parquet(folder: Path, **splits: list[str | None]) -> Path:

@@ -18,6 +18,7 @@ from experiments.tasks.copy import Copy
 from experiments.training.config import TrainConfig
 from experiments.training.log import TrainLog
 from experiments.training.loop import train
+from experiments.training.progress import Training
 from experiments.training.step import Step
 from pe_zoo import Geometry
 
@@ -75,6 +76,17 @@ def test_max_steps_cuts_the_same_training_short() -> None:
     assert shorter.points[1] != cut.points[1], "a schedule of seven steps is another one"
     full, short = (Step(model, TrainConfig(steps=12, max_steps=steps)) for steps in (None, 7))
     assert [full.share_of_peak(step) for step in range(12)] == [short.share_of_peak(step) for step in range(12)]
+
+
+def test_each_seed_draws_the_lengths_of_its_batches_whatever_the_encoder() -> None:
+    def drawn(name: str, seed: int) -> list[int]:
+        step = Step(model_of(name), TrainConfig(tokens_per_step=64))
+        run = Training(step, Copy(train_length=4, num_symbols=4), pe_zoo.numberings.build("sequential"), seed)
+        return [run.draw()[0].tokens.shape[1] for _ in range(200)]
+
+    first = drawn("none", 1)
+    assert first == drawn("rope", 1) != drawn("none", 2)
+    assert {first.count(size) > 30 for size in (3, 5, 7, 9)} == {True}
 
 
 def test_training_ends_at_the_first_check_that_counts_as_learned() -> None:

@@ -31,7 +31,7 @@ __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Tokens of the running test text to predict; the same for every encoder, seed and window.
+    """Tokens of the running test text to predict; of a seed, the same for every encoder and window.
 
     Args:
         target_ends: ``(batch,)`` int64, ends of the windows whose contexts are compared, evenly over the text.
@@ -46,12 +46,18 @@ class Places:
     size: int
 
     @classmethod
-    def of(cls, text_length: int, longest: int, targets: int, budget: int) -> Self:
-        """Choose about ``budget`` tokens for either comparison; the text has at least twice the ``longest`` window."""
+    def of(cls, text_length: int, longest: int, targets: int, budget: int, shift: float) -> Self:
+        """Choose about ``budget`` tokens for either comparison; the text has at least twice the ``longest`` window.
+
+        ``shift``, from 0 to 1, moves them on together, 1 being as far as the next begins.
+        """
         room = text_length - longest
-        windows, stretches = (max(1, min(budget, room) // size) for size in (targets, longest))
-        ends = longest + torch.arange(1, windows + 1) * room // windows
-        return cls(ends, targets, longest + torch.arange(stretches) * room // stretches, longest)
+
+        def spread(size: int) -> Tensor:
+            count = max(1, min(budget, room) // size)
+            return longest + torch.arange(count) * room // count + int(shift * (room // count - size))
+
+        return cls(spread(targets) + targets, targets, spread(longest), longest)
 
 
 def check(*, multiples: Iterable[float], samples: int, target_share: float, stride_share: float) -> None:
@@ -99,7 +105,8 @@ def measure(
         if length not in fitting
     ]
     if fitting:
-        places = Places.of(text_length, fitting[-1], targets, samples * train_length)
+        shift = float(torch.rand((), generator=subject.stream(f"{NAME}/places")))
+        places = Places.of(text_length, fitting[-1], targets, samples * train_length, shift)
         for length in fitting:
             rows += _at_length(subject, places, length, stride)
     return rows

@@ -58,6 +58,9 @@ class Task:
     shortest: ClassVar[int] = 1
     """Shortest length there is."""
 
+    one_draw: ClassVar[bool] = False
+    """Whether test sequences of all lengths are cut from one draw, so that they get the same random stream."""
+
     vocab_size: int
     num_answers: int = 2
     """Answers are made of the tokens from 0 up to this number, or of as many others."""
@@ -114,8 +117,13 @@ class Task:
         raise NotImplementedError
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
-        """Return the test sequences of a length: ``samples`` draws, unless a task has a fixed test set."""
+        """Return the test sequences of a length: ``samples`` draws, unless a task has running text."""
         return self.sample(samples, length, generator, split="test", causal=causal)
+
+    @classmethod
+    def data_sha256(cls, **knobs: Any) -> str | None:
+        """Return a hash of the data that a task with these knobs reads, for the id of a run; None: it makes them."""
+        return None
 
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
         """Return windows of the running test text, which end before the places ``ends``, ``(batch,)`` int64 from 0.

@@ -42,14 +42,23 @@ class Documents:
         starts = drawn + shifts[torch.searchsorted(ends, drawn, right=True)]
         return self.tokens[starts + torch.arange(length)]
 
-    def neighbours(self, total: int, length: int) -> Tensor:
-        """Cut ``total`` tokens into consecutive windows, ``(windows, length)``, from the longest document on.
+    def stretches(self, total: int, length: int, size: int, generator: Generator) -> Tensor:
+        """Cut ``total`` tokens into windows, ``(windows, length)``, from stretches drawn without replacement.
 
-        The end of a document that fills no window is left out. At least one window is cut.
+        Args:
+            total: of tokens; there may be fewer. At least one window is cut.
+            length: of a window, at most ``size``. The end of a stretch that fills no window is left out.
+            size: of a stretch. Every document consists of such, the last may be shorter; the longest come first.
+            generator: its state decides which stretches, whatever the length.
         """
-        sizes, order = self.sizes.sort(descending=True, stable=True)
+        counts = -(-self.sizes // size)
+        begins = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        begins = self._begins.repeat_interleave(counts) + size * begins
+        sizes = (self.sizes.cumsum(0).repeat_interleave(counts) - begins).clamp(max=size)
+        drawn = torch.randperm(len(begins), generator=generator)
+        sizes, order = sizes[drawn].sort(descending=True, stable=True)
+        begins = begins[drawn[order]]
         windows = torch.minimum(sizes, (total - (sizes.cumsum(0) - sizes)).clamp(min=0)) // length
         windows[0].clamp_(min=1)
-        begins = self._begins[order].repeat_interleave(windows)
-        place = torch.arange(len(begins)) - (windows.cumsum(0) - windows).repeat_interleave(windows)
-        return self.tokens[(begins + length * place).unsqueeze(1) + torch.arange(length)]
+        place = torch.arange(int(windows.sum())) - (windows.cumsum(0) - windows).repeat_interleave(windows)
+        return self.tokens[(begins.repeat_interleave(windows) + length * place).unsqueeze(1) + torch.arange(length)]
