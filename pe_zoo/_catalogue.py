@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 LIBRARY = Path(__file__).parent
 CITATION = re.compile(
@@ -54,6 +55,7 @@ class Entry:
         paragraphs: those that follow; an equation keeps its lines and its indentation.
         knobs: by name, in the order of the signature.
         departures: from the paper or its official code.
+        declared: attributes that the class sets to a constant, such as ``extends``.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Entry:
     paragraphs: tuple[str, ...] = ()
     knobs: Mapping[str, Knob] = field(default_factory=dict)
     departures: str = ""
+    declared: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -125,7 +128,9 @@ def registered(*files: Path) -> tuple[Entry, ...]:
                 inherited = {**entry("", *classes[base.id]).knobs, **inherited}  # the first of two parents decides
         for constructor in _functions(node, "__init__"):
             inherited = _knobs(constructor, module, inherited)
-        return parse(name, ast.get_docstring(node), inherited)
+        set_here = [item for item in node.body if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)]
+        declared = {ast.unparse(target): ast.literal_eval(item.value) for item in set_here for target in item.targets}
+        return replace(parse(name, ast.get_docstring(node), inherited), declared=declared)
 
     entries = [entry(name, *of) for of in classes.values() for name in _names(of[0])]
     return tuple(sorted(entries, key=lambda entry: entry.name))

@@ -87,7 +87,8 @@ class Encoder(nn.Module):
     """A positional encoder. Override only the hooks that the method uses; the others are identities.
 
     Claims are attributes of the class or, where a knob decides, of the instance. Contract tests check each both ways:
-    an encoder that claims it has it, one that does not lacks it. ``causal_only`` alone limits what is tested.
+    an encoder that claims it has it, one that does not lacks it. ``causal_only`` limits what is tested, and ``control``
+    is checked where it is claimed.
     Keyword-only arguments of a subclass are its knobs.
     """
 
@@ -108,6 +109,14 @@ class Encoder(nn.Module):
     """``rotate`` depends on the block of queries or its mask: keys are rotated again for each block."""
     max_length: int | None = None
     """Positions must lie between 0 and this minus 1; None: no limit."""
+    relative_of: ClassVar[str | None] = None
+    """The encoder, without parameters as this one is, that its scores nearly equal within short training lengths."""
+    extends: ClassVar[str | None] = None
+    """The encoder in whose trained model its paper puts this one, to reach longer texts: ``factor=1`` equals it."""
+    fine_tuned: ClassVar[bool] = False
+    """The paper trains the model on after it ``extends`` it."""
+    control: ClassVar[bool] = False
+    """No method, but a part of others on its own, to show what that part does: reads no positions."""
 
     def __init__(self, geometry: Geometry) -> None:
         super().__init__()

@@ -18,8 +18,10 @@ on queries or keys. content: content takes part in deciding how far away a key i
 Claims: shift: adding a constant to all positions changes nothing. direction: a bidirectional model can tell a \
 sequence from its reversal. causal only: undefined without a causal mask. static: the term added to a score depends \
 on neither scores, queries nor keys, so that fused attention can add it (unless the encoder overrides mix). \
+nearly rope: its scores are those of rope within 10 % at short training lengths. extends rope: its paper puts it into \
+a trained rope model, to reach longer texts; trained from scratch here. control: no method, but a part of others. \
 < n: positions up to n − 1 only. Contract tests check each claim both ways, except causal only, which limits what is \
-tested."""
+tested, and control."""
 COLLISIONS = (
     "Two methods are called CoPE: Contextual Position Encoding (arXiv:2405.18719) and Clipped RoPE (arXiv:2602.05258).",
     "Three methods are called HoPE: high-frequency rotary (arXiv:2410.21216), hyperbolic rotary (arXiv:2509.05218) and "

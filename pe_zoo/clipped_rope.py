@@ -30,6 +30,8 @@ class ClippedRoPE(Rotary):
     clipped.
     """
 
+    relative_of = "rope"
+
     def __init__(
         self, geometry: Geometry, *, fraction: float = 0.3125, clipping: str = "soft", base: float = 10000.0
     ) -> None:

@@ -31,6 +31,9 @@ class Llama3RoPE(Rotary):
     Departures: the factor holds from the start of training; Llama continued training of a model pretrained with RoPE.
     """
 
+    extends = "rope"
+    fine_tuned = True
+
     def __init__(
         self,
         geometry: Geometry,

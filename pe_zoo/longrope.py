@@ -36,6 +36,8 @@ class LongRoPE(Encoder):
     """
 
     direction_aware = True
+    extends = "rope"
+    fine_tuned = True
 
     def __init__(
         self, geometry: Geometry, *, factor: float = 8.0, original_length: int | None = None, base: float = 10000.0

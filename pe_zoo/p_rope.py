@@ -25,6 +25,8 @@ class PRoPE(Rotary):
     Departures: none. Angles are computed in float64.
     """
 
+    relative_of = "rope"
+
     def __init__(self, geometry: Geometry, *, fraction: float = 0.75, base: float = 10000.0) -> None:
         super().__init__(geometry, base)
         number("p_rope fraction", fraction, above=0, at_most=1)

@@ -31,6 +31,7 @@ class DynamicNTKRoPE(Encoder):
     """
 
     direction_aware = True
+    extends = "rope"
 
     def __init__(
         self, geometry: Geometry, *, factor: float = 1.0, original_length: int | None = None, base: float = 10000.0

@@ -21,6 +21,9 @@ class LinearRoPE(Rotary):
     Departures: the factor holds from the start of training; the paper fine-tunes a model pretrained with RoPE.
     """
 
+    extends = "rope"
+    fine_tuned = True
+
     def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:
         super().__init__(geometry, base)
         self.factor = number("rope_linear factor", factor, at_least=1)

@@ -25,6 +25,8 @@ class NTKRoPE(Rotary):
     Departures: the factor holds from the start of training; the method was made for a model already trained with RoPE.
     """
 
+    extends = "rope"
+
     def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:
         super().__init__(geometry, base)
         self.factor = number("rope_ntk factor", factor, at_least=1)

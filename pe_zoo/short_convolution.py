@@ -29,6 +29,7 @@ class ShortConvolution(Encoder):
     """
 
     shift_invariant = causal_only = True
+    control = True
 
     def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:
         super().__init__(geometry)

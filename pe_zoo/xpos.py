@@ -34,6 +34,7 @@ class XPos(Encoder):
     """
 
     shift_invariant = causal_only = True
+    relative_of = "rope"
     blockwise_rotation = True  # exponents count from the middle of the queries at hand
 
     def __init__(

@@ -54,7 +54,8 @@ NAMES_ALLOWED = {
 """Where an encoder's name may stand outside its own file: the colours of figures, and a default."""
 OTHER_WORDS = {"reduction", "linestyle", "edgecolor", "facecolor", "color", "marker"}
 """Arguments of torch and matplotlib that take a word such as ``none``."""
-
+DECLARED = {"relative_of", "extends"}
+"""Attributes of an encoder's class that name another; the contract holds them."""
 
 PEERS = "experiments/peers/"
 """Says which of other libraries' settings are which encoder here."""
@@ -114,12 +115,13 @@ def roots(source: str) -> set[str]:
 
 
 def names_in(source: str, known: set[str]) -> set[str]:
-    """Encoders' names that stand in a source as strings, arguments of other libraries aside."""
+    """Encoders' names that stand in a source as strings, but for what classes declare and other libraries take."""
     tree = ast.parse(source)
     aside = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.keyword) and node.arg in OTHER_WORDS
+        if (isinstance(node, ast.keyword) and node.arg in OTHER_WORDS)
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DECLARED)
         for inner in ast.walk(node.value)
     }
     return {
@@ -267,5 +269,6 @@ def test_the_checks_see_what_they_look_for() -> None:
     assert names_in("kinds = {'rope': 1}", {"rope", "none"}) == {"rope"}
     assert names_in("match name:\n    case 'rope': pass", {"rope"}) == {"rope"}
     assert names_in("loss(x, reduction='none')", {"none"}) == set()
+    assert names_in("class A:\n    extends = 'rope'\n    other = 'none'", {"rope", "none"}) == {"none"}
     assert len(LIBRARY) > 5
     assert len(HARNESS) > 5

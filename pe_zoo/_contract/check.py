@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pe_zoo._contract import claims, dtypes, hooks
+from pe_zoo._contract import claims, dtypes, hooks, relatives
 from pe_zoo._contract.bench import (
     ADVICE,
     BOTH,
@@ -21,7 +21,9 @@ from pe_zoo._contract.bench import (
 )
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 
-PROMISES = [of for module in (dtypes, hooks, claims) for of in vars(module).values() if isinstance(of, Promise)]
+PROMISES = [
+    of for module in (dtypes, hooks, claims, relatives) for of in vars(module).values() if isinstance(of, Promise)
+]
 SIZES = [
     Bench.geometry,
     *(

@@ -71,6 +71,14 @@ def test_every_encoder_has_family_hooks_claims_and_paper(name: str) -> None:
         assert (word in found.claims.split(", ")) == getattr(encoder, claim)
 
 
+def test_what_classes_declare_of_others_is_read_without_importing_them() -> None:
+    names = ("relative_of", "extends", "fine_tuned", "control")
+    for entry in _catalogue.encoders():
+        cls, set_there = pe_zoo.get(entry.name), {name: entry.declared.get(name) for name in names}
+        assert set_there == {name: getattr(cls, name) or None for name in names}
+    assert profile("yarn", GEOMETRY).claims == "shift, direction, extends rope"
+
+
 def test_parameters_are_counted_at_the_geometry_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     said = printed(capsys, "--model-dim", "64", "--num-heads", "8", "--num-layers", "1", "--train-length", "9")
     (t5,) = (line for line in said.splitlines() if line.startswith("t5 "))

@@ -6,6 +6,7 @@ minimal model. Here they are asked in the Transformer that is trained, with its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,7 @@ import pe_zoo
 from experiments.model.transformer import Transformer
 from pe_zoo import Encoder, Geometry, Site, Unsupported
 from pe_zoo._contract import check as _contract
-from pe_zoo._contract import claims, dtypes, hooks
+from pe_zoo._contract import claims, dtypes, hooks, relatives
 from pe_zoo._contract.bench import (
     ADVICE,
     FAILS,
@@ -41,6 +42,7 @@ from pe_zoo.alibi import ALiBi
 from pe_zoo.cope import CoPE
 from pe_zoo.learned import Learned
 from pe_zoo.rope import RoPE
+from pe_zoo.rope_ntk import NTKRoPE
 from pe_zoo.sinusoidal import Sinusoidal
 
 ORDERLESS = {"none"}
@@ -257,6 +259,30 @@ def test_every_promise_is_kept_in_the_minimal_model(case: Case) -> None:
         for promise in (claims.check_direction_claim, hooks.check_prefix_does_not_change)
     )
     assert (causal_alone, bidirectional_alone) == (False not in case.causal, True not in case.causal)
+
+
+def test_the_distance_of_scores_is_what_a_count_by_hand_gives() -> None:
+    """Two pairs of dimensions, one head, two positions: of four scores the one at distance 1 differs, by its angles."""
+    geometry = Geometry(model_dim=4, num_heads=1, num_layers=1, train_length=2)
+    rope, other = (pe_zoo.build("rope", geometry, base=base) for base in (10000.0, 100.0))
+    drawn = torch.randn(3, 1, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    q, k = drawn[0, 0].tolist(), drawn[1, 0].tolist()
+
+    def score(query: list[float], key: list[float], distance: int, base: float) -> float:
+        rotations = [(distance * angle, 2 * pair) for pair, angle in enumerate((1.0, base**-0.5))]
+        return sum(
+            math.cos(angle) * (query[i] * key[i] + query[i + 1] * key[i + 1])
+            + math.sin(angle) * (query[i + 1] * key[i] - query[i] * key[i + 1])
+            for angle, i in rotations
+        )
+
+    pairs = [(0, 0), (1, 0), (1, 1)]
+    here, there = ([score(q[a], k[b], b - a, base) for a, b in pairs] for base in (10000.0, 100.0))
+    expected = math.dist(here, there) / math.hypot(*there)
+    assert relatives.score_distance(rope, other, contents=1) == pytest.approx(expected, rel=1e-9)
+    assert relatives.score_distance(rope, rope) == 0
+    with pytest.raises(Unsupported, match="t5 has parameters"):
+        relatives.score_distance(rope, pe_zoo.build("t5", geometry))
 
 
 def test_a_table_refuses_the_first_position_beyond_it() -> None:
@@ -675,6 +701,35 @@ class HookWithoutEffect(Fake):
         return scores + 0
 
 
+class HidesItsRelative(RoPE):
+    """Rotates a little more slowly than RoPE: its scores are RoPE's within a few per cent."""
+
+    name = "fake"
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        return 0.99 * super().frequencies(device)
+
+
+class ClaimsARelative(ALiBi):
+    name = "fake"
+    relative_of = "rope"
+
+
+class HidesWhatItExtends(NTKRoPE):
+    name = "fake"
+    extends = None
+
+
+class ClaimsToExtend(ALiBi):
+    name = "fake"
+    extends = "rope"
+
+
+class ControlWithPositions(ALiBi):
+    name = "fake"
+    control = True
+
+
 Check = Callable[[Maker, Bench], None]
 
 
@@ -743,6 +798,11 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (StaysInFloat32, "moving to a dtype", asked(dtypes.check_moving_to_a_dtype), Broken),
     (TakesOneGeometry, "shapes", asked(dtypes.check_shapes_at_every_geometry), Broken),
     (HookWithoutEffect, "order by hooks", asked(claims.check_order_is_seen_by_hooks, causal=False), Broken),
+    (HidesItsRelative, "relative", asked(relatives.check_relative), Broken),
+    (ClaimsARelative, "relative", asked(relatives.check_relative), Broken),
+    (HidesWhatItExtends, "extends", asked(relatives.check_extends), Broken),
+    (ClaimsToExtend, "extends", asked(relatives.check_extends), Broken),
+    (ControlWithPositions, "control", asked(relatives.check_control), Broken),
     (BiasByPlace, "positions by hooks", asked(claims.check_positions_are_read_unless_content_decides), Broken),
 ]
 
@@ -766,7 +826,8 @@ def test_the_command_finds_every_fake_and_every_promise_has_one() -> None:
     for fake in dict.fromkeys(fake for fake, *_ in FAKES):
         CachedByLength.cache.clear()
         failing = [verdict for verdict in _contract.check(fake) if verdict.outcome in (FAILS, ADVICE)]
-        advised = fake in (HidesStaticBias, HidesDistanceBias)  # they are right, and slower than they could be
+        # They are right, and could say more.
+        advised = fake in (HidesStaticBias, HidesDistanceBias, HidesItsRelative, HidesWhatItExtends)
         assert any(verdict.outcome == FAILS for verdict in failing) != advised, fake.__name__
         assert failing, fake.__name__
         assert all(verdict.reason and "\n" not in verdict.reason for verdict in failing), fake.__name__

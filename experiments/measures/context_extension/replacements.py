@@ -12,10 +12,9 @@ import pe_zoo
 from experiments.model.attention import PLAIN, attend, site_of
 from experiments.model.transformer import Layer, Transformer
 from pe_zoo import Encoder, Unsupported
+from pe_zoo._contract.relatives import FACTOR, shared_knobs
 from pe_zoo._knobs import knobs
 
-FACTOR = "factor"
-"""Knob of encoders that extend the context: evaluation length over training length."""
 SAME = 1e-6
 """Largest difference of equal computations, in float64 and for contents of unit variance."""
 PROBES = 32
@@ -51,9 +50,7 @@ class Replacement:
 
     def __init__(self, name: str, trained: Encoder, *, causal: bool, chosen: bool = False) -> None:
         self.name, self.trained = name, trained
-        own, length = knobs(pe_zoo.get(name)), trained.geometry.train_length
-        shared = [knob for knob in knobs(type(trained)) if knob in own and knob != FACTOR and hasattr(trained, knob)]
-        self.knobs = {knob: getattr(trained, knob) for knob in shared}
+        length, self.knobs = trained.geometry.train_length, shared_knobs(trained, name)
         for encoder in (trained, self._build()):
             if encoder.state_dict():
                 raise Unsupported(f"{encoder.name} has parameters or buffers; a replacement must have none")
@@ -61,7 +58,7 @@ class Replacement:
                 raise Unsupported(f"{encoder.name} needs a causal mask")
         self.origin: float | None = None
         self.extends = False
-        if FACTOR in own:
+        if FACTOR in knobs(pe_zoo.get(name)):
             origins = dict.fromkeys((1.0, float(getattr(trained, FACTOR, 1.0))))
             same = [start for start in origins if agree(self._build(start), trained, length, causal=causal)]
             if not same and not chosen:
