@@ -32,7 +32,7 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
     session = session or Session()
     model, log = train(plan, session)
     session.trained(model, log)
-    subject = plan.subject(model)
+    subject = plan.subject(model, log)
     rows = log.rows(subject)
     for name in plan.experiments:
         rows += attempt(name, subject, plan, log)

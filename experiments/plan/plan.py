@@ -1,6 +1,6 @@
 """A run whose parts have all been built once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +14,7 @@ from experiments.model.transformer import Transformer
 from experiments.plan.request import RunConfig
 from experiments.tasks import Task
 from experiments.training.evaluate import Subject
+from experiments.training.log import TrainLog
 from pe_zoo import Encoder, Geometry, Numbering
 
 
@@ -68,8 +69,9 @@ class Plan:
             )
         return -(-(theirs - ours) // (2 * self.geometry.model_dim * self.geometry.num_layers))
 
-    def subject(self, model: Transformer) -> Subject:
-        """Return what measures ask: the trained model with its task, numbering and labels."""
+    def subject(self, model: Transformer, log: TrainLog) -> Subject:
+        """Return what measures ask: the trained model with its task, numbering and labels, and how it was trained."""
+        rate = (log.tuning and log.tuning.chosen) or self.config.train.learning_rate
         return Subject(
             model=model,
             initial=self.model,
@@ -78,6 +80,7 @@ class Plan:
             numbering=self.numbering,
             seed=self.config.seed,
             labels={**self.config.labels(), "train_length": self.task.train_length},
+            training=replace(self.config.train, learning_rate=rate) if self.config.trains else None,
         )
 
     def around(self, encoder: Encoder) -> Transformer:

@@ -6,6 +6,8 @@ from experiments.rows.row import main_metric, whole
 
 OVER_LENGTHS = "length_extrapolation"
 """The experiment that measures a task's quality over lengths."""
+RELATIVE_DISTANCE = "relative_distance"
+"""The metric of how far scores are from a relative's, which the condition names."""
 
 
 def main_quality(rows: pd.DataFrame) -> pd.DataFrame:

@@ -168,6 +168,7 @@ METRICS = {
     "far_context_content": Metric("what the content of far context gives", "bits per byte", True),
     "translation_invariance": Metric("translation invariance", "share of the kernel's variance", None),
     "score_shift_change": Metric("change of scores under a shift", "relative to the largest score", None),
+    "relative_distance": Metric("distance of scores from another encoder's", "relative to the other's", None),
     "monotonicity": Metric("falls with distance", "share of steps", None),
     "rank_correlation": Metric("nearness and score", "rank correlation", None),
     "direction_awareness": Metric("tells left from right", "relative to the output", None),

@@ -15,6 +15,7 @@ from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, slice_name
 from experiments.tasks import Batch, Task
+from experiments.training.config import TrainConfig
 from pe_zoo import Numbering
 
 logger = logging.getLogger("pe_zoo")
@@ -140,6 +141,7 @@ class Subject:
         numbering: how its positions are assigned.
         seed: the run's seed.
         labels: the columns that all rows of the run share.
+        training: how the model was trained; None where it was not.
         refusals: measure and reason of what could not be measured, as far as it was logged.
     """
 
@@ -150,6 +152,7 @@ class Subject:
     numbering: Numbering
     seed: int
     labels: dict[str, str | int]
+    training: TrainConfig | None = None
     refusals: set[tuple[str, str]] = field(default_factory=set)
 
     def stream(self, purpose: str) -> Generator:

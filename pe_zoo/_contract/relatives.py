@@ -74,7 +74,7 @@ def check_relative(make: Maker, causal: bool, bench: Bench) -> None:
 @promise("At factor=1 it equals another encoder, with the knobs that they share, if, and only if, extends names that.")
 def check_extends(make: Maker, causal: bool, bench: Bench) -> None:
     cls = type(_plain(make))
-    hold(cls.extends or not cls.fine_tuned, "claims fine_tuned, but extends names no encoder")
+    hold(cls.extends is not None or not cls.fine_tuned, "claims fine_tuned, but extends names no encoder")
     kin = _distances(_plain(make, **{FACTOR: 1.0}), causal, shared=True) if FACTOR in knobs(cls) else {}
     if cls.extends is not None:
         same = kin.get(cls.extends, NEAR) < SAME

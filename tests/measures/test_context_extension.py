@@ -6,6 +6,7 @@ import copy
 import csv
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,10 +20,13 @@ from experiments.figures.style import renderings
 from experiments.measures.context_extension import measure as context_extension
 from experiments.measures.context_extension import report
 from experiments.measures.context_extension.replacements import Replacement, agree, altered, replacing
+from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
-from experiments.training.evaluate import Subject
+from experiments.training.config import TrainConfig
+from experiments.training.evaluate import Subject, evaluate
+from experiments.training.loop import train
 from pe_zoo import Geometry, Unsupported
 
 T = 8
@@ -238,6 +242,63 @@ def test_a_model_trained_to_go_without_is_not_given_another() -> None:
     assert subject.model.encoder_dropped
 
 
+def test_a_row_is_what_a_model_of_that_encoder_scores_on_the_questions_of_length_extrapolation() -> None:
+    subject = subject_of("rope", knobs={"base": 100.0})
+    rows = {(r.eval_length, r.condition, r.metric): r for r in measured(subject)}
+    for name in ("yarn", "llama3_rope"):
+        row = rows[4 * T, name, "token_accuracy"]
+        encoder = pe_zoo.build(name, geometry_of(), factor=(8 * T + 1) / (2 * T + 1), base=100.0)
+        built = Transformer(12, geometry_of(), encoder)
+        built.load_state_dict(subject.model.state_dict())
+        scored = evaluate(built, *subject.question("length_extrapolation", 8, 4 * T))
+        assert row.value == scored.quality()[row.metric], (
+            "Llama's rule at the base of the trained model, not at its own"
+        )
+    plain = length_extrapolation.measure(subject, multiples=(1.0, 2.0, 4.0), samples=8)
+    for row in plain:
+        if row.metric in subject.task.metrics and not row.condition:
+            assert rows[row.eval_length, "as trained", row.metric].value == row.value
+
+
+TUNED = ["llama3_rope", "longrope", "rope_linear", "yarn"]
+"""Those that their papers train on."""
+
+
+def test_fine_tuned_rows_are_of_a_copy_trained_on_with_the_encoder() -> None:
+    config = TrainConfig(steps=20, learning_rate=0.01, tokens_per_step=64, stop_at_convergence=True)
+    subject = replace(subject_of("rope"), training=config)
+    before = copy.deepcopy(subject.model.state_dict())
+    plain, rows = measured(subject), measured(subject, fine_tuning_share=0.25)
+    assert rows[: len(plain)] == plain, "what is measured without training is as before"
+    assert all(torch.equal(tensor, before[key]) for key, tensor in subject.model.state_dict().items())
+    added = rows[len(plain) :]
+    factor = float(f"{(8 * T + 1) / (2 * T + 1):.4g}")
+    assert {slice_name(r) for r in added} == {f"{name} fine-tuned, share=0.25, factor={factor}" for name in TUNED}
+    assert {r.eval_length for r in added} == {T, 2 * T, 4 * T}
+    encoder = pe_zoo.build("yarn", geometry_of(), factor=(8 * T + 1) / (2 * T + 1))
+    built = Transformer(12, geometry_of(), encoder)
+    built.load_state_dict(before)
+    how = TrainConfig(steps=5, learning_rate=0.001, tokens_per_step=64, curve_points=1)
+    train(built, tasks.build("copy", train_length=4 * T), subject.numbering, how, seed=0)
+    scored = evaluate(built, *subject.question("length_extrapolation", 8, 2 * T))
+    (row,) = (
+        r for r in added if (r.condition, r.eval_length, r.metric) == ("yarn fine-tuned", 2 * T, "token_accuracy")
+    )
+    assert row.value == scored.quality()["token_accuracy"]
+    other = next(r for r in rows if (r.condition, r.eval_length, r.metric) == ("yarn", 2 * T, "token_accuracy"))
+    assert row.value != other.value
+
+
+def test_fine_tuning_without_a_whole_step_or_a_long_enough_task_is_unsupported() -> None:
+    subject = replace(subject_of("rope"), training=TrainConfig(steps=20))
+    rows = measured(subject, fine_tuning_share=0.01)
+    assert {(r.condition, r.status) for r in rows if "fine-tuned" in r.condition} == {
+        (f"{name} fine-tuned", "unsupported") for name in TUNED
+    }
+    others = measured(replace(subject_of("rope_linear"), training=TrainConfig(steps=20)), fine_tuning_share=1.0)
+    assert not [r for r in others if "fine-tuned" in r.condition], "only the encoder that the paper extends is extended"
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", pe_zoo.names())
 def test_every_encoder(name: str, causal: bool) -> None:
@@ -265,11 +326,12 @@ def test_a_table_that_ends_is_unsupported_not_a_crash() -> None:
         ({"multiples": ()}, "multiples"),
         ({"multiples": (-1.0,)}, "multiples"),
         ({"samples": 0}, "samples"),
+        ({"fine_tuning_share": 1.5}, "fine_tuning_share"),
         ({"replacements": ("yarnn",)}, "Did you mean 'yarn'"),
     ],
 )
 def test_knobs_out_of_range_are_refused(given: dict[str, object], word: str) -> None:
-    knobs = {"multiples": (1.0, 4.0), "samples": 4, "replacements": ("yarn",)}
+    knobs = {"multiples": (1.0, 4.0), "samples": 4, "replacements": ("yarn",), "fine_tuning_share": 0.1}
     context_extension.check(**knobs)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=word):
         context_extension.check(**(knobs | given))  # type: ignore[arg-type]

@@ -18,8 +18,11 @@ from support import Command
 from torch import Tensor
 
 import pe_zoo
+from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.measures.structure import behaviour, vectors
 from experiments.measures.structure import kernel as shapes
+from experiments.measures.structure import measure as structure
+from experiments.measures.structure.behaviour import relative_distances
 from experiments.measures.structure.kernel import exact, kernel, kernel_weights
 from experiments.measures.structure.numbers import numbers
 from experiments.model.layout import Layout
@@ -29,6 +32,7 @@ from experiments.rows.row import METRICS, Row, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Geometry, Unsupported
+from pe_zoo._contract.relatives import score_distance
 
 GEOMETRY = Geometry(model_dim=16, num_heads=2, num_layers=2, train_length=9)
 REACH, SHIFTS = 4, (1, 40)
@@ -462,6 +466,24 @@ def test_scores_change_with_a_shift_where_positions_count(
 
 CONTEXTUAL = ("path", "selective_rope", "short_convolution")
 """Whose look back at earlier tokens is shorter at the start: a shift changes nothing, the place does."""
+
+
+def test_the_distance_from_a_relative_is_that_at_the_positions_of_training() -> None:
+    rows = {
+        name: relative_distances(subject(name), "structure") for name in ("p_rope", "yarn", "alibi", "learned_rope")
+    }
+    assert not rows["alibi"]
+    assert not rows["learned_rope"], "what it learns decides how far it is"
+    for name in ("p_rope", "yarn"):
+        (row,) = rows[name]
+        encoder, rope = (pe_zoo.build(of, GEOMETRY) for of in (name, "rope"))
+        assert (row.metric, row.condition) == ("relative_distance", "rope")
+        assert row.value == score_distance(encoder, rope)
+    (near,), (far,) = rows["p_rope"], relative_distances(subject("p_rope", positions="randomized"), "structure")
+    assert far.value > 10 * near.value, "over long distances even slow pairs rotate"
+    of_run = length_extrapolation.measure(subject("p_rope"), multiples=(1.0,), samples=2)
+    assert next(row for row in of_run if row.metric == "relative_distance").value == near.value
+    assert near.value in {row.value for row in structure.measure(subject("p_rope"), draws=2, reach=2)}
 
 
 def test_a_shift_is_seen_whatever_the_hook() -> None:

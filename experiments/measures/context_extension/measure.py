@@ -1,25 +1,42 @@
-"""Evaluate a trained model beyond its training length, unchanged and changed without training."""
+"""Evaluate a trained model beyond its training length: unchanged, changed, and changed and trained on."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import product
 from typing import Any
 
 import pe_zoo
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, MAIN, NAME, NEEDS_TRAINING, REPLACED, WINDOW
-from experiments.measures.context_extension.replacements import FACTOR, Replacement, altered, replacing
+from experiments.measures.context_extension import (
+    AS_TRAINED,
+    DROPPED,
+    FINE_TUNED,
+    MAIN,
+    NAME,
+    NEEDS_TRAINING,
+    REPLACED,
+    WINDOW,
+)
+from experiments.measures.context_extension.fine_tuning import fine_tuned
+from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.model.transformer import Transformer
+from experiments.rows.quality import OVER_LENGTHS
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject, evaluate
-from pe_zoo import Unsupported
+from pe_zoo import Encoder, Unsupported
+from pe_zoo._contract.relatives import FACTOR
 from pe_zoo._knobs import each, number, one_of, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
+Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
+"""Condition and coordinates of a row, and the model so changed."""
 
-def check(*, multiples: Iterable[float], samples: int, replacements: Iterable[str]) -> None:
+
+def check(*, multiples: Iterable[float], samples: int, replacements: Iterable[str], fine_tuning_share: float) -> None:
     """Refuse knobs out of range."""
     each("context_extension.multiples", multiples, number, above=0)
     whole("context_extension.samples", samples, at_least=1)
+    number("context_extension.fine_tuning_share", fine_tuning_share, at_least=0, at_most=1)
     for name in replacements:
         one_of("context_extension.replacements", name, pe_zoo.names())
 
@@ -28,32 +45,58 @@ def measure(
     subject: Subject,
     *,
     multiples: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0),
-    samples: int = 64,
+    samples: int = 256,
     replacements: tuple[str, ...] = (),
+    fine_tuning_share: float = 0.0,
 ) -> list[Row]:
     """Measure quality at multiples of the training length, of the model as trained and changed without training.
 
     Args:
         subject: the trained model and its task.
         multiples: lengths to measure at, in training lengths, each above 0.
-        samples: sequences per length, at least 1; of a fixed test set, windows of the training length.
+        samples: sequences per length, at least 1; of a fixed test set, windows of the training length. They are those
+            of ``length_extrapolation``, so that the two can be compared.
         replacements: encoders to put in place of the model's own; empty: all that compute the same in training range.
+        fine_tuning_share: share of the training's steps, 0 to 1, for which copies of the model are trained on, each
+            with a replacement whose paper does so, at a tenth of the peak learning rate and on the longest of these
+            lengths; 0: none. The papers' own shares are below .001 of a far longer training.
     """
     found, refused = _replacements(subject, replacements)
-    rows: list[Row] = []
-    train_length = subject.task.train_length
-    for length in sorted({max(1, round(train_length * multiple)) for multiple in multiples}):
-        for condition, reason in refused.items():
-            rows += _cannot(subject, length, {"condition": condition}, reason)
-        try:
-            question = subject.question(NAME, samples, length)
-        except Unsupported as error:
-            for where, _ in _conditions(subject, length, found):
-                rows += _cannot(subject, length, where, str(error))
-            continue
-        for where, changed in _conditions(subject, length, found):
-            rows += _at_length(subject, question, length, where, changed)
+    task = subject.task
+    lengths = sorted({max(1, round(task.train_length * multiple)) for multiple in multiples})
+    rows = [
+        row
+        for length in lengths
+        for name, why in refused.items()
+        for row in _cannot(subject, length, why, condition=name)
+    ]
+
+    def reach(length: int) -> float:
+        return task.sequence_length(length) / task.sequence_length(task.train_length)
+
+    for length in lengths:
+        rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)))
+    for replacement in found if fine_tuning_share else ():
+        cls = pe_zoo.get(replacement.name)
+        if cls.fine_tuned and cls.extends == subject.model.encoder.name:
+            encoder, given = replacement.at(reach(lengths[-1]))
+            where = {"condition": f"{replacement.name} {FINE_TUNED}", "share": fine_tuning_share, **given}
+            rows += _fine_tuned(subject, samples, lengths, encoder, where)
     return rows
+
+
+def _fine_tuned(
+    subject: Subject, samples: int, lengths: list[int], encoder: Encoder, where: dict[str, Any]
+) -> list[Row]:
+    """Train a copy of the model on at the longest length and measure it at all lengths."""
+    try:
+        model, status = fine_tuned(subject, encoder, lengths[-1], where["share"])
+    except Unsupported as reason:
+        return [row for length in lengths for row in _cannot(subject, length, reason, **where)]
+    if status == "ok":
+        return [row for length in lengths for row in _at_length(subject, samples, length, [(where, altered(model))])]
+    places = product(lengths, subject.task.metrics)
+    return [subject.row(NAME, metric, status=status, eval_length=length, **where) for length, metric in places]
 
 
 def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replacement], dict[str, str]]:
@@ -73,29 +116,28 @@ def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replac
     return found, refused
 
 
-def _conditions(
-    subject: Subject, length: int, found: list[Replacement]
-) -> Iterator[tuple[dict[str, Any], AbstractContextManager[Transformer]]]:
-    """Yield condition and coordinates of each change at a length, and the model so changed."""
-    model, task = subject.model, subject.task
+def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iterator[Change]:
+    """Yield each change for a length in training lengths."""
     yield {"condition": AS_TRAINED}, altered(model)
     for replacement in found:
-        encoder, given = replacement.at(task.sequence_length(length) / task.sequence_length(task.train_length))
+        encoder, given = replacement.at(reach)
         yield {"condition": replacement.name, **given}, altered(model, encoder=encoder)
     window = model.geometry.train_length
     yield {"condition": WINDOW, "size": window}, altered(model, window=window)
     yield {"condition": DROPPED}, altered(model, dropped=True)
 
 
-def _at_length(
-    subject: Subject, question: Any, length: int, where: dict[str, Any], changed: AbstractContextManager[Transformer]
-) -> list[Row]:
-    try:
-        with changed as model:
-            return subject.qualities(NAME, evaluate(model, *question), length, **where)
-    except Unsupported as reason:
-        return _cannot(subject, length, where, str(reason))
+def _at_length(subject: Subject, samples: int, length: int, changes: Iterable[Change]) -> list[Row]:
+    rows = []
+    for where, changed in changes:
+        try:
+            question = subject.question(OVER_LENGTHS, samples, length)
+            with changed as model:
+                rows += subject.qualities(NAME, evaluate(model, *question), length, **where)
+        except Unsupported as reason:
+            rows += _cannot(subject, length, reason, **where)
+    return rows
 
 
-def _cannot(subject: Subject, length: int, where: dict[str, Any], reason: str) -> list[Row]:
+def _cannot(subject: Subject, length: int, reason: object, **where: Any) -> list[Row]:
     return [subject.cannot(NAME, metric, reason, eval_length=length, **where) for metric in subject.task.metrics]

@@ -15,8 +15,9 @@ QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match")
 CAPTIONS = {
     f"{NAME}_{metric}": "Quality over length, a panel for each trained model: as trained; with the named encoder in "
     "place of its own, extended to the length; with a window of the training length; and with its encoder dropped. "
-    "No training after the change. Bands: 95 % intervals over seeds. Dashed: the training length. Dotted, if within "
-    "the panel: guessing without reading." + (" A line along a panel's top is at least as bad." * worse)
+    "No training after the change, except in lines that say fine-tuned. Bands: 95 % intervals over seeds. Dashed: the "
+    "training length. Dotted, if within the panel: guessing without reading."
+    + (" A line along a panel's top is at least as bad." * worse)
     for metric, worse in zip(QUALITIES, (1, 0, 0), strict=True)
 }
 
@@ -36,7 +37,7 @@ def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
     for metric in QUALITIES:
         of_metric = rows[rows["metric"] == metric]
         if (of_metric["status"] == "ok").any():
-            title = f"{metric_of(metric).label}, extended without training"
+            title = f"{metric_of(metric).label}, beyond the training length"
             figures[f"{NAME}_{metric}"] = panels(of_metric, lines, title, "length measured")
     return figures
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from experiments.measures.length_extrapolation import GENERATED, MAIN, NAME, NEEDS_TRAINING, POSITION_LOSS
+from experiments.measures.structure.behaviour import relative_distances
 from experiments.rows.row import Row
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
@@ -52,6 +53,8 @@ def measure(
 ) -> list[Row]:
     """Measure quality at multiples of the training length, over all answers and by position.
 
+    A row says how far the encoder's scores are from those of its relative, if it declares one.
+
     Args:
         subject: the trained model and its task.
         multiples: lengths to measure at, in training lengths, each above 0.
@@ -61,7 +64,7 @@ def measure(
         generated: most sequences that are also answered free-running, at least 0: by a causal model,
             for tasks whose answers have several tokens.
     """
-    rows: list[Row] = []
+    rows = relative_distances(subject, NAME)
     for length in lengths(subject.task.train_length, multiples):
         try:
             rows += _at_length(subject, length, samples, position_bins, generated)

@@ -4,13 +4,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+import pe_zoo
 from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, window
 from experiments.measures.structure.vectors import codes
 from experiments.model.attention import site_of
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
+from experiments.rows.quality import RELATIVE_DISTANCE
+from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported, scores
+from pe_zoo._contract.relatives import score_distance
 
 CONTENTS = "structure/kernel"
 """The stream of the contents that kernels are means over."""
@@ -44,6 +48,25 @@ def score_shift_change(subject: Subject, encoder: Encoder, shift: int) -> float:
     hidden = before.isfinite() != after.isfinite()  # hidden in the one and not in the other: all of it changed
     change = torch.where(hidden, largest, (after - before).abs())
     return _beyond_rounding(change[change.isfinite()].max() / largest)
+
+
+def relative_distances(subject: Subject, experiment: str) -> list[Row]:
+    """Return the distance of the scores from those of the encoder that it is a relative of or extends, as a row.
+
+    At the positions of one training sequence, in the first layer; none if the encoder declares no other.
+    """
+    encoder = subject.model.encoder
+    other = encoder.relative_of or encoder.extends
+    if other is None:
+        return []
+    length = encoder.geometry.train_length
+    positions = subject.numbering.train(1, length, subject.stream("structure/relative"))
+    try:
+        relative = pe_zoo.build(other, encoder.geometry)
+        value = score_distance(encoder, relative, positions.reshape(-1)[:length], causal=subject.model.causal)
+    except Unsupported as reason:
+        return [subject.cannot(experiment, RELATIVE_DISTANCE, reason, condition=other)]
+    return [subject.row(experiment, RELATIVE_DISTANCE, condition=other, value=value, n=length)]
 
 
 def _beyond_rounding(relative: Tensor) -> float:

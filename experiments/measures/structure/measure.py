@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from experiments.measures.structure import MAIN, NAME, NEEDS_TRAINING
-from experiments.measures.structure.behaviour import CONTENTS
+from experiments.measures.structure.behaviour import CONTENTS, relative_distances
 from experiments.measures.structure.kernel import count_up, exact, kernel
 from experiments.measures.structure.numbers import numbers
 from experiments.measures.structure.vectors import codes
@@ -62,6 +62,7 @@ def measure(
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),
         *_codes(subject, encoder, max_positions, tuple(dict.fromkeys(waves))),
         *_kernel(subject, encoder, reach, draws, kernel_cells),
+        *relative_distances(subject, NAME),
         *numbers(subject, reach=reach, shifts=tuple(dict.fromkeys(shifts)), draws=draws),
     ]
 
