@@ -112,7 +112,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     sweep's rule, the encoder ``none``, or the first series.
     """
     rule = _rule(results)
-    if wanted is None and rule is not None and rule[0].question != sequential.BEST:
+    if wanted is None and rule is not None and rule[0].question not in (sequential.BEST, sequential.STATEMENTS):
         wanted = rule[0].question
     found, misses = {}, []
     find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)

@@ -11,7 +11,8 @@ import yaml
 
 import pe_zoo
 from experiments.plan.request import BadRequest
-from experiments.runs.options import GROUPS, LISTS, MENUS
+from experiments.runs.options import DECLARED, GROUPS, LISTS, MENUS, UNTIL_DECIDED
+from experiments.statistics.sequential import STATEMENTS
 
 RERUN = "--rerun"
 BATCH = "hydra.sweeper.max_batch_size"
@@ -110,7 +111,8 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
 
     Hydra's sweeps are all combinations of some lists. A comparison that is not (these encoders on that task, others on
     another) is a file with ``parts``, each a command line of its own, which may name a sweep of parts in turn. Options
-    on the command line replace those of a part. ``encoder=all`` is a list of every encoder. Both need ``-m``.
+    on the command line replace those of a part. The file may declare by which rule seeds are
+    added; statements do. ``encoder=all`` is a list of every encoder. Both need ``-m``.
     """
     for word in words:
         if word.startswith("+reproduce="):
@@ -126,9 +128,12 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     _check_multirun(named[0], multirun)
     kept = [word for word in words if word != named[0]]
     given = {word.partition("=")[0] for word in kept}
+    grows = f"seeds={UNTIL_DECIDED}" in words
+    content |= {"against": STATEMENTS} if "statements" in content else {}
+    rule = [f"{key}={content[key]}" for key in DECLARED if grows and key in content]
     lines = []
     for part, times in itertools.product(content["parts"], content.get("times", [""])):
-        own = (f"name={content['name']}", *part.split(), *times.split())
+        own = (f"name={content['name']}", *rule, *part.split(), *times.split())
         lines += expand([*kept, *(word for word in own if word.partition("=")[0] not in given)], configs)
     return lines
 

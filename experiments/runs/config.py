@@ -255,7 +255,7 @@ def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None
         raise BadRequest(f"seeds={UNTIL_DECIDED} is a sweep: add -m")
     given = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
     if given.against is None:
-        raise BadRequest(f"seeds={UNTIL_DECIDED} needs its question: against=<series>, or against=best")
+        raise BadRequest(f"seeds={UNTIL_DECIDED} needs its question: against=<series>, best or statements")
     try:
         found = Rule(given.against, tuple(given.looks), tuple(given.weights), given.delta)
     except ValueError as error:

@@ -20,7 +20,8 @@ from experiments.runs import lease
 from experiments.statistics import sequential
 from experiments.statistics.comparisons import find_baseline
 from experiments.statistics.scores import scores
-from experiments.statistics.sequential import BEST, OPEN, Rule, decide
+from experiments.statistics.sequential import BEST, STATEMENTS, Rule, decide
+from experiments.statistics.statements import schema, verdicts
 
 WIDTH = 100
 LISTED = 20
@@ -139,8 +140,13 @@ def _group(state: str, advice: str, command: str, runs: list[Standing]) -> str:
 def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd.DataFrame, Rule]:
     """Return what some results decide, and the rule with the name of the series in place of an encoder's.
 
-    ValueError if nothing was measured beyond the training length, or there is no such series.
+    ValueError if nothing was measured that the rule asks for, or there is no such series.
     """
+    if rule.question == STATEMENTS:
+        decided = [each for one in found for each in verdicts.decide(schema.load(), one)]
+        if (table := verdicts.comparison_table(decided)).empty:
+            raise ValueError("against=statements: no file of configs/statements/ asks for what these runs measure")
+        return table, rule
     quality = pd.concat([each.quality for each in found])
     if not (quality["eval_length"] > quality["train_length"]).any():
         raise ValueError("seeds=until_decided needs experiment=length_extrapolation: that is what is decided")
@@ -156,15 +162,24 @@ def decisions_text(decided: pd.DataFrame, rule: Rule) -> str:
     """Return what is decided and what the next look costs, as a table for the terminal."""
     if decided.empty:
         return "nothing to decide yet"
-    shown = decided[["task", "series", "seeds"]].copy()
+    published = rule.question == STATEMENTS
+    shown = decided[["tested", "comparison"] if published else ["task", "series"]].copy()
     intervals = zip(decided["difference"], decided["low"], decided["high"], strict=True)
-    shown["difference"] = [words.interval(*numbers, "+.3f") for numbers in intervals]
+    shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*numbers, "+.3f") for numbers in intervals]
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"])
     question = "which may be the best" if rule.question == BEST else f"against {rule.question}"
-    waiting = decided["verdict"] == OPEN
-    more = int((decided["next_look"] - decided["seeds"])[waiting].sum())
     head = ["task", "series", "seeds", f"difference in area, {question}", "p (Holm)", "verdict"]
+    if published:
+        head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
+    waiting = decided["next_look"] > 0
+    lines = decided[waiting].to_dict("records")
+    more = {key: line["next_look"] - line["seeds"] for line in lines for key in line["concerns"]}
     summary = f"{(~waiting).sum()} of {words.count(len(decided), 'comparison')} decided or out of looks"
     if waiting.any():
-        summary += f"; the next look takes {words.count(more, 'run')} more, and those of the baseline"
-    return f"{tabulate(shown.values.tolist(), headers=head, disable_numparse=True)}\n{summary}"
+        summary += f"; the next look takes {words.count(sum(more.values()), 'more run')}"
+    width = [34, 42] if published else None
+    table = tabulate(shown.values.tolist(), headers=head, disable_numparse=True, maxcolwidths=width)
+    if published:
+        verdicts_on = decided[["statement", "outcome"]].drop_duplicates().to_numpy()
+        summary = "\n".join([*(f"{outcome}: {statement}" for statement, outcome in verdicts_on), summary])
+    return f"{table}\n{summary}"

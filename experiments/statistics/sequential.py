@@ -20,8 +20,10 @@ from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, 
 from experiments.statistics.intervals import FEWEST, SIGNIFICANCE, Matrix, Vector
 from experiments.statistics.scores import UNLEARNED
 
+Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
+Pairs = tuple[Counts, Counts]
 OPEN = "open"
-BEST = "best"
+BEST, STATEMENTS = "best", "statements"
 COLUMNS = [
     "task",
     "metric",
@@ -36,7 +38,7 @@ COLUMNS = [
     "p_holm",
     "p_sign",
 ]
-COLUMNS += ["verdict", "next_look"]
+COLUMNS += ["verdict", "next_look", "concerns"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Rule:
     """How many seeds are run, and what ends it.
 
     Args:
-        question: ``best`` (which series may be the best), or the series that each other is compared with.
+        question: ``best`` (which series may be the best), ``statements`` (what is published, see `statements`), or the
+            series that each other is compared with.
         looks: numbers of seeds after which is tested, ascending.
         weights: share of the level that each look spends; they sum to 1 at most.
         delta: difference in area below which two series count as equal; None: never.
@@ -97,8 +100,8 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
         The columns `COLUMNS`: ``seeds`` (of the last look done), ``seeds_learned`` (runs with a score), ``difference``
         with its repeated confidence interval, ``p`` (sequential), ``p_holm`` (within the task), ``p_sign`` (of the sign
         test, before correction), ``verdict`` (``better``, ``worse``, ``equal``, ``open``, or ``undecided`` after all
-        looks), ``next_look`` (seeds that it needs next; 0: none). For ``best``, a series is ``worse`` if another beats
-        it (``against``), and ``better`` if it beats all that are left.
+        looks), ``next_look`` (seeds that it needs next; 0: none), ``concerns`` (task and series that need them). For
+        ``best``, a series is ``worse`` if another beats it (``against``), and ``better`` if it beats all that are left.
     """
     parts = [_of_task(of_task, rule, first_seed) for _, of_task in scores.groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
@@ -130,27 +133,51 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:
     """Return (task, series) -> number of seeds that it should have; the baseline has as many as the most open one."""
     found: dict[tuple[str, str], int] = {}
-    for line in decided.to_dict("records"):
-        for series in {line["series"], line["series"] if rule.question == BEST else rule.question}:
-            key = (str(line["task"]), str(series))
-            found[key] = max(found.get(key, rule.looks[0]), line["next_look"])
+    for concerned, needed in zip(decided["concerns"], decided["next_look"], strict=True):
+        for key in concerned:
+            found[key] = max(found.get(key, rule.looks[0]), needed)
     return found
 
 
 def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
     names, areas, noise = by_series(scores)
-    seeds = np.unique(scores["seed"])
     having = {str(name): set(part) for name, part in scores.groupby("series")["seed"]}
-    done = np.array([_looks_done(having[name], rule, first_seed) for name in names])
+    done = np.array([looks_done(having[name], rule, first_seed) for name in names])
     others = [rule.question] if rule.question != BEST else names
     pairs = [(one, names.index(other)) for one in range(len(names)) for other in others if other in names]
     one, other = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=int).reshape(-1, 2).T
+    table = tested(areas, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule)
+    table = table.assign(series=[names[n] for n in one], against=[names[n] for n in other])
+    table = table.assign(own=done[one], seeds_learned=(~np.isnan(areas)).sum(axis=0)[one])
+    table = with_next_look(_best(table, rule) if rule.question == BEST else judged(table, rule), rule)
+    task = str(scores["task"].iloc[0])
+    with_it = [] if rule.question == BEST else [(task, rule.question)]
+    concerns = pd.Series([{(task, series), *with_it} for series in table["series"]], table.index, dtype=object)
+    return table.assign(task=task, metric=scores["metric"].iloc[0], concerns=concerns)[COLUMNS]
+
+
+def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule) -> pd.DataFrame:
+    """Compare pairs of columns at each look that is done for both.
+
+    Args:
+        areas: one for each run, or any other value; seeds down, series across; NaN where a run has none.
+        noise: variance of each that the evaluation alone causes.
+        pairs: column of the first, and of the second, of each comparison.
+        done: number of looks done, of each column.
+        order: place of each line among the seeds; 0 is the first.
+        rule: which looks there are, and what share of the level each has.
+
+    Returns:
+        ``done``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``p_sign``, ``better`` (the sign of the test
+        that gave ``p``), a line for each comparison.
+    """
+    one, other = pairs
     both = np.minimum(done[one], done[other])
     p, p_below, p_sign = np.ones((3, len(one)))
     difference, low, high = np.full((3, len(one)), np.nan)
     better = np.zeros(len(one), dtype=bool)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
-        upto = seeds < first_seed + look
+        upto = order < look
         known = moments(areas[upto], noise[upto])
         test = welch(known.take(one), known.take(other), SIGNIFICANCE * weight)
         due = (both >= number) & ~np.isnan(test.p)
@@ -163,17 +190,18 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
             np.where(due, np.minimum(old, new / weight), old)
             for old, new in zip((p, p_below, p_sign), spent, strict=True)
         )
-    table = pd.DataFrame({"series": [names[n] for n in one], "against": [names[n] for n in other], "done": both})
-    table = table.assign(difference=difference, low=low, high=high, p=p, p_below=p_below, p_sign=p_sign, better=better)
-    table = table.assign(own=done[one], seeds_learned=(~np.isnan(areas)).sum(axis=0)[one])
-    table = _best(table, rule) if rule.question == BEST else _against(table, rule)
+    table = pd.DataFrame({"done": both, "difference": difference, "low": low, "high": high})
+    return table.assign(p=p, p_below=p_below, p_sign=p_sign, better=better)
+
+
+def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
+    """Add the seeds of the last look done, and those that an open comparison needs next; 0: none."""
     waits = table["verdict"] == OPEN
-    table["next_look"] = [rule.looks[n] if waiting else 0 for n, waiting in zip(table["done"], waits, strict=True)]
-    table["seeds"] = [rule.looks[n - 1] if n else 0 for n in table["done"]]
-    return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0])[COLUMNS]
+    next_look = [rule.looks[n] if waiting else 0 for n, waiting in zip(table["done"], waits, strict=True)]
+    return table.assign(next_look=next_look, seeds=[rule.looks[n - 1] if n else 0 for n in table["done"]])
 
 
-def _looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
+def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
     """Return how many looks some seeds cover."""
     return sum(seeds.issuperset(range(first_seed, first_seed + look)) for look in rule.looks)
 
@@ -184,10 +212,10 @@ def _sign_tests(differences: Matrix) -> Vector:
     return np.minimum(1, 2 * binom.sf(np.maximum(above, below) - 1, above + below, 0.5))
 
 
-def _against(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Judge each comparison with the baseline."""
-    table["p_holm"] = holm(table["p"])
-    delta = rule.delta or 0.0
+def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
+    """Judge the comparisons of a family; its column ``delta``, if there is one, goes before that of the rule."""
+    table = table.assign(p_holm=holm(table["p"]))
+    delta = table.get("delta", rule.delta or 0.0)
     finished = table["done"] == len(rule.looks)
     return table.assign(
         verdict=_first(
@@ -225,9 +253,3 @@ def _best(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
         UNDECIDED: table["done"] == len(rule.looks),
     }
     return table.assign(verdict=_first(cases))
-
-
-def missing(counts: Mapping[tuple[str, str], int], existing: Iterable[tuple[str, str]]) -> int:
-    """Return how many runs the next looks take: the wanted seeds less those that exist."""
-    have = pd.Series(list(existing), dtype=object).value_counts().to_dict()
-    return sum(max(0, count - int(have.get(key, 0))) for key, count in counts.items())

@@ -85,6 +85,19 @@ def test_a_shift_is_the_same_as_a_numbering_that_starts_there() -> None:
         assert value(shifted, metric, "shift=5") == value(started, metric, "shift=2")
 
 
+def test_half_the_length_leaves_room_to_shift_within_the_range_trained_on() -> None:
+    """Of 13 positions trained on, words of 3 take 7: a table of 13 rows has a shift by 6, and none by 7."""
+    subject = subject_of("learned", num_rows=13)
+    rows = shift_sensitivity.measure(subject, shifts=(6, 7), samples=4, length_share=0.5)
+    assert {row.eval_length for row in rows} == {3}
+    assert {row.status for row in rows if row.shift != 7} == {"ok"}
+    assert {row.status for row in rows if row.shift == 7} == {"unsupported"}
+    batch, positions = subject.question("shift_sensitivity", 4, 3)
+    logits = subject.model(batch.tokens, positions + 6)[:, batch.counted]
+    right = (logits.argmax(-1) == batch.targets[:, batch.counted]).double().mean().item()
+    assert value(rows, "token_accuracy", "shift=6") == pytest.approx(right)
+
+
 def test_each_sequence_may_have_positions_of_its_own() -> None:
     drawn = pe_zoo.numberings.build("randomized", limit=64)
     relative = shift_sensitivity.measure(subject_of("rope", numbering=drawn), shifts=(16,), samples=6)
@@ -133,13 +146,15 @@ def test_the_end_of_a_table_is_a_row_for_every_metric() -> None:
         ({"shifts": (1.5,)}, "shifts must be a whole number"),
         ({"shifts": (2**24,)}, "at most"),
         ({"samples": 0}, "samples must be a whole number of at least 1"),
+        ({"length_share": 0}, "length_share must be"),
+        ({"length_share": 1.5}, "length_share must be"),
     ],
 )
 def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> None:
-    asked: dict[str, Any] = {"shifts": (1,), "samples": 4} | given
+    asked: dict[str, Any] = {"shifts": (1,), "samples": 4, "length_share": 1.0} | given
     with pytest.raises(ValueError, match=said):
         shift_sensitivity.check(**asked)
-    shift_sensitivity.check(shifts=(1, 2**23), samples=1)
+    shift_sensitivity.check(shifts=(1, 2**23), samples=1, length_share=0.5)
 
 
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])

@@ -59,7 +59,7 @@ def test_only_what_is_open_gets_more_seeds(tmp_path: Path, capsys: pytest.Captur
     assert first == dict.fromkeys(POINTS, range(3))
     assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
     printed = capsys.readouterr().out
-    assert "1 of 2 comparisons decided or out of looks; the next look takes 2 runs more" in printed
+    assert "1 of 2 comparisons decided or out of looks; the next look takes 4 more runs" in printed
     assert "2 of 2 comparisons decided or out of looks" in printed
 
 

@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from simulation import NOISES, false_alarms, play, power
 from support import only
 
-from experiments.statistics.sequential import Rule, decide, missing, wanted
+from experiments.statistics.sequential import Rule, decide, wanted
 
 
 def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:
@@ -55,8 +55,6 @@ def test_clear_differences_stop_at_the_first_look() -> None:
     assert (only(decided, series="rope")["verdict"], only(decided, series="rope")["next_look"]) == ("better", 0)
     assert (only(decided, series="alibi")["verdict"], only(decided, series="alibi")["next_look"]) == ("open", 8)
     assert wanted(decided, Rule("none")) == {("copy", "rope"): 5, ("copy", "none"): 8, ("copy", "alibi"): 8}
-    existing = [("copy", name) for name in ("none", "rope", "alibi") for _ in range(5)]
-    assert missing(wanted(decided, Rule("none")), existing) == 6
 
 
 def test_a_look_counts_when_all_of_its_seeds_have_ended() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from scipy import stats as scipy_stats
 from support import ROOT, Command, write_run, write_sweep
 
 import pe_zoo
@@ -20,7 +21,7 @@ from experiments.rows import results
 from experiments.rows.row import METRICS, Row
 from experiments.runs import arguments
 from experiments.statistics.statements import schema
-from experiments.statistics.statements.schema import Bounds
+from experiments.statistics.statements.schema import thresholds
 from experiments.statistics.statements.verdicts import Outcome, case_by_case, decide
 from experiments.tasks import tasks
 
@@ -47,6 +48,7 @@ class Found:
     low: float
     high: float
     seeds: int
+    unlearned: int
 
 
 def written(folder: Path, entry: dict[str, Any]) -> Path:
@@ -63,79 +65,152 @@ def finding(folder: Path, **test: Any) -> Found:
     (decided,) = decide(schema.load(written(folder / "statements", entry)), results.read(folder))
     (outcome,) = decided.outcomes
     (measured,) = outcome.entries
-    return Found(outcome.verdict, outcome.reason, measured.measured, measured.low, measured.high, measured.seeds)
+    return Found(
+        outcome.verdict,
+        outcome.reason,
+        measured.measured,
+        measured.low,
+        measured.high,
+        measured.seeds,
+        measured.unlearned,
+    )
+
+
+def values(folder: Path, encoder: str, *of_seeds: float, metric: str = "loss", **changed: Any) -> None:
+    """A run for each value, with that one measurement."""
+    for seed, value in enumerate(of_seeds):
+        write_run(folder, encoder, seed, rows=made(metric, value), **changed)
 
 
 @pytest.mark.parametrize(
-    ("rule", "low", "high", "verdict"),
+    ("rule", "read"),
     [
-        ("below 0.5", 0.1, 0.4, "holds"),
-        ("below 0.5", 0.6, 0.7, "fails"),
-        ("below 0.5", 0.4, 0.6, "undecided"),
-        ("above 1e-6", 1e-5, 1e-5, "holds"),
-        ("above -1", -3, -2, "fails"),
-        ("within 6.28 to 6.29", 6.283, 6.284, "holds"),
-        ("within 6.28 to 6.29", 6.2, 6.285, "undecided"),
-        ("within 6.28 to 6.29", 7, 8, "fails"),
+        ("below 0.5", [("below 0.5", 0.5, -1)]),
+        ("above 1e-6", [("above 1e-6", 1e-6, 1)]),
+        ("above -1", [("above -1", -1.0, 1)]),
+        ("within 6.28 to 6.29", [("above 6.28", 6.28, 1), ("below 6.29", 6.29, -1)]),
     ],
 )
-def test_a_rule_holds_or_fails_if_the_whole_interval_does(rule: str, low: float, high: float, verdict: str) -> None:
-    assert Bounds.of(rule).verdict(low, high) == verdict
+def test_a_rule_is_read_as_thresholds(rule: str, read: list[tuple[str, float, int]]) -> None:
+    assert thresholds(rule) == read
 
 
 @pytest.mark.parametrize("rule", ["about 3", "below", "below three", "within 1", "below 1 or so"])
 def test_a_rule_that_means_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match="none of 'below X'"):
-        Bounds.of(rule)
+        thresholds(rule)
 
 
 @pytest.mark.parametrize("rule", ["within 1.1 to 0.9", "within 1 to 1"])
 def test_a_rule_that_nothing_meets_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=rf"'{rule}' holds for nothing: the first bound must be below the second"):
-        Bounds.of(rule)
+        thresholds(rule)
 
 
-def test_an_interval_over_seeds_decides(tmp_path: Path) -> None:
-    for seed, value in enumerate((0.50, 0.52, 0.54)):
-        write_run(tmp_path, "rope", seed, rows=made("output_change", value))
-    rows = {"experiment": "structure", "metric": "output_change", "encoder": "rope"}
-    # mean .52, deviation .02, t(.975, 2) = 4.3027: half-width .0497
-    found = finding(tmp_path, rows=rows, rule="below 0.6")
-    assert (found.outcome, found.seeds) == ("holds", 3)
-    assert found.measured == pytest.approx(0.52)
-    assert (found.low, found.high) == (pytest.approx(0.52 - 0.04968, abs=1e-4), pytest.approx(0.52 + 0.04968, abs=1e-4))
-    assert finding(tmp_path, rows=rows, rule="below 0.4").outcome == "fails"
-    found = finding(tmp_path, rows=rows, rule="below 0.55")
-    assert (found.outcome, found.reason) == ("undecided", "the interval includes the threshold")
+LOSS = {"experiment": "structure", "metric": "loss"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"),
+    [
+        ("below 2.6", "holds"),
+        ("below 2.4", "fails"),
+        ("above 2.4", "holds"),
+        ("above 2.6", "fails"),
+        ("within 2.4 to 2.6", "holds"),
+        ("within 2.6 to 2.9", "fails"),
+        ("within 2.1 to 2.51", "undecided"),
+        ("below 2.51", "undecided"),
+    ],
+)
+def test_a_threshold_is_met_missed_or_neither(tmp_path: Path, rule: str, verdict: str) -> None:
+    values(tmp_path, "rope", 2.48, 2.50, 2.52)
+    found = finding(tmp_path, rows=LOSS, rule=rule)
+    assert (found.outcome, found.seeds) == (verdict, 3)
+    # The interval of a mean that is bounded below is symmetric in the logarithm: t(.975, 2) = 4.3027 times .02 / √3.
+    factor = math.exp(4.30265 * 0.02 / math.sqrt(3) / 2.5)
+    assert (found.measured, found.low, found.high) == (
+        pytest.approx(2.5),
+        pytest.approx(2.5 / factor, rel=1e-5),
+        pytest.approx(2.5 * factor, rel=1e-5),
+    )
+
+
+def test_p_is_that_of_welchs_test_corrected_within_the_statement(tmp_path: Path) -> None:
+    values(tmp_path, "rope", 2.48, 2.50, 2.52)
+    values(tmp_path, "none", 2.50, 2.56, 2.57, 2.58)
+    contestants = {name: {"encoder": name} for name in ("none", "rope")}
+    rule = {"of": "it", "rows": LOSS, "rule": {"higher": [["none"], ["rope"]]}, "contestants": contestants}
+    other = {"of": "x", "rows": LOSS | {"encoder": "rope"}, "rule": "below 2.6"}
+    entry = {"statement": "It is so", "source": "somebody", "tests": [rule, other]}
+    (decided,) = decide(schema.load(written(tmp_path / "statements", entry)), results.read(tmp_path))
+    pair, one = (case.compared[0] for case in decided.outcomes)
+    p = scipy_stats.ttest_ind([2.48, 2.5, 2.52], [2.50, 2.56, 2.57, 2.58], equal_var=False).pvalue
+    p_one = scipy_stats.ttest_1samp([2.48, 2.5, 2.52], 2.6).pvalue
+    assert (pair.p_holm, one.p_holm) == (pytest.approx(max(p, 2 * p_one)), pytest.approx(2 * p_one))
+    assert (pair.difference, one.difference) == (pytest.approx(0.0525), pytest.approx(0.1))
+
+
+def test_equal_is_within_delta_and_exactly_alike_needs_none(tmp_path: Path) -> None:
+    values(tmp_path, "rope", 2.48, 2.50, 2.52)
+    values(tmp_path, "none", 2.49, 2.51, 2.50)
+    contestants = {name: {"encoder": name} for name in ("none", "rope")}
+    pair = {"rows": LOSS, "contestants": contestants, "rule": {"lower": [["none"], ["rope"]]}}
+    for delta, verdict in ((0.2, "equal"), (0.01, "undecided")):
+        entry = {"statement": "It is so", "source": "somebody", "tests": [{"of": "it", **pair, "delta": delta}]}
+        (decided,) = decide(schema.load(written(tmp_path / "statements", entry)), results.read(tmp_path))
+        assert decided.verdict == verdict
+    values(tmp_path / "same", "rope", 1, 1, 1)
+    assert finding(tmp_path / "same", rows=LOSS, rule="below 1").outcome == "equal"
+
+
+def test_a_factor_multiplies_the_later_groups(tmp_path: Path) -> None:
+    values(tmp_path, "rope", 2.48, 2.50, 2.52)
+    values(tmp_path, "none", 2.69, 2.70, 2.71)
+    contestants = {name: {"encoder": name} for name in ("none", "rope")}
+    for factor, verdict in ((1.15, "holds"), (1.02, "fails")):
+        test = {"of": "it", "rows": LOSS, "contestants": contestants, "rule": {"lower": [["none"], ["rope"]]}}
+        entry = {"statement": "It is so", "source": "somebody", "tests": [test | {"factor": factor}]}
+        (decided,) = decide(schema.load(written(tmp_path / "statements", entry)), results.read(tmp_path))
+        assert decided.verdict == verdict
+        assert decided.outcomes[0].compared[0].comparison == f"none lower than {factor} times rope"
 
 
 def test_one_seed_decides_only_what_needs_no_training(tmp_path: Path) -> None:
-    rows = {"experiment": "structure", "metric": "output_change"}
-    write_run(tmp_path / "a", rows=made("output_change", 0.5))
-    assert finding(tmp_path / "a", rows=rows, rule="below 0.6").reason.startswith("one seed decides nothing")
-    write_run(tmp_path / "b", rows=made("output_change", 0.5), config={"train": None})
-    assert finding(tmp_path / "b", rows=rows, rule="below 0.6").outcome == "holds"
+    values(tmp_path / "a", "rope", 0.5)
+    assert finding(tmp_path / "a", rows=LOSS, rule="below 0.6").reason.startswith("fewer than 3 seeds")
+    values(tmp_path / "b", "rope", 0.5, config={"train": None})
+    assert finding(tmp_path / "b", rows=LOSS, rule="below 0.6").outcome == "holds"
+    assert finding(tmp_path / "b", rows=LOSS, rule="below 0.4").outcome == "fails"
 
 
-def test_runs_that_did_not_learn_decide_nothing(tmp_path: Path) -> None:
-    write_run(tmp_path, "rope", 0, rows=made("output_change", 0.5), record={"converged": False})
-    write_run(tmp_path, "rope", 1, rows=made("output_change", 0.5))
-    rows = {"experiment": "structure", "metric": "output_change"}
-    found = finding(tmp_path, rows=rows, rule="below 0.6")
-    assert (found.outcome, found.reason) == ("undecided", "1 of 2 runs did not learn the task")
-    assert finding(tmp_path, rows=rows, rule="below 0.6", even_if_not_learned=True).outcome == "holds"
+def test_runs_that_did_not_learn_are_left_out_and_counted(tmp_path: Path) -> None:
+    values(tmp_path, "rope", 0.50, 0.51, 0.52)
+    write_run(tmp_path, "rope", 3, rows=made("loss", 5.0), record={"converged": False})
+    found = finding(tmp_path, rows=LOSS, rule="below 0.6")
+    assert (found.outcome, found.seeds, found.unlearned) == ("holds", 3, 1)
+    found = finding(tmp_path, rows=LOSS, rule="below 0.6", even_if_not_learned=True)
+    assert (found.outcome, found.seeds, found.unlearned) == ("undecided", 4, 0)
+    values(tmp_path / "b", "rope", 0.50, 0.51, 0.52, record={"converged": False})
+    found = finding(tmp_path / "b", rows=LOSS, rule="below 0.6")
+    assert (found.outcome, found.reason, found.unlearned) == ("undecided", "did not learn: below 0.6", 3)
 
 
-def test_two_selections_are_paired_by_seed(tmp_path: Path) -> None:
+def test_two_values_of_a_run_are_combined_within_it(tmp_path: Path) -> None:
+    def two(rows: list[Row], ours: float, theirs: float) -> list[Row]:
+        first = made("loss", ours)(rows)[0]
+        return [first, replace(first, condition="shuffle", value=theirs)]
+
     for seed, (ours, theirs) in enumerate(((0.9, 0.5), (0.5, 0.1), (0.7, 0.3))):
-        write_run(tmp_path, "none", seed, rows=made("output_change", ours))
-        write_run(tmp_path, "rope", seed, rows=made("output_change", theirs))
-    rows = {"experiment": "structure", "metric": "output_change", "encoder": "none"}
-    found = finding(tmp_path, rows=rows, against={"encoder": "rope"}, rule="above 0.3")
-    assert found.outcome == "holds"
-    assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
-    found = finding(tmp_path, rows=rows, against={"encoder": "rope"}, **{"as": "ratio"}, rule="above 1")
+        write_run(tmp_path, "none", seed, rows=partial(two, ours=ours, theirs=theirs))
+        write_run(tmp_path, "rope", seed, rows=made("loss", theirs))
+    rows = LOSS | {"encoder": "none", "condition": ""}
+    found = finding(tmp_path, rows=rows, against={"condition": "shuffle"}, rule="above 0.3")
+    assert (found.outcome, found.measured) == ("holds", pytest.approx(0.4))
+    found = finding(tmp_path, rows=rows, against={"condition": "shuffle"}, **{"as": "ratio"}, rule="above 1")
     assert found.measured == pytest.approx((0.9 / 0.5 + 5 + 0.7 / 0.3) / 3)
+    found = finding(tmp_path, rows=rows, against={"encoder": "rope"}, rule="above 0.3")
+    assert (found.outcome, found.reason) == ("undecided", "against names other runs: make them contestants")
 
 
 @pytest.mark.parametrize(("take", "value"), [("max", 3.0), ("min", 1.0), ("mean", 2.0), ("range", 2.0)])
@@ -240,6 +315,10 @@ def test_rows_are_chosen_by_slices_multiples_and_configuration(tmp_path: Path) -
         (("holds", "undecided"), "undecided"),
         (("holds", "not measured"), "holds"),
         (("not measured", "not measured"), "not measured"),
+        (("equal", "equal"), "equal"),
+        (("equal", "fails"), "fails"),
+        (("equal", "holds"), "holds only if: case 1"),
+        (("equal", "undecided"), "undecided"),
     ],
 )
 def test_the_verdict_over_cases(verdicts: tuple[str, ...], overall: str) -> None:
@@ -259,6 +338,9 @@ def test_the_verdict_over_cases(verdicts: tuple[str, ...], overall: str) -> None
         ({"test": {"take": "most"}}, "take: 'most'"),
         ({"test": {"as": "sum"}}, "as: 'sum'"),
         ({"test": {"table": {0: [1]}, "take": "max"}}, "without take and against"),
+        ({"test": {"delta": 0}}, "delta: 0 must be above 0"),
+        ({"numbers": "text"}, "nothing is published"),
+        ({"test": {"published": {"": 1.5}}}, "numbers: '' is not one of text, code, data, from memory"),
     ],
 )
 def test_a_malformed_statement_is_refused_by_name(tmp_path: Path, changed: dict[str, Any], complaint: str) -> None:

@@ -6,7 +6,8 @@ is not touched by this; that is measured here, not assumed. One that sees positi
 that training never showed it, or may have learned the answer for the positions it knows.
 
 Measured is the quality at each shift, how much of it is lost, and how much the outputs change, before training and
-after. Teacher-forced, at the training length; every place is scored that the task scores.
+after. Teacher-forced, at the training length unless ``length_share`` names a part of it; every place is scored that the
+task scores.
 """
 
 NAME = "shift_sensitivity"

@@ -10,7 +10,7 @@ from experiments.rows.row import Row, lost
 from experiments.tasks import Batch
 from experiments.training.evaluate import Subject, logits_of, score
 from pe_zoo import Unsupported
-from pe_zoo._knobs import each, whole
+from pe_zoo._knobs import each, number, whole
 
 __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
@@ -18,24 +18,30 @@ FURTHEST = 2**23
 """Beyond twice this, float32 has no place left for every whole number."""
 
 
-def check(*, shifts: Iterable[int], samples: int) -> None:
+def check(*, shifts: Iterable[int], samples: int, length_share: float) -> None:
     """Refuse knobs out of range."""
+    number("shift_sensitivity.length_share", length_share, above=0, at_most=1)
     each("shift_sensitivity.shifts", shifts, whole, at_least=1, at_most=FURTHEST)
     whole("shift_sensitivity.samples", samples, at_least=1)
 
 
-def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), samples: int = 128) -> list[Row]:
+def measure(
+    subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), samples: int = 128, length_share: float = 1.0
+) -> list[Row]:
     """What shifting all positions does to outputs and quality, at initialisation and after training.
 
     Phase shift of Sinha et al. (2022), arXiv:2210.12574. Positions are those of the run's numbering in evaluation,
-    plus the shift; tokens, mask and the answer asked for stay as they are.
+    plus the shift; tokens, mask and the answer asked for stay as they are. The paper shifts sentences within the
+    window trained on: with ``length_share=0.5`` a shift by half of the positions trained on meets no others.
 
     Args:
-        subject: the trained model and its task; measured at the training length.
+        subject: the trained model and its task.
         shifts: numbers added to all positions, each at least 1; absolute, not in training lengths.
         samples: sequences, at least 1; of a fixed test set, windows.
+        length_share: length measured at, in training lengths, above 0 and at most 1.
     """
-    main, length = subject.task.metrics[0], subject.task.train_length
+    task, main = subject.task, subject.task.metrics[0]
+    length = max(task.shortest, round(task.train_length * length_share))
     batch, positions = subject.question(NAME, samples, length)
     models = {CHANGE: subject.model, INITIAL: subject.initial()}
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
@@ -45,14 +51,15 @@ def measure(subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), 
         try:
             after = {change: _answers(model, batch, positions + shift) for change, model in models.items()}
         except Unsupported as reason:
-            metrics = (*subject.task.metrics, MAIN, *CHANGES)
-            rows += [subject.cannot(NAME, metric, reason, shift=shift) for metric in metrics]
+            metrics = (*task.metrics, MAIN, *CHANGES)
+            rows += [subject.cannot(NAME, metric, reason, eval_length=length, shift=shift) for metric in metrics]
             continue
         scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
         values |= {change: _change(before[change], after[change]) for change in CHANGES}
         rows += subject.qualities(NAME, scored, length, shift=shift)
-        rows += [subject.row(NAME, m, shift=shift, value=v, n=len(batch.tokens)) for m, v in values.items()]
+        where = {"eval_length": length, "shift": shift, "n": len(batch.tokens)}
+        rows += [subject.row(NAME, metric, value=value, **where) for metric, value in values.items()]
     return rows
 
 

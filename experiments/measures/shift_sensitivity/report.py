@@ -18,9 +18,8 @@ from experiments.statistics.intervals import by_measurement, over_seeds
 MOST_SHIFTS = 5
 """Shifts that the report's table has room for."""
 CAPTIONS = {
-    "shift_quality": "Quality of the trained model with all positions shifted by the same number; at the training "
-    "length. Dotted: guessing without reading. Bands: 95 % intervals over seeds. A line ends where the encoder does "
-    "not support the positions.",
+    "shift_quality": "Quality of the trained model with all positions shifted by the same number. Dotted: guessing "
+    "without reading. Bands: 95 % intervals over seeds. A line ends where the encoder does not support the positions.",
     "shift_output_change": "Change of the outputs when all positions are shifted, relative to the outputs at shift 0. "
     "Solid: trained. Dashed: before training. Bands: 95 % intervals over seeds. A line ends where the encoder does "
     "not support the positions.",

@@ -7,31 +7,31 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.figures.words import count, listed, short
+from experiments.figures.words import count, interval, listed, p_value
 from experiments.report.page import Section, Table
-from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, UNDECIDED
+from experiments.statistics.comparisons import EQUAL, UNDECIDED
+from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED
 from experiments.statistics.statements.values import in_words
-from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided
+from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, comparison_table
 
 HOW = (
-    "Measured: mean over seeds with its 95 % t interval. A test holds if every interval lies on the published side and "
-    "fails if one lies wholly on the other side. Rules stand in configs/statements/, written before the measurement."
+    "Measured: mean over the runs that learned (over all where a test counts them), with its 95 % interval. Each "
+    "comparison is a Welch test with Holm's correction within the statement. Equal: the interval lies within the "
+    "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
-WHOLE = (
-    "Published numbers beside ours, at a smaller scale. Contestants are compared by differences paired by seed. The "
-    "finding fails at a level divided by the number of its comparisons."
-)
+FROM = {"text": "from the paper", "code": "from its code", "data": "from its data", "from memory": "from memory"}
+"""Where a published number is from, by what it was checked against."""
 
 
 def summary_sentences(decided: list[Decided]) -> list[str]:
     """Return a sentence on the statements, and one on the published findings."""
     tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
-    holding, failing, undecided = (tested.count(verdict) for verdict in (HOLDS, FAILS, UNDECIDED))
+    holding, failing, equal, undecided = (tested.count(verdict) for verdict in (HOLDS, FAILS, EQUAL, UNDECIDED))
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
     sentences = [
         f"Of {count(len(tested), 'published statement')} tested here, {holding} hold, {failing} fail, {partly} hold in "
-        f"some cases and fail in others, and {undecided} could not be decided."
+        f"some cases alone, {equal} came out equal, and {undecided} could not be decided."
     ]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
@@ -45,7 +45,10 @@ def sections(decided: list[Decided]) -> list[Section]:
     if measured:
         missing = len(general) - len(measured)
         more = f"{count(missing, 'further statement')} not measured here: python run.py -m +sweep=claims."
-        section.parts.append(_table("statements", "Published statements", measured, more if missing else ""))
+        section.parts += [
+            _table("statements", "Published statements", measured, more if missing else ""),
+            _comparisons("statement_comparisons", "Comparisons of the statements", measured),
+        ]
     return [section, *map(_finding, findings)] if measured or findings else []
 
 
@@ -55,7 +58,7 @@ def _finding(each: Decided) -> Section:
     paragraphs = [
         f"{each.verdict.capitalize()}. {finding.statement} ({finding.source}).",
         f"There: {setting['there']} Here: {setting['here']} Expected before running: {setting['expected']}",
-        f"The published numbers: {setting['checked'].removesuffix('.')}. {WHOLE}",
+        f"The published numbers: {setting['checked'].removesuffix('.')}. Ours are of a smaller scale.",
         *([f"Not as published, or not decided: {open_}."] if open_ else []),
     ]
     if each.unfinished:
@@ -64,7 +67,20 @@ def _finding(each: Decided) -> Section:
         words = f"+statements={finding.name} name={finding.name}_gpu {setting['gpu']}"
         paragraphs.append(f"At a larger scale, on a GPU: python run.py -m {words}")
     table = _table(f"statement_{finding.name}", f"Published and measured, {finding.name}", [each])
-    return Section(finding.name, paragraphs, [table], level=3)
+    compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
+    return Section(finding.name, paragraphs, [table, compared], level=3)
+
+
+def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
+    """Return a line for each comparison."""
+    data = comparison_table(decided).drop(columns="concerns")
+    cells = data[["statement", "tested", "comparison", "seeds_learned"]].rename(columns={"seeds_learned": "seeds"})
+    cells = cells.astype(str).drop(columns=["statement"] * (len(decided) == 1))
+    ends = zip(data["difference"], data["low"], data["high"], strict=True)
+    cells["difference, as published: positive"] = [interval(*numbers, "+.3g") for numbers in ends]
+    cells = cells.assign(**{"p (Holm)": data["p_holm"].map(p_value), "verdict": data["verdict"]})
+    note = "Intervals: 95 % before correction, valid at every look where seeds were added by a rule."
+    return Table(stem, caption, cells, data, note, sortable=False)
 
 
 def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> Table:
@@ -73,19 +89,21 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
     for each in decided:
         named = {"statement": each.statement.statement, "source": each.statement.source, "verdict": each.verdict}
         opening = [f"{each.statement.statement} ({each.statement.source})", each.verdict]
-        memory = f", {each.statement.setting['numbers']}" if "numbers" in each.statement.setting else ""
         for case in each.outcomes:
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
-            rule, what = rule_in_words(case.test["rule"]), in_words(case.test)
+            rule, what = rule_in_words(case.test), in_words(case.test)
             tested = [str(case.test["of"]), rule, f"{case.verdict}: {case.reason}" if case.reason else case.verdict]
             for entry in case.entries:
-                interval = f" [{short(entry.low)}, {short(entry.high)}]" if entry.seeds > 1 else ""
                 seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
-                published = "" if math.isnan(entry.published) else f"{entry.published:g} ({case.test['unit']}{memory})"
-                measured = f"{what}: {short(entry.measured)}{interval}{seeds}"
+                unlearned = f" ({entry.unlearned} more did not learn)" if entry.unlearned else ""
+                unit = f"{case.test['unit']}, {FROM.get(each.statement.numbers)}"
+                published = "" if math.isnan(entry.published) else f"{entry.published:g} ({unit})"
+                ours = interval(entry.measured, entry.low, entry.high, ".3g")
+                measured = f"{what}: {ours}{seeds}{unlearned}"
                 lines.append([*opening, tested[0], entry.contestant, published, measured, *tested[1:]])
                 test = {"tested": case.test["of"], "what": what, "rule": rule, "unit": case.test["unit"]}
+                test |= {"numbers": each.statement.numbers}
                 numbers.append(named | test | asdict(entry) | {"outcome": case.verdict, "reason": case.reason})
                 opening, tested = ["as above", ""], ["as above", "", ""]
     head = ["statement (source)", "verdict", "tested", "contestant", "published", "measured", "rule", "outcome"]
@@ -96,9 +114,10 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
     return Table(stem, caption, cells.drop(columns=empty), pd.DataFrame(numbers), note, sortable=False)
 
 
-def rule_in_words(rule: Mapping[str, Any]) -> str:
+def rule_in_words(test: Mapping[str, Any]) -> str:
     """Return ``none and t5 higher than rope; …``."""
-    kind, what = next(iter(rule.items()))
+    kind, what = next(iter(test["rule"].items()))
     if kind == "holds":
         return "; ".join(f"{name} {text}".strip() for name, text in what.items())
-    return f" {kind} than ".join(listed(group) for group in what)
+    times = f"{test['factor']:g} times " if "factor" in test else ""
+    return f" {kind} than {times}".join(listed(group) for group in what)

@@ -1,28 +1,29 @@
 """The files of ``configs/statements/``: what was published, which rows decide it, and by which rule.
 
-A file is a sweep (``name``, ``parts``, ``times``) that makes the rows. Its ``statements`` are a list, written before
-its rows are looked at:
+A file is a sweep (``name``, ``parts``, ``times``; ``looks`` and ``weights`` of its seeds) that makes the rows. Its
+``statements`` are a list, written before its rows are looked at:
 
     statement   what was published
     source      by whom, and where
     setting     of a published finding alone: ``checked`` (where its numbers were read), ``there`` and ``here`` (the
-                paper's setting and ours), ``expected`` (by us), ``gpu`` (options for a larger scale), ``numbers``
-                (``from memory``: not checked). Decided as a whole, only in a folder that its own runs were written to
+                paper's setting and ours), ``expected`` (by us), ``gpu`` (options for a larger scale). Decided as a
+                whole, only in a folder that its own runs were written to
+    numbers     what the numbers of ``published`` were checked against, one of `NUMBERS`; needed where there are any
     tests       conditions or comparisons, each with
       of          what it is, in words
       rows        which rows decide: columns of a row (``condition: shuffle``, ``layer: 2``), ``multiple`` (length in
                   training lengths), keys of the configuration (``model.causal: false``), ``trained``; a list means any
                   of them, null means blank; positions are sequential unless it says otherwise
-      take        how several rows of a seed become one value: max, min, mean (of all, or there is none), range, or
+      take        how several rows of a run become one value: max, min, mean (of all, or there is none), range, or
                   unsupported (the share of them that is)
       table       position -> codes: the value is the largest difference from it
-      against     changes of ``rows`` for a second value; ``as`` difference (the default) or ratio
+      against     changes of ``rows`` for a second value of the same run; ``as`` difference (the default) or ratio
       even_if_not_learned     runs that did not learn their task count too
-      ranked_over a list of changes of ``rows``: contestants are ranked within each seed and each of them, and a value
-                  is the mean of 1/rank
       contestants name -> changes of ``rows``; the encoders of ``published`` unless given; else there is one, unnamed
       published   contestant -> the published number, in ``unit``
       rule        ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29`` of the only contestant, or one of `RULES`
+      factor      by which the later groups of a rule are multiplied first
+      delta       difference below which two contestants, or one and its threshold, count as equal
 """
 
 import math
@@ -31,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -39,7 +40,8 @@ from experiments.rows.row import METRICS
 from experiments.rows.untrusted import Loader
 
 FOLDER = Path(__file__).resolve().parents[3] / "configs" / "statements"
-HOLDS, FAILS, UNDECIDED, NOT_MEASURED = "holds", "fails", "undecided", "not measured"
+HOLDS, FAILS, NOT_MEASURED = "holds", "fails", "not measured"
+NUMBERS = ("text", "code", "data", "from memory")
 TAKES = ("max", "min", "mean", "range", "unsupported")
 COMBINED: dict[str, Callable[[float, float], float]] = {
     "difference": lambda a, b: a - b,
@@ -50,43 +52,42 @@ RULES = {
     "lower": "groups of contestants, lowest first: each is lower than each of all later groups",
     "holds": "contestant -> 'below X', 'above X' or 'within X to Y'",
 }
-FILE_KEYS, MORE_FILE_KEYS = ("name", "parts", "statements"), ("times",)
-KEYS, MORE_KEYS = ("statement", "source", "tests"), ("setting",)
-SETTING_KEYS, MORE_SETTING_KEYS = ("checked", "there", "here", "expected"), ("gpu", "numbers")
+FILE_KEYS, MORE_FILE_KEYS = ("name", "parts", "statements"), ("times", "looks", "weights")
+KEYS, MORE_KEYS = ("statement", "source", "tests"), ("setting", "numbers")
+SETTING_KEYS, MORE_SETTING_KEYS = ("checked", "there", "here", "expected"), ("gpu",)
 TEST_KEYS = ("of", "rows", "rule")
 MORE_TEST_KEYS = (
-    *("take", "table", "against", "as", "even_if_not_learned", "ranked_over", "contestants", "published", "unit"),
+    *("take", "table", "against", "as", "even_if_not_learned", "contestants", "published", "unit", "factor", "delta"),
 )
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """The range that a value must be in; one bound may be infinite."""
+class Directed(NamedTuple):
+    """A comparison as published: ``one`` is higher (``sign`` 1) or lower (-1) than ``other`` or than a threshold."""
 
-    low: float
-    high: float
+    words: str
+    one: str
+    other: str | float
+    sign: int
 
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Read ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29``.
 
-        Raises:
-            ValueError: the text is none of these, or the range is empty.
-        """
-        number = r"(-?[\d.]+(?:e-?\d+)?)"
-        if found := re.fullmatch(rf"(below|above) {number}|within {number} to {number}", str(text)):
-            low = found[3] or (found[2] if found[1] == "above" else -math.inf)
-            high = found[4] or (found[2] if found[1] == "below" else math.inf)
-            if float(low) >= float(high):
-                raise ValueError(f"rule: {text!r} holds for nothing: the first bound must be below the second")
-            return cls(float(low), float(high))
+def thresholds(text: str) -> list[tuple[str, float, int]]:
+    """Read ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29``.
+
+    Returns:
+        In words, the threshold, and 1 where a value must be above it, -1 where it must be below.
+
+    Raises:
+        ValueError: the text is none of these, or the range is empty.
+    """
+    number = r"(-?[\d.]+(?:e-?\d+)?)"
+    found = re.fullmatch(rf"(below|above) {number}|within {number} to {number}", str(text))
+    if found is None:
         raise ValueError(f"rule: {text!r} is none of 'below X', 'above X', 'within X to Y'")
-
-    def verdict(self, low: float, high: float) -> str:
-        """Judge a value that lies between ``low`` and ``high``."""
-        if self.low < low and high < self.high:
-            return HOLDS
-        return FAILS if high <= self.low or low >= self.high else UNDECIDED
+    if found[1]:
+        return [(str(text), float(found[2]), 1 if found[1] == "above" else -1)]
+    if float(found[3]) >= float(found[4]):
+        raise ValueError(f"rule: {text!r} holds for nothing: the first bound must be below the second")
+    return [(f"above {found[3]}", float(found[3]), 1), (f"below {found[4]}", float(found[4]), -1)]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Statement:
         source: by whom, and where.
         tests: each with ``rule`` (kind -> what), ``contestants`` and ``published`` filled in.
         setting: of a published finding; empty for others.
+        numbers: what its published numbers were checked against; blank where there are none.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Statement:
     source: str
     tests: tuple[Mapping[str, Any], ...]
     setting: Mapping[str, str]
+    numbers: str = ""
 
 
 def load(folder: Path = FOLDER) -> list[Statement]:
@@ -145,9 +148,12 @@ def _statement(entry: Mapping[str, Any], stem: str) -> Statement:
         if setting:
             _check_keys(setting, SETTING_KEYS, MORE_SETTING_KEYS, "of a setting")
         tests = tuple(_test(test) for test in entry["tests"])
+        numbers = entry.get("numbers", "")
+        if numbers not in (NUMBERS if any(test["published"] for test in tests) else ("",)):
+            raise ValueError(f"numbers: {numbers!r} is not one of {', '.join(NUMBERS)}, or nothing is published")
     except ValueError as error:
         raise ValueError(f"{entry.get('statement', entry)!r}: {error}") from error
-    return Statement(stem, str(entry["statement"]), str(entry["source"]), tests, setting)
+    return Statement(stem, str(entry["statement"]), str(entry["source"]), tests, setting, numbers)
 
 
 def _test(test: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -168,6 +174,9 @@ def _test(test: Mapping[str, Any]) -> Mapping[str, Any]:
                 raise ValueError(f"published: {name!r} is none of the contestants {', '.join(contestants)}")
             if not isinstance(number, int | float) or isinstance(number, bool):
                 raise ValueError(f"published: {name}: {number!r} is not a number")
+        for name in ("factor", "delta"):
+            if not float(test.get(name, 1)) > 0:
+                raise ValueError(f"{name}: {test[name]!r} must be above 0")
         rule = test["rule"] if isinstance(test["rule"], dict) else {"holds": {"": test["rule"]}}
         _check_rule(rule, contestants)
     except ValueError as error:
@@ -182,7 +191,7 @@ def _check_rule(rule: Mapping[str, Any], contestants: Mapping[str, Any]) -> None
     if kind == "holds":
         named = list(what)
         for text in what.values():
-            Bounds.of(text)
+            thresholds(text)
     else:
         named = [name for group in what for name in group]
         if len(what) < 2 or not all(what):
@@ -193,7 +202,15 @@ def _check_rule(rule: Mapping[str, Any], contestants: Mapping[str, Any]) -> None
         raise ValueError(f"rule: {kind} and the contestants do not agree on {', '.join(sorted(strangers))}")
 
 
-def ordered_pairs(groups: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield each contestant with each of all later groups."""
-    for earlier, later in combinations(groups, 2):
-        yield from ((one, other) for one in earlier for other in later)
+def comparisons(test: Mapping[str, Any]) -> Iterator[Directed]:
+    """Yield what a test compares: contestants with thresholds, or each with each of all later groups."""
+    kind, what = next(iter(test["rule"].items()))
+    if kind == "holds":
+        for name, text in what.items():
+            yield from (Directed(f"{name} {words}".strip(), name, value, s) for words, value, s in thresholds(text))
+        return
+    times = f"{test['factor']:g} times " if "factor" in test else ""
+    for earlier, later in combinations(what, 2):
+        for one in earlier:
+            for other in later:
+                yield Directed(f"{one} {kind} than {times}{other}", one, other, 1 if kind == "higher" else -1)

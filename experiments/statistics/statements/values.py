@@ -1,8 +1,8 @@
-"""One value for each seed of what a test measures, and why it decides nothing."""
+"""One value for each run of what a test measures, and why it decides nothing."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,33 @@ TAKES: dict[str, Callable[[pd.Series], float]] = {
     "range": lambda values: float(values.max() - values.min()),
 }
 TAKEN = {"max": "largest ", "min": "smallest ", "mean": "mean ", "range": "range of ", "unsupported": "share refused: "}
-Values = dict[str, tuple[pd.Series, str]]
-"""Contestant -> its value for each seed, and why they decide nothing; blank where they may."""
+
+
+EMPTY = pd.Series(dtype=float)
+
+
+class Measured(NamedTuple):
+    """What a folder has of one contestant.
+
+    Args:
+        values: seed -> value, of the runs that count.
+        noise: variance of a value that the evaluation alone causes; 0 where that is not known.
+        bounds: of a value.
+        seeds: of all runs that have ended.
+        series: task and series of these runs.
+        unlearned: number of runs that are left out since they did not learn their task.
+        sure: nothing about the value is random: one run that was not trained.
+        reason: why it decides nothing; blank where it may.
+    """
+
+    values: "pd.Series[float]" = EMPTY
+    noise: float = 0.0
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    seeds: frozenset[int] = frozenset()
+    series: frozenset[tuple[str, str]] = frozenset()
+    unlearned: int = 0
+    sure: bool = False
+    reason: str = ""
 
 
 def selectable(results: Results, metrics: set[str]) -> pd.DataFrame:
@@ -32,73 +57,85 @@ def selectable(results: Results, metrics: set[str]) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(text, "category"))  # much faster to select from
 
 
-def measure(test: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> Values:
-    """Return the values of every contestant of a test.
+def measure(test: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> dict[str, Measured]:
+    """Return what there is of every contestant of a test.
 
     Args:
         test: of a `schema.Statement`.
         rows: of `selectable`.
         results: that the rows are from.
     """
-    changes = (test.get("against", {}), *test["contestants"].values(), *test.get("ranked_over", ()))
-    changed = {key for each in changes for key in each}
+    changed = {key for each in (test.get("against", {}), *test["contestants"].values()) for key in each}
     shared = {key: value for key, value in test["rows"].items() if key in rows.columns and key not in changed}
     rows = select(rows, shared, results)
-    if "ranked_over" not in test:
-        return _measured(test, {}, rows, results)
-    reciprocal: list[pd.DataFrame] = []
-    reasons: dict[str, str] = {}
-    best_first = metric_of(test["rows"]["metric"]).higher_is_better is False
-    for change in test["ranked_over"]:
-        found = _measured(test, change, rows, results)
-        reasons |= {name: reason for name, (_, reason) in found.items() if reason and reasons.get(name) != NO_ROWS}
-        table = pd.DataFrame({name: by_seed for name, (by_seed, _) in found.items()}).dropna()
-        reciprocal.append(1 / table.rank(axis="columns", ascending=best_first))
-    mean = sum(reciprocal[1:], reciprocal[0]) / len(reciprocal)
-    return {name: (mean[name].dropna(), reasons.get(name, "")) for name in test["contestants"]}
+    return {name: _measured(test, test["rows"] | own, rows, results) for name, own in test["contestants"].items()}
 
 
-def _measured(test: Mapping[str, Any], change: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> Values:
-    return {
-        name: _values(test, test["rows"] | change | own, rows, results) for name, own in test["contestants"].items()
-    }
-
-
-def _values(
-    test: Mapping[str, Any], selection: Mapping[str, Any], rows: pd.DataFrame, results: Results
-) -> "tuple[pd.Series, str]":
+def _measured(test: Mapping[str, Any], selection: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> Measured:
     selections = [selection, *([{**selection, **test["against"]}] if "against" in test else [])]
     # An encoder's name stands for the encoder with sequential positions, unless a numbering is named.
     plain = not any(key.partition(".")[0] == "positions" for key in selection)
     parts = [select(rows, {"positions": "sequential", **each} if plain else each, results) for each in selections]
     if any(part.empty for part in parts):
-        return pd.Series(dtype=float), NO_ROWS
+        return Measured(reason=NO_ROWS)
     for part in parts:
         if len(series_names := sorted(part["series"].unique())) > 1:
-            return pd.Series(dtype=float), f"rows of several settings: {'; '.join(series_names)}"
+            return Measured(reason=f"rows of several settings: {'; '.join(series_names)}")
+    every = pd.concat(parts)
+    if len(parts) > 1 and not set(parts[0]["run_id"]) & set(parts[1]["run_id"]):
+        return Measured(reason="against names other runs: make them contestants")
+    seeds = frozenset(int(seed) for seed in every["seed"].unique())
+    counted = parts if test.get("even_if_not_learned") else [part[part["converged"].ne(False)] for part in parts]
     try:
-        found = [_by_seed(part, test) for part in parts]
+        values = [_by_seed(part, test) for part in counted]
     except ValueError as error:
-        return pd.Series(dtype=float), str(error)
-    by_seed = found[0]
-    if len(found) > 1:
+        return Measured(reason=str(error))
+    by_seed = values[0]
+    if len(values) > 1:
         combine = COMBINED[test.get("as", "difference")]
-        common = [seed for seed in by_seed.index if seed in found[1].index]
-        by_seed = pd.Series({seed: combine(by_seed[seed], found[1][seed]) for seed in common}, dtype=float)
-    by_seed = by_seed.dropna()
-    trained = any(results.configs[run]["trained"] == "true" for part in parts for run in set(part["run_id"]))
-    return by_seed, _reason(parts, by_seed, trained, test.get("even_if_not_learned", False))
+        common = [seed for seed in by_seed.index if seed in values[1].index]
+        by_seed = pd.Series({seed: combine(by_seed[seed], values[1][seed]) for seed in common}, dtype=float)
+    runs = set(every["run_id"])
+    trained = any(results.configs[run]["trained"] == "true" for run in runs)
+    ended = results.runs[results.runs["run_id"].isin(runs)]
+    return Measured(
+        by_seed.dropna(),
+        _noise(counted[0], test),
+        _bounds(test),
+        seeds,
+        frozenset(zip(map(str, ended["task"]), map(str, ended["series"]), strict=True)),
+        len(runs) - len({run for part in counted for run in part["run_id"]}),
+        not trained and len(seeds) == 1 and bool(by_seed.notna().any()),
+        _reason(counted, by_seed.dropna()),
+    )
 
 
-def _reason(parts: list[pd.DataFrame], by_seed: pd.Series, trained: bool, even_if_not_learned: bool) -> str:
-    """Return why the rows decide nothing; blank where they may."""
-    for part in parts:
-        learned = part.drop_duplicates("run_id")["converged"]
-        if (failing := sum(judged is False for judged in learned)) and not even_if_not_learned:
-            return f"{failing} of {len(learned)} runs did not learn the task"
-    if by_seed.empty:
-        return "no value: " + ", ".join(sorted({status for part in parts for status in part["status"]} - {"ok"}))
-    return "one seed decides nothing that was trained" if trained and len(by_seed) < 2 else ""
+def _reason(counted: list[pd.DataFrame], by_seed: "pd.Series[float]") -> str:
+    """Return why rows of runs that learned decide nothing; blank where they may, or where no run learned."""
+    if len(by_seed) or any(part.empty for part in counted):
+        return ""
+    return "no value: " + ", ".join(sorted({status for part in counted for status in part["status"]} - {"ok"}))
+
+
+def _bounds(test: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the least and the largest value that a test may have."""
+    low, high = (0.0, 1.0) if test.get("take") == "unsupported" else metric_of(test["rows"]["metric"]).bounds
+    if "table" in test or test.get("take") == "range" or (test.get("as") == "ratio" and low >= 0):
+        return 0.0, math.inf
+    if test.get("as") == "ratio":
+        return -math.inf, math.inf
+    return (low - high, high - low) if "against" in test else (low, high)
+
+
+def _noise(rows: pd.DataFrame, test: Mapping[str, Any]) -> float:
+    """Return the variance that a share, or a mean of shares, has from the number of its questions; else 0."""
+    share = metric_of(test["rows"]["metric"]).bounds == (0, 1)
+    valued = rows[(rows["status"] == "ok") & (rows["n"] > 0)]
+    if not share or valued.empty or test.get("take", "mean") != "mean" or {"table", "against"} & set(test):
+        return 0.0
+    certain = (valued["value"] * valued["n"] + 0.5) / (valued["n"] + 1)
+    rows_of_seed = len(valued) / valued["seed"].nunique()
+    return float((certain * (1 - certain) / valued["n"]).mean() / rows_of_seed)
 
 
 def select(rows: pd.DataFrame, selection: Mapping[str, Any], results: Results) -> pd.DataFrame:

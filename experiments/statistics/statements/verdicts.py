@@ -1,35 +1,35 @@
 """Verdicts on statements: what the rows of a folder say of each.
 
-A test holds if every 95 % t interval over seeds lies on the published side. It fails if one lies wholly on the other
-side. A finding with a ``setting`` is decided as a whole: it holds if all of its tests hold, and fails if one of them
-does, at a level divided by the number of its comparisons (Bonferroni). Other statements are decided case by case, and
-may hold in some alone. Differences are paired by seed.
+A comparison holds or fails if it is significant in the published direction or in the other, and is equal if its
+interval lies within the test's ``delta`` (see `compare`). A test holds if all of its comparisons do and fails if one of
+them does; if none is open, but some are equal, it is equal. A finding with a ``setting`` is decided likewise by its
+tests. Other statements are decided case by case, and may hold in some alone.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from experiments.rows import sweeps
 from experiments.rows.read import FINISHED
 from experiments.rows.results import Results
-from experiments.statistics.intervals import ROUNDING, SIGNIFICANCE, half_width
-from experiments.statistics.statements.schema import (
-    FAILS,
-    HOLDS,
-    NOT_MEASURED,
-    UNDECIDED,
-    Bounds,
-    Statement,
-    ordered_pairs,
-)
-from experiments.statistics.statements.values import NO_ROWS, Values, measure, selectable
+from experiments.statistics import sequential
+from experiments.statistics.comparisons import EQUAL, TOO_FEW, UNDECIDED
+from experiments.statistics.intervals import bounded
+from experiments.statistics.scores import UNLEARNED
+from experiments.statistics.sequential import OPEN, Rule
+from experiments.statistics.statements.compare import Comparison, compare
+from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Statement
+from experiments.statistics.statements.values import NO_ROWS, Measured, measure, selectable
 
 ONLY, IN_PART = "holds only if: ", "holds if: "
 """How the verdict begins that differs between cases; the second where some are undecided."""
+LEFT = {OPEN: "open", UNDECIDED: "not separable with these seeds", TOO_FEW: TOO_FEW, UNLEARNED: UNLEARNED}
+"""Verdicts on comparisons that decide nothing, in words."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Entry:
     low: float
     high: float
     seeds: int
+    unlearned: int
+    """Runs that are left out since they did not learn their task."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Outcome:
     entries: tuple[Entry, ...]
     verdict: str
     reason: str
+    compared: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
     A finding with a ``setting`` is decided only in a folder for it: one of its name, or of its name and ``_``, or one
     that a sweep of its runs was written to. Other folders have models of another size, or trained otherwise.
     """
-    given = {word for sweep in sweeps.read(results.folder)[0] for word in sweep.command.split()}
+    noted = sweeps.read(results.folder)[0]
+    given = {word for sweep in noted for word in sweep.command.split()}
     folder = f"{results.folder.resolve().name}_"
     statements = [
         each
@@ -79,19 +83,61 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
         or folder.startswith(f"{each.name}_")
         or {f"+statements={each.name}", f"+reproduce={each.name}"} & given
     ]
+    rule = sequential.declared(sweep.rule for sweep in noted)
     parts = [part for each in statements for test in each.tests for part in (test["rows"], test.get("against", {}))]
     rows = selectable(results, {part["metric"] for part in parts if "metric" in part})
     unfinished = int((~results.runs["status"].isin(FINISHED)).sum()) + len(results.missing)
-    return [_decided(each, rows, results, unfinished) for each in statements if len(rows) or not each.setting]
+    return [_decided(each, rows, results, rule, unfinished) for each in statements if len(rows) or not each.setting]
 
 
-def _decided(statement: Statement, rows: pd.DataFrame, results: Results, unfinished: int) -> Decided:
-    comparisons = sum(_comparisons(test["rule"]) for test in statement.tests) if statement.setting else 1
-    outcomes = tuple(
-        _outcome(test, measure(test, rows, results), SIGNIFICANCE / comparisons) for test in statement.tests
-    )
-    decide_all = as_a_whole if statement.setting else case_by_case
-    return Decided(statement, decide_all(outcomes), outcomes, unfinished)
+def _decided(
+    statement: Statement, rows: pd.DataFrame, results: Results, declared: tuple[Rule, int] | None, unfinished: int
+) -> Decided:
+    found = [measure(test, rows, results) for test in statement.tests]
+    usable = [{} if _lacking(each) else each for each in found]
+    compared = compare(list(zip(statement.tests, usable, strict=True)), declared)
+    outcomes = tuple(map(_outcome, statement.tests, found, compared))
+    verdict = as_a_whole(outcomes) if statement.setting else case_by_case(outcomes)
+    if statement.setting and verdict == FAILS:  # more seeds would change nothing
+        closed = [tuple(replace(one, next_look=0) for one in each.compared) for each in outcomes]
+        outcomes = tuple(replace(each, compared=ended) for each, ended in zip(outcomes, closed, strict=True))
+    return Decided(statement, verdict, outcomes, unfinished)
+
+
+def _lacking(found: Mapping[str, Measured]) -> str:
+    """Return why a test decides nothing; blank where it may."""
+    reasons = {name: each.reason for name, each in found.items() if each.reason}
+    if lacking := [name for name, reason in reasons.items() if reason == NO_ROWS]:
+        return f"no rows of {', '.join(lacking)}" if any(lacking) else NO_ROWS
+    names_of = {reason: [name for name in reasons if reasons[name] == reason] for reason in reasons.values()}
+    return "; ".join(f"{', '.join(names)}: {reason}" if any(names) else reason for reason, names in names_of.items())
+
+
+def _outcome(test: Mapping[str, Any], found: Mapping[str, Measured], compared: list[Comparison]) -> Outcome:
+    entries = tuple(_entry(name, test["published"], each) for name, each in found.items())
+    if why := _lacking(found):
+        missing = any(each.reason == NO_ROWS for each in found.values())
+        return Outcome(test, entries, NOT_MEASURED if missing else UNDECIDED, why)
+    named = {
+        verdict: ", ".join(each.comparison for each in compared if each.verdict == verdict)
+        for verdict in dict.fromkeys(each.verdict for each in compared)
+    }
+    if FAILS in named:
+        verdict, reason = FAILS, "" if list(found) == [""] else f"the opposite of {named[FAILS]}"
+    elif set(named) <= {HOLDS}:
+        verdict, reason = HOLDS, ""
+    elif set(named) <= {HOLDS, EQUAL}:
+        within = f"within {test['delta']:g}" if "delta" in test else "to rounding"
+        verdict, reason = EQUAL, f"{within}: {named[EQUAL]}"
+    else:
+        verdict, reason = UNDECIDED, "; ".join(f"{LEFT[each]}: {named[each]}" for each in LEFT if each in named)
+    return Outcome(test, entries, verdict, reason, tuple(compared))
+
+
+def _entry(name: str, published: Mapping[str, float], found: Measured) -> Entry:
+    low, high = bounded(np.array(found.values.to_list(), dtype=np.float64), found.bounds, found.noise)
+    mean, number = float(found.values.mean()), float(published.get(name, math.nan))
+    return Entry(name, number, mean, low, high, len(found.values), found.unlearned)
 
 
 def as_a_whole(outcomes: tuple[Outcome, ...]) -> str:
@@ -99,7 +145,7 @@ def as_a_whole(outcomes: tuple[Outcome, ...]) -> str:
     verdicts = {outcome.verdict for outcome in outcomes}
     if FAILS in verdicts:
         return FAILS
-    return HOLDS if verdicts == {HOLDS} else UNDECIDED
+    return UNDECIDED if not verdicts <= {HOLDS, EQUAL} else EQUAL if EQUAL in verdicts else HOLDS
 
 
 def case_by_case(outcomes: tuple[Outcome, ...]) -> str:
@@ -108,66 +154,22 @@ def case_by_case(outcomes: tuple[Outcome, ...]) -> str:
     verdicts = {case.verdict for case in cases}
     if len(verdicts) < 2:
         return verdicts.pop() if verdicts else NOT_MEASURED
-    if not {HOLDS, FAILS} <= verdicts:
+    if verdicts <= {FAILS, EQUAL}:
+        return FAILS
+    if not (HOLDS in verdicts and verdicts & {FAILS, EQUAL}):
         return UNDECIDED
     holding, undecided = ("; ".join(str(c.test["of"]) for c in cases if c.verdict == v) for v in (HOLDS, UNDECIDED))
     return f"{IN_PART}{holding} (undecided if: {undecided})" if undecided else f"{ONLY}{holding}"
 
 
-def _comparisons(rule: Mapping[str, Any]) -> int:
-    kind, what = next(iter(rule.items()))
-    return len(what) if kind == "holds" else len(list(ordered_pairs(what)))
-
-
-def _outcome(test: Mapping[str, Any], values: Values, significance: float) -> Outcome:
-    entries = tuple(_entry(name, test["published"], by_seed) for name, (by_seed, _) in values.items())
-    reasons = {name: reason for name, (_, reason) in values.items() if reason}
-    if lacking := [name for name, reason in reasons.items() if reason == NO_ROWS]:
-        return Outcome(test, entries, NOT_MEASURED, f"no rows of {', '.join(lacking)}" if any(lacking) else NO_ROWS)
-    if reasons:
-        names_of = {reason: [name for name in reasons if reasons[name] == reason] for reason in reasons.values()}
-        why = "; ".join(f"{', '.join(names)}: {reason}" if any(names) else reason for reason, names in names_of.items())
-        return Outcome(test, entries, UNDECIDED, why)
-    return Outcome(
-        test, entries, *_judge(test["rule"], {name: found for name, (found, _) in values.items()}, significance)
-    )
-
-
-def _entry(name: str, published: Mapping[str, float], by_seed: pd.Series) -> Entry:
-    mean, half = float(by_seed.mean()), half_width(by_seed)
-    return Entry(name, float(published.get(name, math.nan)), mean, mean - half, mean + half, len(by_seed))
-
-
-def _judge(rule: Mapping[str, Any], values: Mapping[str, pd.Series], significance: float) -> tuple[str, str]:
-    """Return verdict and reason, from the values of each seed."""
-    kind, what = next(iter(rule.items()))
-    compared: dict[str, tuple[pd.Series, Callable[[float, float], str]]] = {}
-    if kind == "holds":
-        compared = {f"{name} {text}".strip(): (values[name], Bounds.of(text).verdict) for name, text in what.items()}
-    else:
-        sign = 1 if kind == "higher" else -1
-        for one, other in ordered_pairs(what):
-            compared[f"{one} {kind} than {other}"] = (sign * (values[one] - values[other]).dropna(), _above_zero)
-    least = min([2, *map(len, values.values())])
-    if short := [words for words, (by_seed, _) in compared.items() if len(by_seed) < least]:
-        return UNDECIDED, f"fewer than {least} seeds in common: {', '.join(short)}"
-    unnamed = list(values) == [""]
-    if opposite := [words for words, case in compared.items() if _at(*case, significance) == FAILS]:
-        return FAILS, "" if unnamed else f"the opposite of {', of '.join(opposite)}"
-    if left := [words for words, case in compared.items() if _at(*case, SIGNIFICANCE) != HOLDS]:
-        return UNDECIDED, (
-            "the interval includes the threshold" if unnamed else f"not separable with these seeds: {', '.join(left)}"
-        )
-    return HOLDS, ""
-
-
-def _above_zero(low: float, high: float) -> str:
-    """Judge a difference that must be above 0; equal values contradict no order."""
-    if low > ROUNDING:
-        return HOLDS
-    return FAILS if high < -ROUNDING else UNDECIDED
-
-
-def _at(by_seed: pd.Series, judge: Callable[[float, float], str], significance: float) -> str:
-    mean, half = float(by_seed.mean()), half_width(by_seed, 1 - significance)
-    return judge(mean, mean) if math.isnan(half) else judge(mean - half, mean + half)
+def comparison_table(decided: Iterable[Decided]) -> pd.DataFrame:
+    """Return a line for each comparison: ``statement``, its ``outcome``, ``tested``, and the fields of `Comparison`."""
+    lines = [
+        {"statement": each.statement.name if each.statement.setting else each.statement.statement}
+        | {"outcome": each.verdict, "tested": case.test["of"]}
+        | vars(compared)
+        for each in decided
+        for case in each.outcomes
+        for compared in case.compared
+    ]
+    return pd.DataFrame(lines, columns=["statement", "outcome", "tested", *Comparison.__dataclass_fields__])
