@@ -67,7 +67,7 @@ def test_every_metric_equals_its_definition_token_by_token(causal: bool) -> None
 
 def test_a_loss_is_positive_where_quality_falls(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the quick brown fox " * 40)
-    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"))
+    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"), duplicates="kept")
     rows = shift_sensitivity.measure(subject_of("sinusoidal", task=task), shifts=(1, 64), samples=4)
     for shift in ("shift=1", "shift=64"):
         more = value(rows, "bits_per_byte", shift) - value(rows, "bits_per_byte", "")
@@ -174,7 +174,7 @@ def test_figures_have_a_panel_a_series_and_captions(labels: int, seeds: int) -> 
 
 def test_no_panel_cuts_another_off(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the quick brown fox " * 40)
-    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"))
+    task = tasks.build("text", train_length=16, path=str(tmp_path / "text.txt"), duplicates="kept")
     subject = subject_of("sinusoidal", task=task)
     rows = shift_sensitivity.measure(subject, shifts=(1,), samples=4)
     higher = [replace(row, encoder="without", value=3 * row.value) for row in rows]

@@ -1,18 +1,22 @@
 """``seeds=until_decided``: looks grow only what is open, the same command resumes, and bad requests are refused."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from support import read_page, write_run
 
 import report
-from experiments.rows import sweeps
+from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import adaptive, status
 from experiments.statistics.sequential import Rule
+from experiments.statistics.statements import schema
 
 RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
 MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
@@ -61,6 +65,54 @@ def test_only_what_is_open_gets_more_seeds(tmp_path: Path, capsys: pytest.Captur
     printed = capsys.readouterr().out
     assert "1 of 2 comparisons decided or out of looks; the next look takes 4 more runs" in printed
     assert "2 of 2 comparisons decided or out of looks" in printed
+
+
+def test_statements_get_seeds_until_each_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is open takes more runs of its own contestants; the other statement is decided at the first look."""
+
+    def statement(one: str, delta: float) -> dict[str, object]:
+        rows = {"experiment": "length_extrapolation", "metric": "token_accuracy", "multiple": 2}
+        contestants = {one: {"encoder": one}, "none": {"encoder": "none"}}
+        test = {"of": "twice", "rows": rows, "delta": delta, "contestants": contestants}
+        test |= {"rule": {"higher": [[one], ["none"]]}, "published": {one: 0.7}}
+        return {"statement": f"{one} is better", "source": "somebody", "numbers": "from memory", "tests": [test]}
+
+    content = {
+        "name": "two",
+        "parts": ["encoder=rope"],
+        "statements": [statement("rope", 0.1), statement("alibi", 0.06)],
+    }
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path))
+    rule = replace(RULE, question="statements")
+    sweep = Sweep(tmp_path)
+    note = sweeps.Sweep("python run.py -m …", ("none-copy-seed0",), asdict(rule) | {"first_seed": 0})
+    sweeps.write(tmp_path, note)
+    assert adaptive.run(POINTS, rule, 0, sweep.launch) == 0
+    first, second = sweep.asked
+    assert first == dict.fromkeys(POINTS, range(3))
+    assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
+    printed = capsys.readouterr().out
+    assert (
+        "undecided: alibi is better\n1 of 2 comparisons decided or out of looks; the next look takes 4 more runs"
+        in printed
+    )
+    assert "equal: alibi is better\n2 of 2 comparisons" in printed
+    assert "holds: rope is better" in status.text(tmp_path)
+    assert report.main([str(tmp_path)]) == 0
+    table = read_page(tmp_path).tables["Published statements"]
+    assert [(line[1], line[4]) for line in table[1::2]] == [
+        ("holds", "0.7 (from memory)"),
+        ("equal", "0.7 (from memory)"),
+    ]
+
+
+def test_statements_that_nothing_measures_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, "shaw", rows=lambda rows: [row for row in rows if row.experiment == "training"])
+    with pytest.raises(ValueError, match="against=statements: no file of configs/statements/"):
+        status.decisions([results.load(tmp_path)], replace(RULE, question="statements"), 0)
 
 
 def test_the_same_sweep_resumes_without_new_runs(tmp_path: Path) -> None:

@@ -461,6 +461,19 @@ def test_what_is_given_replaces_what_a_part_says() -> None:
     assert arguments.expand(["encoder=rope"], ROOT / "configs") == [["encoder=rope"]]
 
 
+def test_a_file_declares_how_seeds_are_added() -> None:
+    def declared(*words: str) -> set[str]:
+        lines = arguments.expand(list(words), ROOT / "configs")
+        return {word for line in lines for word in line if word.partition("=")[0] in ("against", "looks", "weights")}
+
+    grown = "seeds=until_decided"
+    assert declared("+statements=haviv_probe", grown) == declared("+sweep=claims", grown) == {"against=statements"}
+    assert declared("+statements=cho_coupled", grown, "looks=[5]") == {
+        *("against=statements", "looks=[5]", "weights=[0.2, 0.15, 0.15, 0.2, 0.3]")
+    }
+    assert declared("+statements=cho_coupled") == declared("+sweep=claims") == set()
+
+
 def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
     content = {"name": "all", "parts": ["task=copy", "task=sort seed=1"], "times": ["encoder=none", "encoder=rope"]}
     (tmp_path / "sweep").mkdir()

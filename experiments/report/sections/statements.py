@@ -1,9 +1,7 @@
 """What a report says of the published statements that its rows decide."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import pandas as pd
 
@@ -92,32 +90,23 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
         for case in each.outcomes:
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
-            rule, what = rule_in_words(case.test), in_words(case.test)
-            tested = [str(case.test["of"]), rule, f"{case.verdict}: {case.reason}" if case.reason else case.verdict]
+            what = in_words(case.test)
+            tested = [str(case.test["of"]), f"{case.verdict}: {case.reason}" if case.reason else case.verdict]
             for entry in case.entries:
                 seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
                 unlearned = f" ({entry.unlearned} more did not learn)" if entry.unlearned else ""
-                unit = f"{case.test['unit']}, {FROM.get(each.statement.numbers)}"
+                unit = ", ".join(filter(None, (case.test["unit"], FROM.get(each.statement.numbers))))
                 published = "" if math.isnan(entry.published) else f"{entry.published:g} ({unit})"
                 ours = interval(entry.measured, entry.low, entry.high, ".3g")
                 measured = f"{what}: {ours}{seeds}{unlearned}"
                 lines.append([*opening, tested[0], entry.contestant, published, measured, *tested[1:]])
-                test = {"tested": case.test["of"], "what": what, "rule": rule, "unit": case.test["unit"]}
-                test |= {"numbers": each.statement.numbers}
+                test = {"tested": case.test["of"], "what": what, "unit": case.test["unit"]}
+                test["numbers"] = each.statement.numbers
                 numbers.append(named | test | asdict(entry) | {"outcome": case.verdict, "reason": case.reason})
-                opening, tested = ["as above", ""], ["as above", "", ""]
-    head = ["statement (source)", "verdict", "tested", "contestant", "published", "measured", "rule", "outcome"]
+                opening, tested = ["as above", ""], ["as above", ""]
+    head = ["statement (source)", "verdict", "tested", "contestant", "published", "measured", "outcome"]
     cells = pd.DataFrame(lines, columns=head)
     empty = [name for name in ("contestant", "published") if not cells[name].any()]
     if decided[0].statement.setting:  # its section says what the statement is
         empty += head[:2]
     return Table(stem, caption, cells.drop(columns=empty), pd.DataFrame(numbers), note, sortable=False)
-
-
-def rule_in_words(test: Mapping[str, Any]) -> str:
-    """Return ``none and t5 higher than rope; …``."""
-    kind, what = next(iter(test["rule"].items()))
-    if kind == "holds":
-        return "; ".join(f"{name} {text}".strip() for name, text in what.items())
-    times = f"{test['factor']:g} times " if "factor" in test else ""
-    return f" {kind} than {times}".join(listed(group) for group in what)
