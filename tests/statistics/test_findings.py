@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -22,8 +23,11 @@ from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import arguments, job, record, summary
 from experiments.runs.outcome import Outcome
+from experiments.statistics.sequential import Rule
 from experiments.statistics.statements import schema
+from experiments.statistics.statements.compare import compare
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement
+from experiments.statistics.statements.values import Measured
 from experiments.statistics.statements.verdicts import Decided, decide
 
 QUALITY = "length_extrapolation"
@@ -152,6 +156,23 @@ def test_looks_that_a_sweep_declared_decide_and_say_what_is_needed(tmp_path: Pat
     assert (found.verdict, found.outcomes[1].compared[0].next_look) == ("undecided", 0)
     against = {"contestants": of("none", "rope"), "rule": {"lower": [["none"], ["rope"]]}}
     assert [one.next_look for case in decided(tmp_path, against, tie).outcomes for one in case.compared] == [0, 0]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "verdict"), [(0.7, 0.4, "holds"), (0.4, 0.7, "fails"), (0.5, 0.5, "equal")])
+def test_holds_fails_and_equal_are_all_reached(ours: float, theirs: float, verdict: str) -> None:
+    """Three deviations apart either way, or alike with a delta of one and a half: decided by 20 seeds."""
+    random = np.random.default_rng(0)
+    test = {"rule": {"higher": [["a"], ["b"]]}, "delta": 0.15}
+    rule = Rule("statements")
+    verdicts, wrong, repeats = [], {"holds": "fails", "fails": "holds", "equal": "holds"}[verdict], 60
+    for _ in range(repeats):
+        found = {
+            name: Measured(pd.Series(random.normal(mean, 0.1, 20)), seeds=frozenset(range(20)))
+            for name, mean in (("a", ours), ("b", theirs))
+        }
+        verdicts.append(compare([(test, found)], (rule, 0))[0][0].verdict)
+    assert verdicts.count(verdict) >= 0.9 * repeats
+    assert verdicts.count(wrong) <= 0.05 * repeats
 
 
 def _row(rows: list[Row], value: float) -> Row:

@@ -26,9 +26,8 @@ A file is a sweep (``name``, ``parts``, ``times``; ``looks`` and ``weights`` of 
       delta       difference below which two contestants, or one and its threshold, count as equal
 """
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -43,10 +42,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "configs" / "statements"
 HOLDS, FAILS, NOT_MEASURED = "holds", "fails", "not measured"
 NUMBERS = ("text", "code", "data", "from memory")
 TAKES = ("max", "min", "mean", "range", "unsupported")
-COMBINED: dict[str, Callable[[float, float], float]] = {
-    "difference": lambda a, b: a - b,
-    "ratio": lambda a, b: a / b if b else math.nan,
-}
+COMBINED = ("difference", "ratio")
 RULES = {
     "higher": "groups of contestants, highest first: each is higher than each of all later groups",
     "lower": "groups of contestants, lowest first: each is lower than each of all later groups",

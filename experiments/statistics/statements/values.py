@@ -1,7 +1,7 @@
 """One value for each run of what a test measures, and why it decides nothing."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,15 +9,8 @@ import pandas as pd
 
 from experiments.rows.results import Results
 from experiments.rows.row import METRICS, metric_of, slice_name
-from experiments.statistics.statements.schema import COMBINED
 
 NO_ROWS = "no such rows in this folder"
-TAKES: dict[str, Callable[[pd.Series], float]] = {
-    "max": lambda values: float(values.max()),
-    "min": lambda values: float(values.min()),
-    "mean": lambda values: float(values.mean()),
-    "range": lambda values: float(values.max() - values.min()),
-}
 TAKEN = {"max": "largest ", "min": "smallest ", "mean": "mean ", "range": "range of ", "unsupported": "share refused: "}
 
 
@@ -92,9 +85,8 @@ def _measured(test: Mapping[str, Any], selection: Mapping[str, Any], rows: pd.Da
         return Measured(reason=str(error))
     by_seed = values[0]
     if len(values) > 1:
-        combine = COMBINED[test.get("as", "difference")]
-        common = [seed for seed in by_seed.index if seed in values[1].index]
-        by_seed = pd.Series({seed: combine(by_seed[seed], values[1][seed]) for seed in common}, dtype=float)
+        other = values[1]
+        by_seed = by_seed / other.where(other != 0) if test.get("as") == "ratio" else by_seed - other
     runs = set(every["run_id"])
     trained = any(results.configs[run]["trained"] == "true" for run in runs)
     ended = results.runs[results.runs["run_id"].isin(runs)]
@@ -182,8 +174,8 @@ def _by_seed(rows: pd.DataFrame, test: Mapping[str, Any]) -> "pd.Series":
         if len(valued) > valued["seed"].nunique():
             where = {f"{slice_name(row) or 'blank'} at {row['eval_length']}" for row in valued.to_dict("records")}
             raise ValueError(f"several rows for a seed, and no take: {'; '.join(sorted(where)[:4])}")
-    take = TAKES[test.get("take", "max")]
-    return pd.Series({seed: take(group["value"]) for seed, group in valued.groupby("seed")}, dtype=float)
+    values, take = valued.groupby("seed")["value"], test.get("take", "max")
+    return values.max() - values.min() if take == "range" else values.agg(take)
 
 
 def _furthest(rows: pd.DataFrame, table: Mapping[int, list[float]]) -> float:
