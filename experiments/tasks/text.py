@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from experiments.tasks.kinds.task import Batch, Task, tasks
 from experiments.tasks.texts.documents import Documents
-from experiments.tasks.texts.source import COLUMN, Source
+from experiments.tasks.texts.source import Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
@@ -35,9 +35,10 @@ class Text(Task):
     that is cut are read once.
 
     The test text that stands in the training text, in pieces of 50 bytes or more, is removed, so that it closes up. It
-    is scored in separate windows, cut from stretches of 8 training lengths. The seed draws the stretches from the whole
-    test split, for every encoder the same. All lengths cut windows from the same stretches, so that a longer window
-    differs by its context alone. Of whole documents, the longest come first where too few fill a stretch.
+    is scored in separate windows, cut from stretches of 8 training lengths. The seed draws the stretches, for every
+    encoder the same, one from each of as many parts of the test split. All lengths cut windows from the same
+    stretches, so that a longer window differs by its context alone. Where too few whole documents fill a stretch, the
+    longest are scored.
 
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 
@@ -62,7 +63,7 @@ class Text(Task):
         train_length: int = 128,
         path: str | None = None,
         dataset: str | None = None,
-        column: str = COLUMN,
+        column: str = "text",
         documents: str = "joined",
         duplicates: str = "removed",
         tokenizer: str = "bytes",

@@ -425,7 +425,7 @@ def test_models_of_many_heads_have_few_rows() -> None:
 
 def test_text_and_the_number_of_sequences(tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
-    subject = subject_of("t5", task="text", path=str(tmp_path), train_length=20)
+    subject = subject_of("t5", task="text", path=str(tmp_path), duplicates="kept", train_length=20)
     n = {row.n for row in attention_pattern.measure(subject) if row.metric == "first_token_mass"}
     assert n == {64 * 19}
     n = {row.n for row in attention_pattern.measure(subject, samples=2) if row.metric == "induction_score"}

@@ -313,6 +313,10 @@ def test_test_windows_are_drawn_from_the_whole_split_by_seed(tmp_path: Path) -> 
         places[content.index(bytes(rows[0])) // 64] += 1
     assert set(places) == set(range(46)), "any full stretch"
     assert max(places.values()) < 20
+    for seed in range(50):
+        rows = task.evaluation(24, 8, generator(seed), causal=True).targets[::8].tolist()
+        drawn = [content.index(bytes(row)) // 64 for row in rows]
+        assert [(stretch >= 15) + (stretch >= 30) for stretch in drawn] == [0, 1, 2], "one of each third"
     everything = task.evaluation(10**6, 8, generator(), causal=True).targets
     assert sorted(content.index(bytes(row)) for row in everything.tolist()) == list(range(0, 3000, 8))
     assert task.evaluation(10**6, 1000, generator(), causal=True).tokens.shape == (2, 1000)

@@ -43,21 +43,28 @@ class Documents:
         return self.tokens[starts + torch.arange(length)]
 
     def stretches(self, total: int, length: int, size: int, generator: Generator) -> Tensor:
-        """Cut ``total`` tokens into windows, ``(windows, length)``, from stretches drawn without replacement.
+        """Cut ``total`` tokens into windows, ``(windows, length)``, from stretches drawn over the whole split.
+
+        The split is divided into as many equal parts as stretches are needed, and each part has one. Where the
+        documents have fewer stretches, all are taken, and then the longest of their rests.
 
         Args:
             total: of tokens; there may be fewer. At least one window is cut.
             length: of a window, at most ``size``. The end of a stretch that fills no window is left out.
-            size: of a stretch. Every document consists of such, the last may be shorter; the longest come first.
+            size: of a stretch.
             generator: its state decides which stretches, whatever the length.
         """
         counts = -(-self.sizes // size)
         begins = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
         begins = self._begins.repeat_interleave(counts) + size * begins
         sizes = (self.sizes.cumsum(0).repeat_interleave(counts) - begins).clamp(max=size)
-        drawn = torch.randperm(len(begins), generator=generator)
-        sizes, order = sizes[drawn].sort(descending=True, stable=True)
-        begins = begins[drawn[order]]
+        sizes, order = sizes.sort(descending=True, stable=True)
+        whole = int((sizes == size).sum())
+        parts = min(-(-total // size), whole)
+        edges = torch.arange(parts + 1) * whole // max(1, parts)
+        drawn = edges[:-1] + (torch.rand(parts, generator=generator) * edges.diff()).long()
+        chosen = torch.cat([drawn, torch.arange(whole, len(sizes))])
+        sizes, begins = sizes[chosen], begins[order[chosen]]
         windows = torch.minimum(sizes, (total - (sizes.cumsum(0) - sizes)).clamp(min=0)) // length
         windows[0].clamp_(min=1)
         place = torch.arange(int(windows.sum())) - (windows.cumsum(0) - windows).repeat_interleave(windows)
