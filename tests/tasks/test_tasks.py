@@ -19,6 +19,7 @@ from support import draw, generator
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import BadRequest, ModelConfig, RunConfig
+from experiments.statistics.intervals import bounded
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 from pe_zoo import Unsupported
@@ -347,6 +348,21 @@ def test_the_default_corpus_is_text_enough() -> None:
     assert min(len(held) for held in splits_sizes(task)) > 200_000
     assert 3 < task.position_guess("bits_per_byte", 128) < 6
     assert b"import" in bytes(task._splits["test"].tokens[:200_000].tolist())
+
+
+def test_intervals_over_seeds_contain_the_choice_of_files() -> None:
+    """The mean over the whole test split of a quantity that differs from file to file; 200 times five seeds."""
+    task: Any = tasks.build("text")
+    bits = -task._guess.log2()
+    split = float(bits[task._splits["test"].tokens.long()].mean())
+    drawn = [task.evaluation(256, 128, generator(seed), causal=True).targets for seed in range(1000)]
+    values = torch.tensor([float(bits[targets].mean()) for targets in drawn], dtype=torch.float64).view(200, 5).numpy()
+    assert values.mean() == pytest.approx(split, abs=0.01)
+    assert values.std() > 0.02
+    ends = [bounded(of_seeds, (0, math.inf)) for of_seeds in values]
+    known = [(low, high) for low, high in ends if not math.isnan(low)]
+    assert len(known) > 150
+    assert 0.9 < sum(low <= split <= high for low, high in known) / len(known) < 0.99
 
 
 def splits_sizes(task: Any) -> list[Any]:
