@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from experiments.figures import style, words
 
 INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
-LONGEST = 40
+LONGEST = 48
 """Most characters of a series' name; the middle of a longer one is left out."""
 PANELS = 4
 """Most tasks side by side."""

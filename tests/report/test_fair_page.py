@@ -119,13 +119,13 @@ def test_runs_that_ended_early_are_said_to_have(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------ controls
 
 
-def write_controlled(folder: Path, *, seeds: int = 3, control: int = 412_345 + 6000 + 10, **model: Any) -> None:
-    """t5 that adds 6000 parameters, none, and none with a trunk of ``control`` parameters."""
+def write_controlled(folder: Path, *, seeds: int = 3, control: int = 412_345 + 24000 + 10, **model: Any) -> None:
+    """t5 that adds 24000 parameters, none, and none with a trunk of ``control`` parameters."""
     for seed in range(seeds):
         for encoder in ("none", "rope"):
             write_run(folder, encoder, seed, rows=main_rows, config={"train": TRAIN, "model": MODEL}, record=record())
         added = record(
-            encoder_parameters=6000, command="python run.py -m encoder=t5,rope seed=0,1 model=tiny name=here"
+            encoder_parameters=24000, command="python run.py -m encoder=t5,rope seed=0,1 model=tiny name=here"
         )
         write_run(folder, "t5", seed, rows=main_rows, config={"train": TRAIN, "model": MODEL}, record=added)
         if control:
@@ -145,7 +145,7 @@ def test_an_encoder_that_adds_much_is_compared_with_its_control(tmp_path: Path) 
     assert report.main([str(tmp_path)]) == 0
     page = read_page(tmp_path)
     _, line = page.tables["Controls with as many parameters, copy"]
-    assert line[:4] == ["t5", "6,000", "1.5 %", CONTROL]
+    assert line[:4] == ["t5", "24,000", "5.8 %", f"{CONTROL} (control)"]
     areas = [areas_of(tmp_path, run_ids(tmp_path, prefix)) for prefix in ("t5", "widened")]
     tested = scipy_stats.ttest_ind(*areas, equal_var=False)
     interval = tested.confidence_interval(0.95)
@@ -177,7 +177,7 @@ def run_ids(folder: Path, prefix: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("size", "model"),
-    [(0, {}), (412_345 + 5999, {}), (412_345 + 6000 + 256, {}), (412_345 + 6010, {"num_heads": 8})],
+    [(0, {}), (412_345 + 23999, {}), (412_345 + 24000 + 256, {}), (412_345 + 24010, {"num_heads": 8})],
     ids=["none there", "too small", "too large", "another trunk"],
 )
 def test_what_is_no_control_does_not_count_as_one(tmp_path: Path, size: int, model: dict[str, Any]) -> None:
@@ -186,15 +186,15 @@ def test_what_is_no_control_does_not_count_as_one(tmp_path: Path, size: int, mod
     page = read_page(tmp_path)
     _, line = page.tables["Controls with as many parameters, copy"]
     assert line[0].partition(" · ")[0] == "t5"
-    assert line[1:] == ["6,000", "1.5 %", "not in this folder", "", ""]
+    assert line[1:] == ["24,000", "5.8 %", "not in this folder", "", ""]
     assert "encoder=none model.as_many_as=<encoder>" in page.text
 
 
 def test_encoders_that_add_little_need_no_control(tmp_path: Path) -> None:
-    write_run(tmp_path, "t5", rows=main_rows, record=record(encoder_parameters=4123))
+    write_run(tmp_path, "t5", rows=main_rows, record=record(encoder_parameters=20617))
     write_run(tmp_path, "none")
     assert "Controls with as many" not in text_of(tmp_path)
-    write_run(tmp_path, "learned", rows=main_rows, record=record(encoder_parameters=4124))
+    write_run(tmp_path, "learned", rows=main_rows, record=record(encoder_parameters=20618))
     assert "Controls with as many" in text_of(tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_what_was_not_trained_is_no_part_of_the_cost_of_training(tmp_path: Path)
             run_id=f"a-untrained{seed}",
             config={"train": None, "model": MODEL, "experiment": ["structure"]},
             record=record(
-                encoder_parameters=6000,
+                encoder_parameters=24000,
                 steps=0,
                 stopped=None,
                 train_seconds=0.0,
@@ -242,7 +242,7 @@ def test_what_was_not_trained_is_no_part_of_the_cost_of_training(tmp_path: Path)
 
 
 def test_a_folder_without_training_has_no_controls(tmp_path: Path) -> None:
-    told = record(encoder_parameters=6000, steps=0, train_seconds=0.0, tokens_per_second=None, converged=None)
+    told = record(encoder_parameters=24000, steps=0, train_seconds=0.0, tokens_per_second=None, converged=None)
     write_run(
         tmp_path,
         "t5",

@@ -21,8 +21,14 @@ def section(tasks: Sequence[TaskResults], order: Sequence[str]) -> Section:
         for task in tasks:
             named = task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0]
             if series in named.index:
-                on = task.key if named.is_unique else f"{task.key}, {task.display(series)}"
+                plain = named.is_unique and series not in task.marks
+                on = task.key if plain else f"{task.key}, {task.display(series)}"
                 places.setdefault(named[series], []).extend(_place(on, series, task.standing))
+                if series in task.relatives:
+                    places[named[series]].append(f"{task.key}: {task.relatives[series]}")
+    for task in tasks:
+        for extension, method in task.extensions.groupby("series")["method"].first().items():
+            places.setdefault(str(method), []).extend(_place(f"{task.key}, {extension}", str(extension), task.standing))
     known = {entry.name: entry for entry in _catalogue.encoders()}
     outside = _catalogue.Entry("", "Its source is not available.")
     unfolded = len(places) <= UNFOLDED

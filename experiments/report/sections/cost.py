@@ -33,7 +33,7 @@ def _weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
     """
     found = {}
     for task in tasks:
-        ranked = task.standing[task.standing["status"] == "ok"]
+        ranked = task.standing[(task.standing["status"] == "ok") & task.standing["series"].isin(task.order)]
         costs, counted = _costs(task, list(ranked["series"]))
         table = ranked[["task", "series", "metric", "area", "low", "high"]].rename(columns={"area": "quality"})
         spent = costs.groupby("series")["cost"].agg(cost="mean", cost_low="min", cost_high="max").reset_index()

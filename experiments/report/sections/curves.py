@@ -41,7 +41,7 @@ def _task(task: TaskResults) -> dict[str, Any] | None:
         return None
     main = main_metric(summary["metric"].unique())
     names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
-    first = list(task.standing["series"]) or task.order
+    first = among(task.standing["series"], pd.Series(task.order)) or task.order
     return {
         "name": task.key,
         "trained": [int(length) for length in sorted(set(summary["train_length"]))],

@@ -12,7 +12,7 @@ from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
 from experiments.statistics import comparisons
 
-NOTEWORTHY = 0.01
+NOTEWORTHY = 0.05
 """Share of the trunk's parameters above which an encoder needs a control."""
 OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with the run that it controls for."""

@@ -8,6 +8,7 @@ import pandas as pd
 from experiments.figures import standings as drawings
 from experiments.figures import words
 from experiments.report.page import Picture, Section, Table
+from experiments.report.sections import likeness
 from experiments.report.sections.task import MOST, PICTURED, TaskResults
 from experiments.statistics import comparisons
 from experiments.statistics.scores import DOUBLINGS, KEEPS
@@ -77,6 +78,7 @@ def _table(tasks: Sequence[TaskResults]) -> Table:
         f"{KEEPS:.0%} of the quality is kept. Verdict: against {baselines}, by Welch's test of all runs. Holm's "
         "correction covers all pairs of a task; those with the baseline share half of the level."
     )
+    note += f" {likeness.NOTE}" * ("scores" in cells) + f" {likeness.EXTENDING}" * any(len(t.extensions) for t in tasks)
     return Table("standings", caption, cells, pd.concat(data, ignore_index=True), note)
 
 
@@ -93,6 +95,7 @@ def _line(task: TaskResults, line: dict[Any, Any], free: "pd.Series[float]", ver
         "free-running": words.fixed(free.get(line["series"])),
         "reach": f"×{line['reach']:.3g}" if known else "",
         LEARNED: f"{line['seeds_learned']} of {line['seeds']}",
+        "scores": task.relatives.get(line["series"], ""),
         "verdict": "",
         "difference": "",
     }
@@ -119,9 +122,9 @@ def _pictures(tasks: Sequence[TaskResults]) -> list[Picture]:
             f"standings_{number}" if len(groups) > 1 else "standings",
             caption,
             drawings.standings(
-                pd.concat([task.standing for task in group]),
-                pd.concat([task.scores for task in group]),
-                {task.key: list(map(str, task.not_converged)) for task in group},
+                pd.concat([task.standing.assign(series=task.standing["series"].map(task.named)) for task in group]),
+                pd.concat([task.scores.assign(series=task.scores["series"].map(task.named)) for task in group]),
+                {task.key: list(map(task.named, task.not_converged)) for task in group},
             ),
         )
         for number, group in enumerate(groups[: 1 if len(tasks) > PICTURED else None], start=1)
@@ -135,6 +138,7 @@ def _over_tasks(tasks: Sequence[TaskResults]) -> list[Table | Picture]:
     verdicts = pd.concat([task.against for task in tasks])
     against = verdicts.groupby(["series", "verdict"]).size().unstack(fill_value=0)
     standing = pd.concat([task.standing for task in tasks]).groupby("series")
+    named = {series: task.named(series) for task in tasks for series in task.marks}
     learned = standing["status"].agg(lambda column: (column == "ok").sum())
     kept = standing["kept_2"].agg(lambda column: (column >= KEEPS).sum())
     data = (
@@ -152,7 +156,7 @@ def _over_tasks(tasks: Sequence[TaskResults]) -> list[Table | Picture]:
     )
     cells = pd.DataFrame(
         {
-            "series": data["series"],
+            "series": data["series"].map(lambda series: named.get(series, series)),
             "tasks learned": [
                 f"{learned} of {of}" for learned, of in zip(data["tasks_learned"], data["tasks"], strict=True)
             ],

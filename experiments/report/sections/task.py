@@ -11,6 +11,7 @@ import pandas as pd
 from experiments import measures
 from experiments.figures import style, words
 from experiments.report.page import Section
+from experiments.report.sections import likeness
 from experiments.rows.quality import OVER_LENGTHS, beyond_training
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import metric_of, whole
@@ -60,6 +61,7 @@ class TaskResults:
         self.not_converged = unlearned.groupby("series")["run_id"].nunique().to_dict()
         self.quality = self.results.quality[self.results.quality["task"] == self.key]
         self.beyond = beyond_training(self.quality)
+        self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
         self.drawn = self._drawn()
 
     def _drawn(self) -> list[str]:
@@ -70,9 +72,14 @@ class TaskResults:
         return worst_last[: max(LEAST, min(MOST, PANELS // self.tasks))]
 
     @cached_property
+    def extensions(self) -> pd.DataFrame:
+        """Quality of trained models with a method that extends them; a rule that adds seeds knows none of these."""
+        return likeness.extensions(self.rows if self.rule is None else self.rows.head(0), self.quality)
+
+    @cached_property
     def scores(self) -> pd.DataFrame:
         """What each run keeps of its quality, teacher-forced, see `experiments.statistics.scores`."""
-        return scores(self.quality)
+        return scores(pd.concat([self.quality, self.extensions]) if len(self.extensions) else self.quality)
 
     @cached_property
     def family(self) -> comparisons.Family:
@@ -115,9 +122,13 @@ class TaskResults:
         counts = self.rows.groupby(["experiment", "series"])["seed"].nunique()
         return {str(name): of_experiment.droplevel(0).to_dict() for name, of_experiment in counts.groupby(level=0)}
 
+    def named(self, series: Any) -> str:
+        """Return the name of a series with what it is: a control, or an extension that extends nothing."""
+        return f"{series}{self.marks.get(series, '')}"
+
     def display(self, series: Any) -> str:
         """Return the name that readers see: marked if a run of it did not converge."""
-        return f"{series}{style.NOT_CONVERGED}" if series in self.not_converged else str(series)
+        return self.named(series) + style.NOT_CONVERGED * (series in self.not_converged)
 
     def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
         """Return the rows of an experiment; for a figure only those of the first series drawn, by display name."""

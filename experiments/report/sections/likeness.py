@@ -1,0 +1,77 @@
+"""Like with like: methods that extend a trained model as they are used, controls, and encoders nearly alike."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from experiments.measures.context_extension import FINE_TUNED
+from experiments.measures.context_extension import NAME as EXTENDED
+from experiments.rows.quality import RELATIVE_DISTANCE
+from experiments.statistics.scores import DOUBLINGS
+from pe_zoo import _catalogue
+
+SAME, NEAR = 0.01, 0.1
+"""Largest distances of scores that are the same, and nearly the same, relative to the other encoder's scores."""
+
+NOTE = (
+    "Scores: distance from those of a relative, ‖S − S'‖ / ‖S'‖ over training sequences; the same up to "
+    f"{SAME:.0%}, nearly up to {NEAR:.0%}."
+)
+EXTENDING = (
+    "Extending: the trained model with this encoder in place of its own, zero-shot or, where its paper does so, "
+    "fine-tuned for that share of the steps."
+)
+
+
+def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
+    """Return the quality of trained models with a method that extends their encoder in its place, as series.
+
+    A method whose paper trains the model on is taken fine-tuned where that was measured. Only methods count that were
+    measured at the training length and at each of its `DOUBLINGS` that the task has.
+
+    Args:
+        rows: all rows of a task, with ``series``.
+        quality: those of its main metric over lengths.
+    """
+    rows = rows[(rows["experiment"] == EXTENDED) & rows["metric"].isin(quality["metric"].unique())]
+    method = rows["condition"].str.removesuffix(f" {FINE_TUNED}")
+    extends = method.map({entry.name: entry.declared.get("extends") for entry in _catalogue.encoders()})
+    rows = rows.assign(method=method, tuned=method != rows["condition"])[extends == rows["encoder"].map(_plain)]
+    wanted = {
+        int(length) for length in quality["train_length"] for length in (length, *(length * m for m in DOUBLINGS))
+    }
+    wanted &= set(quality["eval_length"])
+    parts = []
+    for (series, name), part in rows.groupby(["series", "method"]):
+        used = part[part["tuned"]] if part["tuned"].any() else part
+        if wanted <= set(used["eval_length"]):
+            share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
+            parts.append(used.assign(series=f"{name} (extending {series}{share})"))
+    return pd.concat(parts) if parts else rows
+
+
+def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return what stands behind the name of a series: that it is a control, or an extension trained by itself."""
+    known, found = {entry.name: entry.declared for entry in _catalogue.encoders()}, {}
+    for run in rows.drop_duplicates("series").to_dict("records"):
+        declared = known.get(_plain(run["encoder"]), {})
+        if declared.get("control") or configs.get(run["run_id"], {}).get("model.as_many_as", "null") != "null":
+            found[str(run["series"])] = " (control)"
+        elif declared.get("extends"):
+            found[str(run["series"])] = ", trained from scratch"
+    return found
+
+
+def relatives(rows: pd.DataFrame) -> dict[str, str]:
+    """Return how far the scores of a series are from those of its relative, where that was measured."""
+    measured = rows[(rows["metric"] == RELATIVE_DISTANCE) & (rows["status"] == "ok")]
+    found = {}
+    for line in measured.groupby(["series", "condition"])["value"].mean().reset_index().to_dict("records"):
+        other, away = line["condition"], line["value"]
+        how = f"the same as {other}" if away <= SAME else f"nearly {other}" if away <= NEAR else f"not {other}"
+        found[str(line["series"])] = f"{how} here ({100 * away:.2g} %)"
+    return found
+
+
+def _plain(encoder: str) -> str:
+    return encoder.partition("(")[0]

@@ -1,0 +1,117 @@
+"""The page compares like with like: extensions as they are used, controls, and encoders that are nearly alike."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import main_rows, read_page, write_run
+
+import report
+from experiments.rows.row import Row
+
+LENGTHS = (16, 32, 64, 128)
+
+
+def with_distance(away: float) -> Any:
+    """The rows of a run that measured how far its scores are from those of rope."""
+
+    def rows(before: list[Row]) -> list[Row]:
+        row = replace(main_rows(before)[0], metric="relative_distance", condition="rope", value=away, eval_length=16)
+        return [*main_rows(before), row]
+
+    return rows
+
+
+def quality(seed: int, length: int) -> float:
+    return 0.9 - 0.1 * LENGTHS.index(length) - 0.01 * seed
+
+
+def extended(before: list[Row]) -> list[Row]:
+    """The rows of a run that was extended by two methods: one zero-shot alone, one fine-tuned as well."""
+    (first, *_), rows = main_rows(before), main_rows(before)
+    for condition, share, worse, lengths in (
+        ("rope_ntk", None, 0.0, LENGTHS),
+        ("yarn", None, 0.3, LENGTHS),
+        ("yarn fine-tuned", 0.1, 0.05, LENGTHS),
+        ("rope_linear", None, 0.0, (16, 64)),  # too few lengths to be ranked
+        ("window", None, 0.0, LENGTHS),
+        ("clipped_rope", None, 0.0, LENGTHS),  # named by hand; it extends nothing
+    ):
+        where = {"experiment": "context_extension", "condition": condition, "share": share}
+        for length in lengths:
+            value = quality(first.seed, length) - worse * (length > 16)
+            rows.append(replace(first, **where, eval_length=length, value=value))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("like")
+    model = {"num_layers": 2, "model_dim": 64, "as_many_as": None}
+    for seed in range(3):
+        write_run(place, "none", seed, rows=main_rows, config={"model": model})
+        write_run(place, "rope", seed, rows=extended, config={"model": model})
+        for encoder, away in (("p_rope", 0.0031), ("xpos", 0.065), ("yarn", 0.9)):
+            write_run(place, encoder, seed, rows=with_distance(away), config={"model": model})
+        write_run(place, "short_convolution", seed, rows=main_rows, config={"model": model})
+        wide = {"model": model | {"as_many_as": "learned"}}
+        write_run(place, "none", seed, rows=main_rows, config=wide, run_id=f"wide-{seed}")
+    assert report.main([str(place)]) == 0
+    return place
+
+
+def standings(folder: Path) -> dict[str, dict[str, str]]:
+    head, *lines = read_page(folder).tables["Standings beyond the training length, copy"]
+    return {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+
+
+def test_an_encoder_that_is_the_same_here_is_said_to_be(folder: Path) -> None:
+    scores = {series: line["scores"] for series, line in standings(folder).items()}
+    assert scores["p_rope"] == "the same as rope here (0.31 %)"
+    assert scores["xpos"] == "nearly rope here (6.5 %)"
+    assert scores["yarn, trained from scratch"] == "not rope here (90 %)"
+    assert scores["rope"] == scores["none"] == ""
+
+
+def test_controls_and_extensions_trained_by_themselves_are_named_so(folder: Path) -> None:
+    names = set(standings(folder))
+    assert {"short_convolution (control)", "none · model.as_many_as=learned (control)"} <= names
+    assert {"none", "rope", "yarn, trained from scratch"} <= names
+    assert not {"yarn", "short_convolution"} & names
+
+
+def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
+    """Zero-shot or fine-tuned as in the paper, by the area of their own rows; each in one line."""
+    lines = {series: line for series, line in standings(folder).items() if "extending" in series}
+    assert set(lines) == {"rope_ntk (extending rope)", "yarn (extending rope, fine-tuned 10 %)"}
+    chance = 0.1
+    for series, worse in zip(sorted(lines), (0.0, 0.05), strict=True):
+        areas = []
+        for seed in range(3):
+            room = quality(seed, 16) - chance
+            kept = [(quality(seed, length) - worse * (length > 16) - chance) / room for length in LENGTHS]
+            areas.append((kept[0] / 2 + kept[1] + kept[2] + kept[3] / 2) / 3)
+        assert lines[series]["area"].startswith(f"{statistics.fmean(areas):.2f}")
+        assert lines[series]["places"]
+        assert lines[series]["seeds that learned"] == "3 of 3"
+
+
+def test_cards_and_the_note_say_it_too(folder: Path) -> None:
+    text = read_page(folder).text
+    assert "copy, yarn (extending rope, fine-tuned 10 %): place" in text
+    assert "copy: the same as rope here (0.31 %)" in text
+    assert "Extending: the trained model with this encoder" in text
+
+
+def test_older_rows_make_the_page_that_they_made(tmp_path: Path) -> None:
+    for encoder in ("none", "rope"):
+        for seed in range(3):
+            write_run(tmp_path, encoder, seed, rows=main_rows)
+    assert report.main([str(tmp_path)]) == 0
+    found = standings(tmp_path)
+    assert set(found) == {"none", "rope"}
+    assert "scores" not in found["rope"]
