@@ -181,5 +181,5 @@ def decisions_text(decided: pd.DataFrame, rule: Rule) -> str:
     table = tabulate(shown.values.tolist(), headers=head, disable_numparse=True, maxcolwidths=width)
     if published:
         verdicts_on = decided[["statement", "outcome"]].drop_duplicates().to_numpy()
-        summary = "\n".join([*(f"{outcome}: {statement}" for statement, outcome in verdicts_on), summary])
+        summary = "\n".join([*(f"{statement}: {outcome}" for statement, outcome in verdicts_on), summary])
     return f"{table}\n{summary}"

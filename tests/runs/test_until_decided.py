@@ -96,11 +96,11 @@ def test_statements_get_seeds_until_each_is_decided(
     assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
     printed = capsys.readouterr().out
     assert (
-        "undecided: alibi is better\n1 of 2 comparisons decided or out of looks; the next look takes 4 more runs"
+        "alibi is better: undecided\n1 of 2 comparisons decided or out of looks; the next look takes 4 more runs"
         in printed
     )
-    assert "equal: alibi is better\n2 of 2 comparisons" in printed
-    assert "holds: rope is better" in status.text(tmp_path)
+    assert "alibi is better: equal\n2 of 2 comparisons" in printed
+    assert "rope is better: holds" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     table = read_page(tmp_path).tables["Published statements"]
     assert [(line[1], line[4]) for line in table[1::2]] == [

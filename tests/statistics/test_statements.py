@@ -176,6 +176,14 @@ def test_a_factor_multiplies_the_later_groups(tmp_path: Path) -> None:
         assert decided.outcomes[0].compared[0].comparison == f"none lower than {factor} times rope"
 
 
+def test_the_evaluations_noise_is_that_of_answers_and_of_nothing_else(tmp_path: Path) -> None:
+    """Of 512 answers all may be right by chance; a share of variance that is 1 in every run is 1."""
+    for metric, verdict in (("token_accuracy", "undecided"), ("translation_invariance", "holds")):
+        values(tmp_path / metric, "rope", 1.0, 1.0, 1.0, metric=metric)
+        rows = {"experiment": "structure", "metric": metric}
+        assert finding(tmp_path / metric, rows=rows, rule="above 0.9999").outcome == verdict
+
+
 def test_one_seed_decides_only_what_needs_no_training(tmp_path: Path) -> None:
     values(tmp_path / "a", "rope", 0.5)
     assert finding(tmp_path / "a", rows=LOSS, rule="below 0.6").reason.startswith("fewer than 3 seeds")

@@ -120,8 +120,8 @@ def _bounds(test: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _noise(rows: pd.DataFrame, test: Mapping[str, Any]) -> float:
-    """Return the variance that a share, or a mean of shares, has from the number of its questions; else 0."""
-    share = metric_of(test["rows"]["metric"]).bounds == (0, 1)
+    """Return the variance that a share of answers, or a mean of such, has from the number of its questions; else 0."""
+    share = metric_of(test["rows"]["metric"]).unit in ("share of tokens", "share of sequences")
     valued = rows[(rows["status"] == "ok") & (rows["n"] > 0)]
     if not share or valued.empty or test.get("take", "mean") != "mean" or {"table", "against"} & set(test):
         return 0.0
