@@ -166,7 +166,7 @@ def _run_of(contender: Contender, task: Task, config: TrainConfig) -> None:
     for _ in range(config.steps):
         length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         batch_size = max(1, config.tokens_per_step // task.sequence_length(length))
-        step(task.sample(batch_size, length, data, split="train", causal=True))
+        step(task.draw_split(batch_size, length, data, split="train", causal=True))
     with torch.no_grad():
         for batch in _questions(task):
             for tokens in batch.tokens.split(max(1, CHUNK_TOKENS // batch.tokens.shape[1])):

@@ -115,6 +115,7 @@ class RunConfig:
     def _training(self) -> dict[str, Any]:
         settings = asdict(self.train)
         del settings["learning_rates"]
+        settings["rounds"] = self.train.most_rounds
         if self.tune:
             settings |= {"learning_rate": TUNED, "learning_rates": rates(self.train)}
         return settings

@@ -108,7 +108,7 @@ def _train(seeds: list[_Seed], interruption: Interruption) -> None:
                 if not seed.ended:
                     seed.run.note(batch, loss)
             bar.update()
-            due = done % config.check_every == 0 or done == last
+            due = config.is_checked(done)
             if due or interruption.signum is not None:
                 stacked.distribute()
                 for seed in [seed for seed in seeds if not seed.ended]:

@@ -56,6 +56,7 @@ class Text(Task):
 
     metrics = ("bits_per_byte",)
     one_draw = True
+    own_split = True
 
     def __init__(
         self,

@@ -7,6 +7,8 @@ from pe_zoo._knobs import number, one_of, true_or_false, whole
 
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
 """Default peak learning rates of ``tune=true``: the usual one, and half a decade either way."""
+ROUNDS = 4
+"""Default number of rounds at most."""
 
 
 @dataclass(kw_only=True)
@@ -14,14 +16,18 @@ class TrainConfig:
     """How a model is trained.
 
     Args:
-        steps: optimizer steps, at least 0; 0 trains nothing and leaves the model as it was initialised.
+        steps: optimizer steps of a round, at least 0; 0 trains nothing and leaves the model as it was initialised.
+        rounds: most rounds, at least 1. Training goes on for another round, whose learning rate rises and falls anew
+            (warm restarts, Loshchilov and Hutter, 2017, arXiv:1608.03983), as long as the last in-range check of a
+            round says that the task was not learned. null: ``ROUNDS``, or 1 with ``drop_encoder_after`` or
+            ``max_steps``, which say themselves when training ends.
         tokens_per_step: tokens in a batch, at least 1; a batch of short sequences has more of them.
         learning_rate: the peak, above 0.
         warmup: share of the steps in which the rate rises to the peak, in [0, 1); it falls to 0 along a cosine.
         beta2: Adam's second decay, in (0, 1).
         weight_decay: at least 0; on the trunk's matrices only, never on embeddings, norms or the encoder.
         gradient_clip: largest norm of the gradient, above 0.
-        curve_points: how often loss and in-range accuracy are recorded, at least 1.
+        curve_points: how often a round records loss and in-range accuracy, at least 1.
         drop_encoder_after: share of the steps after which the model goes without its encoder, for the rest of the
             training (the recalibration) and all of the evaluation, in (0, 1]; null: never. DroPE, Gelberg et al.
             (2025), arXiv:2512.12167, §5.1 and App. C: 0.875 there, of the same number of steps in all. The rate
@@ -41,6 +47,7 @@ class TrainConfig:
     """
 
     steps: int = 2400
+    rounds: int | None = None
     tokens_per_step: int = 256
     learning_rate: float = 1e-3
     warmup: float = 0.1
@@ -70,6 +77,10 @@ class TrainConfig:
                 f"train.max_steps={self.max_steps} changes nothing unless below train.steps={self.steps}, which the "
                 f"learning rate is laid out for; lower it or leave it out"
             )
+        if self.rounds is not None and whole("train.rounds", self.rounds, at_least=1) > 1:
+            for name in ("drop_encoder_after", "max_steps"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"train.rounds={self.rounds} does not go with train.{name}: leave one out")
         one_of("train.precision", self.precision, PRECISIONS)
         self._check_drop()
         if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
@@ -95,25 +106,34 @@ class TrainConfig:
 
     def _check_stop(self) -> None:
         earliest = max(self.check_every, self.drop_step or 0)
-        if -(-earliest // self.check_every) * self.check_every >= self.last_step:
+        if -(-earliest // self.check_every) * self.check_every >= (last := self.max_steps or self.steps):
             raise ValueError(
                 f"train.stop_at_convergence=true changes nothing: no in-range check comes before the last of "
-                f"{self.last_step} steps; raise train.curve_points or train.steps"
+                f"{last} steps; raise train.curve_points or train.steps"
             )
 
     @property
     def last_step(self) -> int:
         """The step after which training ends, unless the task counts as learned before."""
-        return self.steps if self.max_steps is None else self.max_steps
+        return self.max_steps or self.steps * self.most_rounds
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds there are at most."""
+        return self.rounds or (ROUNDS if self.drop_encoder_after is self.max_steps is None else 1)
 
     @property
     def check_every(self) -> int:
-        """Steps between two in-range checks; the last step has one too."""
+        """Steps between two in-range checks; the last step of a round has one too."""
         return max(1, self.steps // self.curve_points)
+
+    def is_checked(self, done: int) -> bool:
+        """Whether there is an in-range check after so many steps."""
+        return done % self.steps % self.check_every == 0 or done == self.last_step
 
     def ends(self, done: int, learned: bool) -> str | None:
         """Return what ends training at a check: ``steps``, ``max_steps``, ``converged`` or None."""
-        if done == self.last_step:
+        if done == self.last_step or (learned and done % self.steps == 0):
             return "steps" if self.max_steps is None else "max_steps"
         return "converged" if self.stop_at_convergence and learned and done >= (self.drop_step or 0) else None
 

@@ -48,7 +48,7 @@ def train(
         for done in range(run.log.steps + 1, last + 1):
             run.advance()
             bar.update()
-            if done % config.check_every == 0 or done == last:
+            if config.is_checked(done):
                 bar.set_postfix_str(run.check())
                 session.watch(run)
                 if run.ended:

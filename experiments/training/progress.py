@@ -55,7 +55,7 @@ class Training:
         size = task.sequence_length(length)
         batch_size = max(1, self.step.config.tokens_per_step // size)
         data = self.streams["training data"]
-        batch = task.sample(batch_size, length, data, split="train", causal=self.step.model.causal)
+        batch = task.draw_split(batch_size, length, data, split="train", causal=self.step.model.causal)
         return batch.to(device), self.numbering.train(batch_size, size, self.streams["training positions"]).to(device)
 
     def note(self, batch: Batch, loss: Tensor) -> None:
@@ -136,5 +136,5 @@ def check_in_range(model: Transformer, task: Task, numbering: Numbering, generat
     """Score a fresh held-out batch of the training length, without any effect on training."""
     size = task.sequence_length(task.train_length)
     batch_size = max(1, 2048 // size)
-    batch = task.sample(batch_size, task.train_length, generator, split="validation", causal=model.causal)
+    batch = task.draw_split(batch_size, task.train_length, generator, split="validation", causal=model.causal)
     return evaluate(model, batch, numbering.evaluate(batch_size, size, generator))

@@ -15,7 +15,7 @@ from experiments.training.config import TrainConfig
 
 
 class Step:
-    """Optimizer steps: AdamW, warm-up and cosine (twice where the encoder is dropped), gradient clipping."""
+    """Optimizer steps: AdamW, warm-up and cosine in each round (and after a dropped encoder), gradient clipping."""
 
     def __init__(self, model: Transformer, config: TrainConfig) -> None:
         self.model = model
@@ -38,7 +38,9 @@ class Step:
     def share_of_peak(self, step: int) -> float:
         """Return the learning rate after ``step`` steps, as a share of its peak."""
         steps, dropped = self.config.steps, self.config.drop_step or self.config.steps
-        if step < dropped or dropped == steps:
+        if dropped == steps:
+            return self._rise_and_fall(step % steps, steps)
+        if step < dropped:
             return self._rise_and_fall(step, dropped)
         peak = self.config.recalibration_learning_rate or self.config.learning_rate
         return peak / self.config.learning_rate * self._rise_and_fall(step - dropped, steps - dropped)

@@ -48,8 +48,8 @@ def check_tuning(wanted: bool, config: TrainConfig, *, trains: bool) -> None:
         )
     if config.stop_at_convergence:
         raise ValueError(
-            "tune=true compares learning rates after equal steps, and train.stop_at_convergence=true ends some sooner; "
-            "leave one out"
+            "tune=true compares learning rates after whole rounds, and train.stop_at_convergence=true ends some "
+            "sooner; leave one out"
         )
     for rate in rates(config):
         number("train.learning_rates", rate, above=0)
@@ -126,7 +126,7 @@ def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> li
         for length in lengths:
             size = task.sequence_length(length)
             batch_size = max(1, 2048 // size)
-            batch = task.sample(batch_size, length, data, split="validation", causal=causal)
+            batch = task.draw_split(batch_size, length, data, split="validation", causal=causal)
             drawn.append((batch, numbering.evaluate(batch_size, size, numbers)))
             tokens += batch_size * int(batch.counted.sum())
     return drawn

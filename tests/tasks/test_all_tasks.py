@@ -386,3 +386,42 @@ def test_bad_requests_are_one_line(command: Command) -> None:
         assert done.code == 2
         assert done.err.startswith(f"error: {message}")
         assert done.err.count("\n") == 1
+
+
+# ------------------------------------------------------------------------------------------------ inputs held out
+
+SMALL: list[tuple[str, dict[str, Any]]] = [
+    ("addition", {"train_length": 2, "reverse": "all", "zero_padded": True}),
+    ("copy", {"train_length": 4, "num_symbols": 4}),
+    ("lego", {"train_length": 2, "num_variables": 8}),
+    ("modular_arithmetic", {"scratchpad": True, "modulus": 3, "train_length": 5}),
+    ("parity", {"scratchpad": True, "train_length": 8}),
+    ("s5", {"train_length": 6}),
+]
+"""With few inputs, of which training soon has seen all."""
+
+
+@pytest.mark.parametrize(("name", "knobs"), [*((name, {}) for name in NAMES), *SMALL], ids=str)
+def test_memorising_inputs_does_not_pass_for_learning(name: str, knobs: dict[str, Any]) -> None:
+    task, source = tasks.build(name, **knobs), generator()
+    remembered = set[str]()
+    for _ in range(40):
+        batch = task.draw_split(256, task.train_length, source, split="train", causal=True)
+        remembered.update(map(repr, batch.tokens.tolist()))
+    for batch in (
+        task.draw_split(256, task.train_length, source, split="validation", causal=True),
+        task.evaluation(256, task.train_length, source, causal=True),
+    ):
+        assert batch.tokens.shape == (len(batch.tokens), task.sequence_length(task.train_length))
+        assert 0 < len(batch.tokens) <= 256
+        assert not any(repr(tokens) in remembered for tokens in batch.tokens.tolist())
+    for length in (task.shortest, task.train_length + 1):
+        if name != "scan":
+            drawn = task.draw_split(8, length, generator(1), split="test", causal=True)
+            assert torch.equal(drawn.tokens, task.sample(8, length, generator(1), split="test", causal=True).tokens)
+
+
+def test_too_few_inputs_are_not_split() -> None:
+    task = tasks.build("copy", train_length=1)
+    batch = task.draw_split(500, 1, generator(), split="train", causal=True)
+    assert len(batch.tokens.unique(dim=0)) == 10, "or a symbol would never be seen"

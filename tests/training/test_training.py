@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from experiments.training.progress import Training
 from experiments.training.step import Step
 from pe_zoo import Geometry
 
+SEQUENTIAL = pe_zoo.numberings.build("sequential")
 QUICK = [
     "figures=false",
     "model=tiny",
@@ -55,16 +57,47 @@ def model_of(name: str = "rope") -> Transformer:
 
 
 def trained(task: Copy | None = None, **options: Any) -> tuple[Transformer, TrainLog]:
-    config = TrainConfig(**{"steps": 12, "tokens_per_step": 64, "curve_points": 4} | options)
+    config = TrainConfig(**{"steps": 12, "rounds": 1, "tokens_per_step": 64, "curve_points": 4} | options)
     config.check()
     model = model_of()
     task = task or Copy(train_length=4, num_symbols=4)
-    return model, train(model, task, pe_zoo.numberings.build("sequential"), config, seed=0)
+    return model, train(model, task, SEQUENTIAL, config, seed=0)
 
 
 def test_all_steps_are_taken_unless_told_otherwise() -> None:
     _, log = trained()
     assert (log.steps, log.stopped, [point[0] for point in log.points]) == (12, "steps", [3, 6, 9, 12])
+
+
+def test_rounds_are_repeated_until_the_task_is_learned() -> None:
+    _, once = trained(Judged(learned_at=4), rounds=None)
+    assert (once.steps, once.stopped) == (12, "steps"), "learned by the end of the first round"
+    _, log = trained(Judged(learned_at=6), rounds=None)
+    assert (log.steps, log.stopped) == (24, "steps"), "learned within the second, which is taken to its end"
+    assert [point[0] for point in log.points] == [3, 6, 9, 12, 15, 18, 21, 24]
+    assert log.points[:4] == once.points, "the first round is that of a single one"
+    for rounds, steps in ((None, 48), (3, 36)):
+        _, log = trained(Judged(learned_at=99), rounds=rounds)
+        assert (log.steps, log.stopped, log.status) == (steps, "steps", "ok")
+    step = Step(model_of(), TrainConfig(steps=12))
+    shares = [step.share_of_peak(done) for done in range(48)]
+    assert shares == shares[:12] * 4
+    assert shares[0] < shares[1] > shares[3] > shares[11]
+    _, log = trained(Judged(learned_at=99), rounds=None, steps=13)
+    assert [point[0] for point in log.points[:10]] == [3, 6, 9, 12, 13, 16, 19, 22, 25, 26]
+
+
+def test_a_second_round_resumes_as_if_uninterrupted() -> None:
+    task, config = Judged(learned_at=99), TrainConfig(steps=6, rounds=2, tokens_per_step=64, curve_points=2)
+    runs = [Training(Step(model_of().train(), config), task, SEQUENTIAL, seed=0) for _ in range(2)]
+    for _ in range(8):
+        runs[0].advance()
+    runs[1].restore(copy.deepcopy(runs[0].state()))
+    for run in runs:
+        for _ in range(4):
+            run.advance()
+    for ours, theirs in zip(*(run.step.model.parameters() for run in runs), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_max_steps_cuts_the_same_training_short() -> None:
@@ -120,7 +153,7 @@ def test_what_diverges_was_not_stopped() -> None:
     with torch.no_grad():
         model.unembedding.weight.fill_(torch.nan)
     config = TrainConfig(steps=12, tokens_per_step=64, curve_points=4, stop_at_convergence=True)
-    log = train(model, Judged(learned_at=1), pe_zoo.numberings.build("sequential"), config, seed=0)
+    log = train(model, Judged(learned_at=1), SEQUENTIAL, config, seed=0)
     assert (log.status, log.steps, log.stopped) == ("diverged", 3, None)
 
 
@@ -134,6 +167,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"max_steps": 6, "drop_encoder_after": 0.5, "recalibration_learning_rate": 0.1},
         r"changes nothing where no step follows the drop",
     ),
+    ({"rounds": 0}, r"train\.rounds must be a whole number of at least 1; got 0"),
+    ({"rounds": 2, "max_steps": 5}, r"train\.rounds=2 does not go with train\.max_steps"),
+    ({"rounds": 4, "drop_encoder_after": 0.5}, r"train\.rounds=4 does not go with train\.drop_encoder_after"),
     ({"stop_at_convergence": 1}, r"train\.stop_at_convergence must be true or false; got 1"),
     ({"stop_at_convergence": True, "curve_points": 1}, r"no in-range check comes before the last of 12 steps"),
     ({"stop_at_convergence": True, "steps": 0}, r"no in-range check comes before the last of 0 steps"),
@@ -160,8 +196,13 @@ def test_what_just_changes_something_is_not() -> None:
 
 @pytest.mark.parametrize(
     ("options", "steps", "stopped"),
-    [([], 12, "steps"), (["train.max_steps=5"], 5, "max_steps"), (["train.steps=0"], None, None)],
-    ids=["all", "some", "none"],
+    [
+        ([], 48, "steps"),
+        (["train.rounds=1"], 12, "steps"),
+        (["train.max_steps=5"], 5, "max_steps"),
+        (["train.steps=0"], None, None),
+    ],
+    ids=["all", "once", "some", "none"],
 )
 def test_the_record_says_how_many_steps_and_what_ended_them(
     command: Command, tmp_path: Path, options: list[str], steps: int | None, stopped: str | None

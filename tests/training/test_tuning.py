@@ -32,7 +32,7 @@ from experiments.training.tune import check_tuning, held_out, loss_on, tune
 from pe_zoo import Geometry
 
 SEQUENTIAL = pe_zoo.numberings.build("sequential")
-TRAIN = TrainConfig(steps=8, tokens_per_step=64, curve_points=2, learning_rates=[3e-3, 1e-4])
+TRAIN = TrainConfig(steps=8, rounds=1, tokens_per_step=64, curve_points=2, learning_rates=[3e-3, 1e-4])
 QUICK = [
     *("figures=false", "model=tiny", "task.train_length=4", "train.steps=8", "train.curve_points=2"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
@@ -136,8 +136,9 @@ def test_tuning_sees_no_longer_lengths_and_one_data_order() -> None:
     search(task)
     assert {length for _, length in task.drawn} == {1, 2, 3, 4}
     trained = [length for split, length in task.drawn if split == "train"]
-    assert trained[:8] == trained[8:]
-    assert len(trained) == 16
+    half = len(trained) // 2
+    assert trained[:half] == trained[half:]
+    assert half >= 8, "more where inputs are held out"
 
 
 def test_the_lower_of_two_equal_rates_and_the_edges() -> None:

@@ -37,6 +37,12 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
         many = f"The peak learning rates of {whose}, {given}, were set by hand"
         one = f"One peak learning rate, {given}, was shared by {whose}"
         sentences.append(f"{one if len(rates) == 1 else many}, not tuned, which can decide a ranking of encoders.")
+    steps = pd.to_numeric(trained["run_id"].map(lambda run: configs[run].get("train.steps")), errors="coerce")
+    if longer := int((trained["steps"] > steps).sum()):
+        sentences.append(
+            f"{longer} of {total} had not learned the task within the training length by the end of the learning-rate "
+            f"schedule and repeated it, up to {(trained['steps'] / steps).max():.0f} times in all."
+        )
     learned, cut = (trained[trained["stopped"] == why] for why in ("converged", "max_steps"))
     if len(learned):
         why = "as soon as the task counted as learned within the training length"

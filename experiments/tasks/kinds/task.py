@@ -9,6 +9,11 @@ from torch import Generator, Tensor
 from pe_zoo import Registry, Unsupported
 from pe_zoo._knobs import whole
 
+HELD_OUT = 8
+"""One input in so many is held out of training at the training length."""
+FEWEST = 32
+"""Different inputs of the training length for some to be held out."""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -26,10 +31,17 @@ class Batch:
     counted: Tensor
     target_bytes: Tensor | None = None
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: slice | Tensor) -> Self:
         """Return some of the sequences."""
         widths = None if self.target_bytes is None else self.target_bytes[rows]
         return replace(self, tokens=self.tokens[rows], targets=self.targets[rows], target_bytes=widths)
+
+    @classmethod
+    def joined(cls, parts: list[Self]) -> Self:
+        """Concatenate batches of one length."""
+        widths = [part.target_bytes for part in parts if part.target_bytes is not None]
+        tokens, targets = torch.cat([part.tokens for part in parts]), torch.cat([part.targets for part in parts])
+        return cls(tokens, targets, parts[0].counted, torch.cat(widths) if widths else None)
 
     def first(self, count: int) -> Self:
         """Return the first ``count`` sequences."""
@@ -70,8 +82,11 @@ class Task:
     """Shortest length trained on; each training batch draws its length between the two."""
     running_length: int = 0
     """Length of the running text that it is tested on; 0 if its test sequences stand alone."""
+    own_split: ClassVar[bool] = False
+    """Whether the task itself keeps the data of its splits apart."""
     limit: tuple[str, int] | None = None
     """A knob that limits lengths, and its value; set before `set_lengths`."""
+    _has_split: bool | None = None
 
     def set_lengths(self, train_length: int, min_length: int) -> None:
         """Check and keep the lengths to train on."""
@@ -116,9 +131,34 @@ class Task:
         """
         raise NotImplementedError
 
+    def draw_split(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
+        """Draw sequences as `sample` does; at the training length, one input in ``HELD_OUT`` is never trained on.
+
+        Only those are validated and tested on there, so a model that memorises its inputs does not count as having
+        learned the task.
+        """
+        batch = self.sample(batch_size, length, generator, split=split, causal=causal)
+        if length != self.train_length or not self.has_split(causal=causal):
+            return batch
+        parts, found = list[Batch](), 0
+        while True:
+            parts.append(batch.part(held_out(batch.tokens) == (split != "train")))
+            found += len(parts[-1].tokens)
+            if found >= batch_size:
+                return Batch.joined(parts).first(batch_size)
+            batch = self.sample(batch_size, length, generator, split=split, causal=causal)
+
+    def has_split(self, *, causal: bool) -> bool:
+        """Return whether some inputs of the training length are held out: there are enough, ``FEWEST`` or more."""
+        if self._has_split is None and not self.own_split:
+            source, length = Generator().manual_seed(0), self.train_length
+            few = self.sample(16 * FEWEST, length, source, split="validation", causal=causal)
+            self._has_split = len(few.tokens.unique(dim=0)) >= FEWEST and bool(held_out(few.tokens).any())
+        return bool(self._has_split)
+
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
         """Return the test sequences of a length: ``samples`` draws, unless a task has running text."""
-        return self.sample(samples, length, generator, split="test", causal=causal)
+        return self.draw_split(samples, length, generator, split="test", causal=causal)
 
     @classmethod
     def data_sha256(cls, **knobs: Any) -> str | None:
@@ -169,6 +209,14 @@ class Task:
 
 
 tasks: Registry[Task] = Registry("task", Task)
+
+
+def held_out(tokens: Tensor) -> Tensor:
+    """Return which inputs, ``(batch, length)`` int64, are held out of training, ``(batch,)`` bool: a hash decides."""
+    places = torch.arange(1, tokens.shape[1] + 1) * 0x9E3779B97F4A7C1 | 1
+    mixed = ((tokens + 1) * (places ^ places >> 29)).sum(1)
+    mixed = (mixed ^ mixed >> 31) * 0x5851F42D4C957F2D
+    return (mixed >> 40) % HELD_OUT == 0
 
 
 def ask(problem: Tensor, shown: Tensor, answers: Tensor, *, begin: int) -> Batch:
