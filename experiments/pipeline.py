@@ -26,16 +26,16 @@ def run(config: RunConfig) -> list[Row]:
     return execute(prepare(config))
 
 
-@repeatable()
 def execute(plan: Plan, session: Session | None = None) -> list[Row]:
     """Train a plan's model and measure it, within a session that may save and share the training."""
     session = session or Session()
-    model, log = train(plan, session)
-    session.trained(model, log)
-    subject = plan.subject(model, log)
-    rows = log.rows(subject)
-    for name in plan.experiments:
-        rows += attempt(name, subject, plan, log)
+    with repeatable(plan.config.threads):
+        model, log = train(plan, session)
+        session.trained(model, log)
+        subject = plan.subject(model, log)
+        rows = log.rows(subject)
+        for name in plan.experiments:
+            rows += attempt(name, subject, plan, log)
     return rows
 
 

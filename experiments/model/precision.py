@@ -25,29 +25,31 @@ FEW = 2**18
 
 
 @contextmanager
-def repeatable() -> Iterator[None]:
-    """Use deterministic kernels within, where there are any."""
-    before = torch.are_deterministic_algorithms_enabled()
+def repeatable(threads: int) -> Iterator[None]:
+    """Use deterministic kernels within, where there are any, and so many threads: others add in another order."""
+    before, threads_before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_num_threads(threads)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warned)
+        torch.set_num_threads(threads_before)
 
 
-def training_dtype(precision: str, device: torch.device, model_dim: int) -> torch.dtype | None:
-    """Return the dtype in which training multiplies the layers' matrices; None: that of their weights.
+def resolved(precision: str, device: str, model_dim: int) -> str:
+    """Return what ``auto`` is here: bfloat16 where the processor multiplies it natively and a wide model gains by it.
 
     Args:
-        precision: one of ``PRECISIONS``; ``auto`` is bfloat16 where the processor multiplies it natively and the model
-            is wide enough to gain, else float32.
-        device: to train on; ``auto`` knows CPUs only, and takes float32 elsewhere.
+        precision: one of ``PRECISIONS``.
+        device: as asked for; ``auto`` is the GPU if there is one, and GPUs get float32.
         model_dim: of the model.
     """
-    if precision == AUTO:
-        precision = BFLOAT16 if model_dim >= WIDE and device.type == "cpu" and _multiplies_bfloat16() else FLOAT32
-    return torch.bfloat16 if precision == BFLOAT16 else None
+    if precision != AUTO:
+        return precision
+    on_cpu = device == "cpu" or (device == AUTO and not torch.cuda.is_available())
+    return BFLOAT16 if on_cpu and model_dim >= WIDE and _multiplies_bfloat16() else FLOAT32
 
 
 def _multiplies_bfloat16() -> bool:

@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 
 import pe_zoo
-from experiments.model.precision import BFLOAT16, FLOAT32, training_dtype
+from experiments.model.precision import FLOAT32
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.plan.request import RunConfig
@@ -38,8 +38,7 @@ class Plan:
     @property
     def precision(self) -> str:
         """The dtype of the layers' matrices in training."""
-        dtype = training_dtype(self.config.train.precision, self.device, self.geometry.model_dim)
-        return BFLOAT16 if dtype and self.config.trains else FLOAT32
+        return self.config.train.precision if self.config.trains else FLOAT32
 
     def encoder(self) -> Encoder:
         """Build the encoder; its parameters depend on the seed alone."""

@@ -37,6 +37,7 @@ def prepare(config: RunConfig) -> Plan:
         experiments = {name: _with_defaults(name, given) for name, given in config.experiments.items()}
         config = replace(config, experiments=experiments)
         whole("seed", config.seed, at_least=0, at_most=LAST_SEED)
+        whole("threads", config.threads, at_least=1)
         for size in ("model_dim", "num_heads", "num_layers", "ffn_multiple"):
             whole(f"model.{size}", getattr(config.model, size), at_least=1)
         config.train.check()

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pe_zoo
 from experiments.model.layout import ALL, Layout
+from experiments.model.precision import resolved
 from experiments.plan.measures import load_experiment
 from experiments.rows.read import TUNED
 from experiments.tasks import tasks
@@ -74,6 +75,7 @@ class RunConfig:
         seed: decides parameters and data, at least 0.
         name: folder under ``results/``.
         device: ``auto``, ``cpu``, ``cuda``, …
+        threads: of the processor, at least 1: another number adds in another order, which rounds differently.
         tune: train once for each of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: sha256 of the plug-in file, if any.
         data: sha256 of what the task reads; None if it makes its data, or until `prepare` has read them.
@@ -90,15 +92,22 @@ class RunConfig:
     seed: int
     name: str
     device: str = "auto"
+    threads: int = 1
     tune: bool = False
     plugin: str | None = None
     data: str | None = None
     choice: str = ""
 
+    def __post_init__(self) -> None:
+        """Resolve what depends on this machine, so that it is part of the id and the same for every worker."""
+        precision = resolved(self.train.precision, self.device, self.model.model_dim)
+        self.train = replace(self.train, precision=precision)
+
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
         return {
             "seed": self.seed,
+            "threads": self.threads,
             "encoder": self.encoder,
             "positions": self.positions,
             "layout": asdict(self.layout),

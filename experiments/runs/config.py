@@ -33,7 +33,7 @@ from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConf
 from experiments.runs import options
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
-from experiments.runs.options import DECLARED, LISTS, MENUS, PARCEL, THREADS, UNTIL_DECIDED
+from experiments.runs.options import DECLARED, LISTS, MENUS, PARCEL, UNTIL_DECIDED
 from experiments.statistics.sequential import Rule
 from experiments.training.config import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
@@ -160,7 +160,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     for group, node in parts.items():  # ``+model.widht=3`` passes Hydra
         _check_options(f"{group}.", node, config[group])
     run = RunConfig(
-        **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "tune")},
+        **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
         **{group: node(**config[group]) for group, node in parts.items()},
         experiments={name: config[name] for name in measured},
         plugin=pe_zoo.load_file(config["plugin"]) if config["plugin"] else None,
@@ -272,14 +272,13 @@ def engine(overrides: Iterable[str]) -> Engine | None:
     concerned = ("name", *(f"+{group}" for group in LISTS))
     words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
     settings = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
-    threads = OmegaConf.select(settings, "hydra.launcher.cpus_per_task", default="null")
 
     def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Iterator[Any]:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callback())  # type: ignore[arg-type]
         launcher = Plugins.instance().instantiate_launcher(context, function, settings)
         size = settings.hydra.sweeper.max_batch_size or len(parcels)
         for first in range(0, len(parcels), size):
-            batch = [[f"+{PARCEL}='{parcel}'", f"+{THREADS}={threads}"] for parcel in parcels[first : first + size]]
+            batch = [[f"+{PARCEL}='{parcel}'"] for parcel in parcels[first : first + size]]
             yield from (job.return_value for job in launcher.launch(batch, initial_job_idx=first))
 
     return None if settings.hydra.runtime.choices[LAUNCHER] == "basic" else launch

@@ -13,13 +13,11 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 import pe_zoo
 from experiments.plan.request import RESULTS, BadRequest, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
-from experiments.runs.options import PARCEL, THREADS
+from experiments.runs.options import PARCEL
 from experiments.runs.outcome import Outcome
 from experiments.runs.record import Stopped, run
 from experiments.training.interruption import ALWAYS, Interrupted
@@ -86,7 +84,7 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     parcel: Parcel = pickle.loads(bytes.fromhex(composed[PARCEL]))
     outcomes, printed = list[Outcome](), io.StringIO()
     try:
-        _settle(parcel, composed.get(THREADS))
+        _settle(parcel)
         with redirect_stdout(printed):
             for outcome in parcel.job.outcomes():
                 outcomes.append(replace(outcome, rows=[]))
@@ -105,8 +103,8 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     return outcomes
 
 
-def _settle(parcel: Parcel, threads: int | None) -> None:
-    """Make this process work as the one that asked: folder, command line, threads, log, plug-in."""
+def _settle(parcel: Parcel) -> None:
+    """Make this process work as the one that asked: folder, command line, log, plug-in."""
     os.environ.update(FOR_WORKERS | os.environ)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     sys.argv = ["run.py", *parcel.words]
@@ -115,7 +113,5 @@ def _settle(parcel: Parcel, threads: int | None) -> None:
     except OSError as error:
         missing = f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror})"
         raise BadRequest(f"{missing}: workers need the file system that the sweep was started on") from error
-    if threads:
-        torch.set_num_threads(threads)
     if parcel.job.plugin:
         pe_zoo.load_file(parcel.job.plugin)

@@ -26,8 +26,8 @@ GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
 """Every group that is chosen from by name."""
 HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
 """Options that change what happens to a run's files, not its results."""
-PARCEL, THREADS = "parcel", "threads"
-"""The options in which a job travels to a worker, and how many threads it gets there; null: as many as it has."""
+PARCEL = "parcel"
+"""The option in which a job travels to a worker."""
 UNTIL_DECIDED = "until_decided"
 """The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
 DECLARED = ("against", "looks", "weights", "delta")
@@ -49,6 +49,7 @@ class Request:
     delta: float | None = None
     name: str = "scratch"
     device: str = "auto"
+    threads: int = 1
     tune: bool = False
     plugin: str | None = None
     force: bool = False

@@ -69,7 +69,7 @@ def machine(plan: Plan) -> dict[str, Any]:
     return {
         "corpus": plan.task.provenance(),
         "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
+        "threads": plan.config.threads,
         "device": torch.cuda.get_device_name(plan.device) if plan.device.type == "cuda" else str(plan.device),
     }
 

@@ -68,7 +68,7 @@ def run(
     except ValueError as error:
         raise BadRequest(str(error)) from error
     if team.rank:  # train as process 0 directs, and end as it does
-        with team.interruption.listening(), team.interruption.deferred(), repeatable():
+        with team.interruption.listening(), team.interruption.deferred(), repeatable(plan.config.threads):
             ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)
         if isinstance(ended, BaseException):
             raise ended

@@ -1,14 +1,12 @@
 """A run repeated from its configuration: are the rows the same, to the last bit?"""
 
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from tabulate import tabulate
 
 import pe_zoo
@@ -60,8 +58,6 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
         config = config_of(read_mapping(place / "config.yaml", folder), record, plugin, folder.name)
     except (ValueError, OSError, pe_zoo.PluginError) as error:
         raise BadRequest(message_of(error)) from error
-    if 0 < (record.get("threads") or 0) <= (os.cpu_count() or 1):
-        torch.set_num_threads(record["threads"])  # another number rounds sums in another order
     outcome = run(config, force=True, team=team)
     if team is not None and team.rank:
         return Repeated(outcome, True, "")
@@ -101,6 +97,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
             seed=nested["seed"],
             name=check_name(f"{name}-rerun"),
             device="cpu" if record.get("device") == "cpu" else "auto",
+            threads=nested.get("threads") or record.get("threads") or 1,
             tune=tuned,
             plugin=digest,
             choice=str(record.get("choice") or ""),

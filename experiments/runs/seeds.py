@@ -54,7 +54,7 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
     Return whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
     """
     interruption = Interruption()
-    with ExitStack() as leases, interruption.listening(), interruption.deferred(), repeatable():
+    with ExitStack() as leases, interruption.listening(), interruption.deferred(), repeatable(configs[0].threads):
         seeds = []
         try:
             for config in configs:

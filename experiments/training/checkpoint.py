@@ -74,7 +74,7 @@ class Checkpoints:
                 continue
             theirs = {PROCESSES: 1, **header["origin"]}
             differing = [key for key, value in ours.items() if theirs.get(key) != value]
-            if PROCESSES in differing and set(differing) <= {PROCESSES, "threads"}:
+            if differing == [PROCESSES]:
                 logger.info(
                     "%s was written by %d processes, resumed by %d: results agree up to rounding",
                     *(path.name, theirs[PROCESSES], ours[PROCESSES]),

@@ -24,7 +24,7 @@ from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
 from experiments.training.config import TrainConfig
 from experiments.training.interruption import Interrupted
-from experiments.training.processes import PATIENCE, STARTED_WITH, Lost, Processes, share_cores
+from experiments.training.processes import PATIENCE, STARTED_WITH, Lost, Processes
 from experiments.training.progress import Training
 from experiments.training.step import Step
 from pe_zoo import Numbering
@@ -158,7 +158,6 @@ def joined() -> Iterator[Team]:
         yield Team()
         return
     rank, size, local_rank, local_size = (int(os.environ[name]) for name in STARTED_WITH)
-    share_cores(local_size)
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)
     distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")

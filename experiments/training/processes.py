@@ -1,6 +1,5 @@
 """The processes that ``torchrun`` started together: their ranks, what they exchange, and how they end."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -122,10 +121,3 @@ class Processes:
             self._lost = True
             self.interruption.signum = self.interruption.signum or signal.SIGTERM
             raise Lost(self.size) from error
-
-
-def share_cores(processes: int) -> None:
-    """Divide the cores among the processes. ``torchrun`` gives each one thread unless the user sets more."""
-    if os.environ.get("OMP_NUM_THREADS") == "1":
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, cores // processes))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.model.precision import training_dtype
+from experiments.model.precision import BFLOAT16, resolved
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.config import TrainConfig
@@ -20,8 +20,9 @@ class Step:
     def __init__(self, model: Transformer, config: TrainConfig) -> None:
         self.model = model
         self.config = config
-        device = model.token_embedding.weight.device
-        self.dtype = training_dtype(config.precision, device, model.geometry.model_dim)
+        device = model.token_embedding.weight.device.type
+        precision = resolved(config.precision, device, model.geometry.model_dim)
+        self.dtype = torch.bfloat16 if precision == BFLOAT16 else None
         model.train_in(self.dtype)
         trunk = model.trunk_parameters()
         decayed = [p for name, p in trunk if p.ndim >= 2 and not name.startswith("token_embedding.")]

@@ -15,7 +15,7 @@ import pe_zoo
 from experiments.model import precision as _paths
 from experiments.model.attention import Past
 from experiments.model.layout import Layout
-from experiments.model.precision import AUTO, BFLOAT16, FLOAT32, fused_pays, training_dtype
+from experiments.model.precision import AUTO, BFLOAT16, FLOAT32, fused_pays, resolved
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
@@ -120,11 +120,11 @@ def test_an_encoder_is_given_float32_always() -> None:
 def test_bfloat16_is_taken_where_it_is_native_and_the_model_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     for native in (True, False):
         monkeypatch.setattr(_paths, "_multiplies_bfloat16", lambda native=native: native)
-        assert training_dtype(AUTO, CPU, 128) == (torch.bfloat16 if native else None)
-        assert training_dtype(AUTO, CPU, 127) is None
-        assert training_dtype(AUTO, torch.device("cuda"), 128) is None
-        assert training_dtype(BFLOAT16, CPU, 16) == torch.bfloat16
-        assert training_dtype(FLOAT32, CPU, 128) is None
+        assert resolved(AUTO, "cpu", 128) == (BFLOAT16 if native else FLOAT32)
+        assert resolved(AUTO, "cpu", 127) == FLOAT32
+        assert resolved(AUTO, "cuda:1", 128) == FLOAT32
+        assert resolved(BFLOAT16, "cpu", 16) == BFLOAT16
+        assert resolved(FLOAT32, "cpu", 128) == FLOAT32
 
 
 @pytest.mark.parametrize(

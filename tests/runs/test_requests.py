@@ -7,10 +7,12 @@ from typing import Any
 
 import hydra
 import pytest
-from support import ROOT, Command
+import torch
+from support import ROOT, Command, run_of
 
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
+from experiments.model import precision
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
@@ -247,6 +249,33 @@ def config_of(**changed: Any) -> RunConfig:
         "device": "cpu",
     }
     return RunConfig(**given | changed)
+
+
+def test_the_id_depends_on_what_changes_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {"model": ModelConfig(), "train": TrainConfig(steps=1)}
+    changes: list[dict[str, Any]] = [{}, {"seed": 1}, {"threads": 2}, {"train": TrainConfig(steps=1, rounds=1)}, wide]
+    changes.append({**wide, "train": TrainConfig(steps=1, precision="float32")})
+    monkeypatch.setattr(precision, "_multiplies_bfloat16", lambda: True)
+    ids = [config_of(**changed).run_id for changed in changes]
+    assert len(set(ids)) == len(ids)
+    assert config_of(**wide).train.precision == "bfloat16", "what auto is here"
+    monkeypatch.setattr(precision, "_multiplies_bfloat16", lambda: False)
+    assert config_of(**wide).run_id == ids[-1], "and what it is elsewhere"
+    assert config_of(name="y", choice="rope").run_id == ids[0], "where it is written, and how it was typed"
+
+
+def test_the_same_rows_however_many_threads_there_were(command: Command, tmp_path: Path) -> None:
+    rows = []
+    for threads, name in ((1, "one"), (3, "three")):
+        torch.set_num_threads(threads)
+        done = command(*QUICK, "model=small", f"name={name}")
+        assert (done.code, torch.get_num_threads()) == (0, threads), done.err
+        rows.append((run_of(tmp_path, name) / "rows.csv").read_text())
+    torch.set_num_threads(1)
+    assert rows[0] == rows[1]
+    assert command(*QUICK, "threads=2", "name=one").code == 0
+    assert len(list((tmp_path / "results" / "one" / "runs").iterdir())) == 2
+    assert "threads must be a whole number of at least 1; got 0" in command(*QUICK, "threads=0").err
 
 
 def test_a_configuration_of_an_earlier_release_gets_new_knobs() -> None:
