@@ -3,6 +3,9 @@
 Folders, locks, checkpoints and workers wrap this from ``runs/record.py``; nothing in here knows of them.
 """
 
+from functools import partial
+from typing import Any
+
 from experiments.model.precision import repeatable
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
@@ -41,16 +44,25 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
 
 def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
     """Train once, once for each learning rate, or not at all; a training that had ended before is loaded."""
-    config, seed, label = plan.config.train, plan.config.seed, plan.config.run_id
+    parts = plan.task, plan.numbering, plan.config.train
+    named: dict[str, Any] = {"seed": plan.config.seed, "label": plan.config.run_id, "session": session}
     done = session.checkpoints.parts.get("trained")
     if done is None and plan.config.trains and plan.config.tune:
-        return tune(plan.model, plan.task, plan.numbering, config, seed=seed, label=label, session=session)
+        return tune(plan.model, *parts, **named, beyond=partial(beyond, plan))
     model, log = plan.model(), TrainLog()
     if done is not None:
         log = TrainLog.restore(done, model)
     elif plan.config.trains:
-        log = loop.train(model, plan.task, plan.numbering, config, seed=seed, label=label, session=session)
+        log = loop.train(model, *parts, **named)
     return model, log
+
+
+def beyond(plan: Plan, model: Transformer) -> list[Row]:
+    """Measure what a learning rate does beyond the training length, teacher-forced, if that is asked for."""
+    if (measure := plan.experiments.get("length_extrapolation")) is None:
+        return []
+    knobs = plan.config.experiments["length_extrapolation"] | {"generated": 0}
+    return [row for row in measure.measure(plan.subject(model), **knobs) if row.metric == plan.task.metrics[0]]
 
 
 def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]:
@@ -63,7 +75,6 @@ def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]
     if log.status != "ok":
         return [subject.row(name, metric, status=log.status)]
     try:
-        rows = measure.measure(subject, **knobs)
+        return list[Row](measure.measure(subject, **knobs))
     except Unsupported as reason:
-        rows = [subject.cannot(name, metric, reason)]
-    return rows
+        return [subject.cannot(name, metric, reason)]

@@ -19,12 +19,15 @@ class Tuning:
         losses: of each, on held-out data in range, in nats per counted token; infinite if training diverged.
         tokens: counted tokens that each loss is a mean over.
         seconds: wall-clock time of the whole search, all its trainings included.
+        beyond: of each rate, rows of quality at the lengths measured, as plain data; empty where the task was not
+            learned in range. They never decide what is chosen.
     """
 
     rates: list[float]
     losses: list[float]
     tokens: int
     seconds: float
+    beyond: list[list[dict[str, Any]]] = field(default_factory=list)
 
     @property
     def chosen(self) -> float | None:
@@ -116,4 +119,6 @@ class TrainLog:
         for rate, loss in zip(tuning.rates, tuning.losses, strict=True):
             judged = {"value": loss} if math.isfinite(loss) else {"status": "diverged"}
             rows.append(subject.row("tuning", "validation_loss", learning_rate=rate, n=tuning.tokens, **judged))
+        for rate, measured in zip(tuning.rates, tuning.beyond, strict=False):
+            rows += [Row(**{**row, "experiment": "tuning", "learning_rate": rate}) for row in measured]
         return rows

@@ -5,12 +5,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
+from experiments.rows.row import Row
 from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
 from experiments.training.config import TUNED_RATES, TrainConfig
@@ -66,6 +68,7 @@ def tune(
     seed: int,
     label: str = "",
     session: Session | None = None,
+    beyond: Callable[[Transformer], list[Row]] = lambda model: [],
 ) -> tuple[Transformer, TrainLog]:
     """Train once for each learning rate, all else the same, and keep the best in range.
 
@@ -79,17 +82,19 @@ def tune(
         seed: decides the data, the same for every rate and every encoder.
         label: shown on the progress bar.
         session: as for `train`; the search is saved and resumed too.
+        beyond: measures a model that learned the task beyond the training length, for the record.
 
     Returns:
         the model of the best rate and its log, with the search in ``tuning``; ``diverged`` if no loss is finite.
     """
     session = session or Session()
     grid, began, parts = rates(config), time.perf_counter(), session.checkpoints.parts
-    questions, losses = list[tuple[Batch, Tensor]](), list[float]()
+    questions, losses, measured = list[tuple[Batch, Tensor]](), list[float](), list[list[dict[str, Any]]]()
     best: tuple[float, Transformer, TrainLog] | None = None
     if saved := parts.get("search"):
         model = build()
         losses += saved.facts["losses"]
+        measured += saved.facts["beyond"]
         best = min(losses), model, TrainLog.restore(saved, model)
         saved.tensors = model.state_dict()
         began -= saved.facts["seconds"]
@@ -100,19 +105,22 @@ def tune(
         at_rate = replace(config, learning_rate=rate)
         log = train(model, task, numbering, at_rate, seed=seed, label=title, session=session)
         losses.append(loss_on(model, questions) if log.status == "ok" else math.inf)
+        learned = log.status == "ok" and task.has_converged(log.quality)
+        measured.append(list(map(asdict, beyond(model))) if learned else [])
         if best is None or losses[-1] < best[0]:
             best = losses[-1], model, log
         _, model, log = best
         gc.collect()  # a schedule and its step refer to each other, and so keep the other model until then
         parts.pop("training", None)
-        facts = {"losses": list(losses), "log": asdict(log), "encoder_dropped": model.encoder_dropped}
-        parts["search"] = State(facts | {"seconds": time.perf_counter() - began}, model.state_dict())
+        facts = {"losses": list(losses), "beyond": list(measured), "log": asdict(log)}
+        facts |= {"encoder_dropped": model.encoder_dropped, "seconds": time.perf_counter() - began}
+        parts["search"] = State(facts, model.state_dict())
     assert best is not None
     loss, model, log = best
     if not math.isfinite(loss):
         log.status, log.stopped = "diverged", None
     tokens = sum(len(batch.tokens) * int(batch.counted.sum()) for batch, _ in questions)
-    log.tuning = Tuning(grid, losses, tokens, time.perf_counter() - began)
+    log.tuning = Tuning(grid, losses, tokens, time.perf_counter() - began, measured)
     return model, log
 
 

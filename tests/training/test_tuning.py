@@ -207,6 +207,22 @@ def test_a_tuned_run_records_its_search_and_is_another_run(command: Command, tmp
     assert measured[0] == measured[1], "what is measured is the very model of that rate"
 
 
+def test_each_rate_that_learned_is_measured_beyond(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Copy, "converged_at", 0.0)
+    done = command(*QUICK, "encoder=alibi", "tune=true", "train.learning_rates=[0.003,0.0001,1e30]")
+    assert done.code == 0, done.err
+    (run,) = runs_of(tmp_path)
+    measured: dict[str, list[tuple[str, str]]] = {}
+    for row in rows_of(run):
+        if row["metric"] == "token_accuracy" and row["experiment"] in ("tuning", "length_extrapolation"):
+            measured.setdefault(row["learning_rate"], []).append((row["eval_length"], row["value"]))
+    assert set(measured) == {"", "0.0001", "0.003"}, "not of the rate that diverged"
+    assert measured["0.003"] == measured[""] != measured["0.0001"], "the chosen rate, as it is measured anyway"
+    assert [length for length, _ in measured["0.0001"]] == ["4", "8"]
+
+
 def test_a_search_in_which_all_diverge_is_a_diverged_run(command: Command, tmp_path: Path) -> None:
     done = command(*QUICK, "encoder=none", "tune=true", "train.learning_rates=[1e30,1e32]")
     assert done.code == 1

@@ -10,7 +10,7 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
-from experiments.statistics import comparisons
+from experiments.statistics import comparisons, rates
 
 NOTEWORTHY = 0.05
 """Share of the trunk's parameters above which an encoder needs a control."""
@@ -85,7 +85,19 @@ def tuning(task: TaskResults) -> Section:
         "Seconds are means over seeds. At the edge: the lowest or highest rate tried, so a wider list may hold better."
     )
     caption = f"Learning rates, {task.key}"
-    return Section("Tuning", parts=[Table(task.stem("tuning"), caption, pd.DataFrame(lines), pd.DataFrame(data), note)])
+    table = Table(task.stem("tuning"), caption, pd.DataFrame(lines), pd.DataFrame(data), note)
+    return Section("Tuning", _orders(task), parts=[table])
+
+
+def _orders(task: TaskResults) -> list[str]:
+    """Say how much the order of the series depends on the learning rate."""
+    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["eval_length"].gt(0)]
+    rows = rows[rows["metric"].isin(task.beyond["metric"])]
+    return [
+        f"The order of the series by area at learning rate {line['first_rate']:g} and that at {line['second_rate']:g} "
+        f"have Kendall's τ {line['tau']:.2f} (1: the same order, 0: nothing in common; {line['series']} series)."
+        for line in rates.agreement(rows).dropna().to_dict("records")
+    ]
 
 
 def controls(task: TaskResults) -> list[Table]:
