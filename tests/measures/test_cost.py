@@ -274,7 +274,7 @@ def test_the_batch_is_the_trainers_unless_told() -> None:
 # ------------------------------------------------------------------------------------------------ table and figures
 
 
-@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 2), (39, 1)])
+@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 2), (16, 1)])
 def test_figures_have_captions_and_every_series(labels: int, seeds: int) -> None:
     rows = many(cost.measure(subject_of("learned", num_rows=20), **QUICK | {"memory_lengths": (16, 24)}), labels, seeds)
     figures = report.plot(rows)

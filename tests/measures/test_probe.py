@@ -202,7 +202,7 @@ def test_layers_of_a_table_are_spread() -> None:
     assert spread(range(13), 1) == [0]
 
 
-@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])
+@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (16, 1)])
 def test_figures_have_a_panel_a_label_and_captions(labels: int, seeds: int) -> None:
     rows = many(position_probe.measure(subject_of("rope"), samples=4), labels, seeds)
     ((stem, figure),) = probe_report.plot(rows).items()

@@ -157,7 +157,7 @@ def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> Non
     shift_sensitivity.check(shifts=(1, 2**23), samples=1, length_share=0.5)
 
 
-@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (39, 2)])
+@pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (16, 1)])
 def test_figures_have_a_panel_a_series_and_captions(labels: int, seeds: int) -> None:
     rows = many(shift_sensitivity.measure(subject_of("learned", num_rows=20), shifts=(1, 8), samples=4), labels, seeds)
     figures = shift_report.plot(rows)
