@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.rows.results import load
 from experiments.statistics.comparisons import BETTER, WORSE, default_baseline
-from experiments.statistics.intervals import Matrix, Vector, bounded
+from experiments.statistics.intervals import Matrix, Vector, over_seeds
 from experiments.statistics.scores import scores
 from experiments.statistics.sequential import OPEN, Rule, decide, wanted
 
@@ -35,9 +35,11 @@ def coverage(noise: str, seeds: int, repeats: int = 2000) -> tuple[float, float]
     """Return how often a 95 % interval has the mean, and the share of samples that have an interval."""
     draw, mean = NOISES[noise]
     values = draw(np.random.default_rng(seeds), (repeats, seeds)).clip(0, 1)
-    ends = np.array([bounded(line, (0.0, 1.0)) for line in values])
-    shown = ~np.isnan(ends[:, 0])
-    return float(((ends[shown, 0] <= mean) & (mean <= ends[shown, 1])).mean()), float(shown.mean())
+    rows = pd.DataFrame({"value": values.ravel(), "sample": np.repeat(np.arange(repeats), seeds)})
+    rows = rows.assign(seed=rows.index % seeds, metric="token_accuracy", status="ok", chance=0.0, n=0)
+    found = over_seeds(rows, ["sample"])
+    shown = found[found["low"].notna()]
+    return float(((shown["low"] <= mean) & (mean <= shown["high"])).mean()), len(shown) / repeats
 
 
 def play(values: Matrix, rule: Rule, noise: float = 0.0) -> tuple[pd.DataFrame, int]:

@@ -75,8 +75,8 @@ def test_several_rows_of_a_seed_are_averaged_first() -> None:
 @pytest.mark.parametrize("seeds", [3, 5, 8])
 @pytest.mark.parametrize("noise", NOISES)
 def test_intervals_cover_as_often_as_they_say(noise: str, seeds: int) -> None:
-    covered, shown = coverage(noise, seeds, repeats=800)
-    chance = 2 * math.sqrt(0.05 * 0.95 / (800 * shown))
+    covered, shown = coverage(noise, seeds)
+    chance = 2 * math.sqrt(0.05 * 0.95 / (2000 * shown))
     assert (0.90 if seeds == 3 else 0.93) - chance < covered < 0.97 + chance
 
 
