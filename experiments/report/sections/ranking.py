@@ -22,6 +22,8 @@ PLACES = (
     "Places: those that a series may have; the true places of all series of a task are within these ranges with 95 % "
     "probability (all pairs tested)."
 )
+HALF = 0.5
+"""Quality at twice the training length that some series keeps in a task that counts over tasks."""
 LEARNED = "seeds that learned"
 MATRIX = 24
 """Most series in the figure of all pairs."""
@@ -32,9 +34,30 @@ def ranked(tasks: Sequence[TaskResults]) -> list[TaskResults]:
     return [task for task in tasks if (task.standing["status"] == "ok").sum() > 1]
 
 
+def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
+    """Return the ranked tasks that count over tasks: those of which some series keeps half of its quality at ×2."""
+    return [task for task in ranked(tasks) if (task.standing["kept_2"] >= HALF).any()]
+
+
+def _apart(tasks: Sequence[TaskResults]) -> list[str]:
+    """Name the tasks that say nothing of the difference between series."""
+    tried = [task for task in tasks if task.baseline is not None]
+    unlearned = [task.key for task in tried if (task.standing["seeds_learned"] == 0).all()]
+    known = counted(tasks)
+    lost = [task.key for task in ranked(tasks) if task not in known]
+    return [
+        *[f"No run of any series learned {words.listed(unlearned)}."] * bool(unlearned),
+        *[
+            f"No series keeps half of its quality at twice the training length in {words.listed(lost)}, so these tasks "
+            "do not count over tasks."
+        ]
+        * bool(lost),
+    ]
+
+
 def summary(tasks: Sequence[TaskResults]) -> list[str]:
     """Count comparisons with the baseline over all tasks; empty where there is one task."""
-    known = ranked(tasks)
+    known = counted(tasks)
     if len(known) < 2:
         return []
     verdicts = pd.concat([task.against for task in known])["verdict"]
@@ -47,11 +70,12 @@ def summary(tasks: Sequence[TaskResults]) -> list[str]:
 
 def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     """Make the section: each task, then over tasks. Empty where nothing was measured beyond training."""
-    known = ranked(tasks)
+    known, apart = ranked(tasks), _apart(tasks)
     if not known:
-        return []
-    section = Section("Standings", [WHAT])
-    section.parts += [_table(known), *_pictures(known), *(_over_tasks(known) if len(known) > 1 else [])]
+        return [Section("Standings", apart)] if apart else []
+    several = counted(tasks)
+    section = Section("Standings", [WHAT, *apart])
+    section.parts += [_table(known), *_pictures(known), *(_over_tasks(several) if len(several) > 1 else [])]
     return [section]
 
 
