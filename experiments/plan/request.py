@@ -21,8 +21,8 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
-BATCH_LENGTHS = "by seed"
-"""How the lengths of training batches are drawn. Runs of earlier releases, the same for every seed, lack the key."""
+DRAWN = "lengths by seed, some inputs held out"
+"""How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
 
 
 class BadRequest(ValueError):
@@ -118,7 +118,7 @@ class RunConfig:
             **self.experiments,
             "plugin": self.plugin,
             **({"data": self.data[:12]} if self.data else {}),
-            **({"batch_lengths": BATCH_LENGTHS} if self.trains else {}),
+            "drawn": DRAWN,
         }
 
     def _training(self) -> dict[str, Any]:

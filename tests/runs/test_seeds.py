@@ -24,7 +24,7 @@ from experiments.training.stacked import StackedStep
 
 TINY = [
     *("model=tiny", "task.train_length=4", "task.min_length=4"),
-    *("train.steps=12", "train.curve_points=3", "checkpoint_seconds=0"),
+    *("train.steps=12", "train.rounds=1", "train.curve_points=3", "checkpoint_seconds=0"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
     *("seed=3", "seeds=3", "figures=false"),
 ]

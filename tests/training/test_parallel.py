@@ -21,8 +21,8 @@ from experiments.training import processes
 from experiments.training.parallel import Team
 
 TINY = [
-    *("model=tiny", "task.train_length=4", "train.steps=24", "train.curve_points=6", "checkpoint_seconds=0"),
-    "figures=false",
+    *("model=tiny", "task.train_length=4", "train.steps=24", "train.rounds=1", "train.curve_points=6"),
+    *("checkpoint_seconds=0", "figures=false"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 KINDS = {
@@ -136,7 +136,7 @@ def curve_of(run: Path) -> dict[tuple[str, str], float]:
     """Training loss by step, and the loss of every learning rate tried."""
     with (run / "rows.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] in ("training", "tuning")]
-    assert len({(row["metric"], slice_name(row)) for row in rows}) == len(rows), "no row twice"
+    assert len({(row["metric"], row["eval_length"], slice_name(row)) for row in rows}) == len(rows), "no row twice"
     return {
         (row["experiment"], slice_name(row)): float(row["value"])
         for row in rows
