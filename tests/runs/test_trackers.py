@@ -155,7 +155,7 @@ def test_every_seed_trained_together_logs_its_curve(
     command: Command, tmp_path: Path, noting: type[Noting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seeds, "pays", lambda configs: len(configs) > 1)
-    assert command(*TINY, "seeds=2", "tracker=noting").code == 0
+    assert command(*TINY, "task.min_length=4", "seeds=2", "tracker=noting").code == 0
     runs = sorted((tmp_path / "results" / "scratch" / "runs").iterdir())
     for run, tracker in zip(runs, noting.made, strict=True):
         assert json.loads((run / "run.json").read_text())["seeds_together"] == 2
