@@ -49,20 +49,19 @@ def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
     done = session.checkpoints.parts.get("trained")
     if done is None and plan.config.trains and plan.config.tune:
         return tune(plan.model, *parts, **named, beyond=partial(beyond, plan))
-    model, log = plan.model(), TrainLog()
+    model = plan.model()
     if done is not None:
-        log = TrainLog.restore(done, model)
-    elif plan.config.trains:
-        log = loop.train(model, *parts, **named)
-    return model, log
+        return model, TrainLog.restore(done, model)
+    return model, loop.train(model, *parts, **named) if plan.config.trains else TrainLog()
 
 
 def beyond(plan: Plan, model: Transformer) -> list[Row]:
     """Measure what a learning rate does beyond the training length, teacher-forced, if that is asked for."""
-    if (measure := plan.experiments.get("length_extrapolation")) is None:
+    knobs = plan.config.experiments.get(name := "length_extrapolation")
+    if knobs is None:
         return []
-    knobs = plan.config.experiments["length_extrapolation"] | {"generated": 0}
-    return [row for row in measure.measure(plan.subject(model), **knobs) if row.metric == plan.task.metrics[0]]
+    rows = plan.experiments[name].measure(plan.subject(model, TrainLog()), **knobs | {"generated": 0})
+    return [row for row in rows if row.metric == plan.task.metrics[0]]
 
 
 def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]:

@@ -21,7 +21,14 @@ from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted
 
 TINY = [
-    *("model=tiny", "task.train_length=4", "train.steps=9", "train.rounds=1", "train.curve_points=3", "checkpoint_seconds=0"),
+    *(
+        "model=tiny",
+        "task.train_length=4",
+        "train.steps=9",
+        "train.rounds=1",
+        "train.curve_points=3",
+        "checkpoint_seconds=0",
+    ),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 
