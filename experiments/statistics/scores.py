@@ -47,8 +47,8 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
         ``kept_4``, ``kept_8`` (quality at these multiples; NaN where the task is not measured that far), ``area``,
         ``up_to`` (its last multiple, the same for all of a task), ``reach``
         (longest measured length up to which each keeps `KEEPS`, in training lengths), ``noise`` (variance of the area
-        that the evaluation alone causes, from the number of questions; 0 where unknown), ``worst`` and ``best``
-        (bounds of the area), ``status`` (``ok``, or why there is no area). Sorted.
+        that the evaluation alone causes, from the number of questions; 0 for bits, which have no ceiling where all
+        seeds meet), ``worst`` and ``best`` (bounds of the area), ``status`` (``ok``, or why there is no area). Sorted.
     """
     parts = [_of_task(part) for _, part in with_series(rows).groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.tasks.texts.corpus import Corpus
 
 WINDOW = 50
-"""Bytes that must stand in the training text in one piece to be removed (Lee et al. 2022, arXiv:2107.06499)."""
+"""Bytes that must stand in the training text in one piece; Lee et al. (2022, arXiv:2107.06499) take 50 tokens."""
 CHUNK = 1 << 18
 """Training text is compared in pieces of this many bytes."""
 TABLE_BITS = 24
