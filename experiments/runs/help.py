@@ -31,7 +31,7 @@ resolved configuration of one run."""
 
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure, or all; by default length_extrapolation and permutation_sensitivity",
-    "seed=0, seeds=1": "the first seed, and how many from there on: together on a GPU, else one after another",
+    "seed=0, seeds=1": "the first seed, and how many from there on; batches of one length: together on a GPU",
     "seeds=until_decided against=none": "with -m: add seeds at declared looks until each comparison is decided",
     "against=best": "the same, until it is known which series may be the best",
     "against=statements": "the same, until published statements are decided; +statements= and +sweep=claims imply it",
