@@ -18,21 +18,8 @@ KEPT = [f"kept_{multiple}" for multiple in DOUBLINGS]
 KEEPS = 0.9
 """Share of the quality in range that is kept up to the reach."""
 UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
-COLUMNS = [
-    "task",
-    "metric",
-    "series",
-    "seed",
-    "in_range",
-    *KEPT,
-    "area",
-    "up_to",
-    "reach",
-    "noise",
-    "worst",
-    "best",
-    "status",
-]
+COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "area", "up_to", "reach", "noise", "worst", "best"]
+COLUMNS += ["status"]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:

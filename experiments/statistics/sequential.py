@@ -24,21 +24,8 @@ Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 Pairs = tuple[Counts, Counts]
 OPEN = "open"
 BEST, STATEMENTS = "best", "statements"
-COLUMNS = [
-    "task",
-    "metric",
-    "series",
-    "against",
-    "seeds",
-    "seeds_learned",
-    "difference",
-    "low",
-    "high",
-    "p",
-    "p_holm",
-    "p_sign",
-]
-COLUMNS += ["verdict", "next_look", "concerns"]
+COLUMNS = ["task", "metric", "series", "against", "seeds", "seeds_learned", "difference", "low", "high", "p", "p_holm"]
+COLUMNS += ["p_sign", "verdict", "next_look", "concerns"]
 
 
 @dataclass(frozen=True)
