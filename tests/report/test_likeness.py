@@ -73,7 +73,7 @@ def test_an_encoder_that_is_the_same_here_is_said_to_be(folder: Path) -> None:
     scores = {series: line["scores"] for series, line in standings(folder).items()}
     assert scores["p_rope"] == "the same as rope here (0.31 %)"
     assert scores["xpos"] == "nearly rope here (6.5 %)"
-    assert scores["yarn, trained from scratch"] == "not rope here (90 %)"
+    assert scores["yarn, trained from scratch"] == "unlike rope here (90 %)"
     assert scores["rope"] == scores["none"] == ""
 
 

@@ -68,7 +68,7 @@ def relatives(rows: pd.DataFrame) -> dict[str, str]:
     found = {}
     for line in measured.groupby(["series", "condition"])["value"].mean().reset_index().to_dict("records"):
         other, away = line["condition"], line["value"]
-        how = f"the same as {other}" if away <= SAME else f"nearly {other}" if away <= NEAR else f"not {other}"
+        how = f"the same as {other}" if away <= SAME else f"nearly {other}" if away <= NEAR else f"unlike {other}"
         found[str(line["series"])] = f"{how} here ({100 * away:.2g} %)"
     return found
 
