@@ -108,10 +108,21 @@ def test_cards_and_the_note_say_it_too(folder: Path) -> None:
 
 
 def test_older_rows_make_the_page_that_they_made(tmp_path: Path) -> None:
-    for encoder in ("none", "rope"):
-        for seed in range(3):
-            write_run(tmp_path, encoder, seed, rows=main_rows)
-    assert report.main([str(tmp_path)]) == 0
-    found = standings(tmp_path)
-    assert set(found) == {"none", "rope"}
-    assert "scores" not in found["rope"]
+    """Without distances; and with extensions at too few lengths, which change nothing."""
+
+    def at_two_lengths(before: list[Row]) -> list[Row]:
+        kept = [
+            row for row in extended(before) if row.experiment == "length_extrapolation" or row.eval_length in (16, 64)
+        ]
+        return kept[::-1]
+
+    pages = []
+    for name, rows in (("older", at_two_lengths), ("without", main_rows)):
+        for encoder in ("none", "rope"):
+            for seed in range(3):
+                write_run(tmp_path / name, encoder, seed, rows=rows if encoder == "rope" else main_rows)
+        assert report.main([str(tmp_path / name)]) == 0
+        pages.append(standings(tmp_path / name))
+    assert set(pages[0]) == {"none", "rope"}
+    assert "scores" not in pages[0]["rope"]
+    assert pages[0] == pages[1]

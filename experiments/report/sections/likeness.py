@@ -47,7 +47,7 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         if wanted <= set(used["eval_length"]):
             share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
             parts.append(used.assign(series=f"{name} (extending {series}{share})"))
-    return pd.concat(parts) if parts else rows
+    return pd.concat(parts) if parts else rows.head(0)
 
 
 def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
