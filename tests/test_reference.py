@@ -1,4 +1,9 @@
-"""The results that come with the code are its own: a cheap part of them is made again."""
+"""The results that come with the code are its own: a cheap part of them is made again.
+
+Runs whose ``config.yaml`` has another ``drawn`` than today's, or none, were trained on other sequences: their losses on
+the way cannot be the same, and are not compared. How well they answer in the end, and what an untrained encoder does,
+must be.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support import ROOT
 
 import report
+from experiments.plan.request import DRAWN
 from experiments.rows.read import ARCHIVE, read_run
 from experiments.rows.row import COORDINATES
 from experiments.runs import rerun
@@ -82,7 +89,11 @@ def test_a_run_made_again_says_the_same(run_id: str, tmp_path: Path, monkeypatch
     before = judged(run)
     expected = {"structure"} if run_id in UNTRAINED else {"training", "length_extrapolation"}
     assert {key[0] for key in before} == expected
-    assert repeated.same or astray(before, judged(repeated.outcome.folder.resolve())) == []
+    after = judged(repeated.outcome.folder.resolve())
+    if yaml.safe_load((run / "config.yaml").read_text()).get("drawn") != DRAWN:
+        before, after = ({key: rows[key] for key in rows if key[0] != "training"} for rows in (before, after))
+    assert before
+    assert repeated.same or astray(before, after) == []
 
 
 @pytest.mark.parametrize("run_id", [AGAIN[0], UNTRAINED[0]])

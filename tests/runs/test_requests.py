@@ -150,7 +150,10 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
 
 @pytest.mark.parametrize(
     ("typed", "named"),
-    [([], "needs its question: against=<series>, or against=best"), (["against=none", "looks=[2,5]"], "looks=(2, 5)")],
+    [
+        ([], "its question: against=<series>, best or statements"),
+        (["against=none", "looks=[2,5]"], "looks=(2, 5)"),
+    ],
 )
 def test_a_rule_that_means_nothing_is_refused(command: Command, typed: list[str], named: str) -> None:
     done = command("-m", *QUICK, "seeds=until_decided", *typed)
