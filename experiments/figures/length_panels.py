@@ -20,10 +20,8 @@ WORST = 8.0
 def columns_at(parts: Sequence[tuple[pd.DataFrame, float, str]]) -> pd.DataFrame:
     """Return rows of a table with the column ``head``: of each part those at a multiple of the training length.
 
-    A part without that multiple gives its longest length. Runs without a value at any length are included.
-
-    Args:
-        parts: rows of one metric and condition, the multiple, and the name in the head.
+    A part is rows of one metric and condition, the multiple, and the name in the head. Without that multiple it gives
+    its longest length. Runs without a value at any length are included.
     """
     found = []
     for rows, wanted, name in parts:
@@ -42,11 +40,8 @@ def columns_at(parts: Sequence[tuple[pd.DataFrame, float, str]]) -> pd.DataFrame
 def panels(rows: pd.DataFrame, lines: Sequence[str], title: str, xlabel: str) -> Figure:
     """Return a figure with a panel for each series, and a line through means over seeds for each condition.
 
-    Args:
-        rows: of one task and one metric, with ``series`` and ``line``, the condition.
-        lines: all conditions that may occur, in the order of the legend.
-        title: of the figure.
-        xlabel: meaning of ``eval_length``.
+    The rows are of one task and metric, with ``series`` and ``line``, the condition; ``lines`` are all conditions that
+    may occur, in the order of the legend.
     """
     summary = over_seeds(rows, ["series", "line", "eval_length"])
     metric = metric_of(rows["metric"].iloc[0])

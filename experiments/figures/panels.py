@@ -24,13 +24,8 @@ GREY = "#7f7f7f"
 class Grid:
     """A figure of titled panels, row by row, that share their axes, to be drawn within `style.theme`.
 
-    Args:
-        names: a title for each panel.
-        x: label of the horizontal axis, below the lowest panel of each column.
-        y: label of the vertical axis.
-        columns: panels in a row; None: up to 3, or 4 for more than 9 panels.
-        height: inches of a panel with its title; None: to suit the columns.
-        sharey: whether panels share their vertical axis.
+    There are up to 3 ``columns`` by default, or 4 for more than 9 panels; ``height`` is in inches, of a panel with its
+    title.
     """
 
     def __init__(
@@ -105,12 +100,9 @@ def small_multiples(
 def by_task(
     rows: pd.DataFrame, experiment: str, draw: Callable[[pd.DataFrame, dict[str, Look]], Mapping[str, Figure | None]]
 ) -> dict[str, Figure]:
-    """Return the figures of an experiment: ``<task>_<name>`` -> figure.
+    """Return the figures of an experiment, ``<task>_<name>`` -> figure, of one run or of many.
 
-    Args:
-        rows: of this experiment and maybe others, of one run or of many.
-        experiment: its name.
-        draw: from the rows of a task, with a ``series``, and the looks to figures by name; None: nothing to draw.
+    ``draw`` makes them from the rows of a task, with a ``series``, and the looks, by name; None: nothing to draw.
     """
     found = {}
     for task, of_task in with_series(rows_of(rows, experiment)).groupby("task"):
@@ -140,15 +132,7 @@ def dot_panels(
 def colour_bar(
     figure: Figure, colours: Any, scale: Normalize, ticks: Mapping[float, str] | None = None, **how: Any
 ) -> None:
-    """Add a colour bar above all panels.
-
-    Args:
-        figure: whose panels share the colours.
-        colours: colour map.
-        scale: from values to colours.
-        ticks: value -> text beside it; None: numbers.
-        how: further arguments of matplotlib's colour bar.
-    """
+    """Add a colour bar above all panels; ``ticks`` are value -> text beside it, ``how`` goes to matplotlib."""
     with style.theme():
         tall = figure.get_figheight()
         where: dict[str, Any] = {"location": "top", "fraction": 0.25 / tall, "pad": 0.1 / tall, "aspect": 40}

@@ -21,13 +21,8 @@ PANELS = 4
 def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
     """Plot the areas of the seeds, their mean and interval, and the range of places; a panel for each task.
 
-    Args:
-        table: of `statistics.comparisons.standings`, of at most `PANELS` tasks. Series are ordered by mean place.
-        scores: of `statistics.scores.scores`, the seeds behind it.
-        hollow: task -> series whose dots are hollow.
-
-    Raises:
-        ValueError: there is nothing to draw.
+    Series are ordered by mean place; ``hollow`` is task -> series whose dots are hollow. ValueError if none has a
+    score. The table is of `statistics.comparisons.standings`, of at most `PANELS` tasks.
     """
     known = table[table["status"] == "ok"]
     if known.empty:
@@ -57,11 +52,8 @@ def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Co
 
 
 def pairs(table: pd.DataFrame, order: list[str]) -> Figure:
-    """Plot all pairs over tasks: in how many tasks the series of the line is better less worse than that of the column.
-
-    Args:
-        table: of `statistics.comparisons.over_tasks`.
-        order: of the series.
+    """Plot `statistics.comparisons.over_tasks`: tasks in which the series of the line is better less those in which
+    worse.
     """
     wide = table.assign(net=table["wins"] - table["losses"]).pivot(index="first", columns="second", values="net")
     wide = wide.reindex(index=order, columns=order)

@@ -60,11 +60,9 @@ class Look:
 
     @property
     def hollow(self) -> bool:
-        """Whether the marker is drawn as an outline."""
         return self.fill == "none"
 
     def marking(self) -> dict[str, Any]:
-        """How matplotlib is to draw the marker."""
         marker = {"marker": self.marker, "fillstyle": self.fill, "markersize": 7, "markerfacecolor": self.colour}
         marker |= {"markerfacecoloralt": "#dddddd", "markeredgecolor": "white", "markeredgewidth": 0.5}
         outline = {"fillstyle": "full", "markersize": 6, "markerfacecolor": "white"}
@@ -107,7 +105,6 @@ def looks(rows: pd.DataFrame) -> dict[str, Look]:
 
 
 def _places(encoders: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """Encoder -> places of its colour, marker and dash; a marker is moved on where the pair is taken."""
     found = {name: (CLASSIC.index(name),) * 3 for name in encoders if name in CLASSIC}
     taken: set[tuple[int, int]] = set()
     for name in (name for name in encoders if name not in CLASSIC):
@@ -163,10 +160,7 @@ def theme() -> Iterator[None]:
 
 
 def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), dots: int = DOTS["page"]) -> dict[str, bytes]:
-    """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure.
-
-    It is laid out once, which takes half of the time.
-    """
+    """Return the figure as ``svg``, ``pdf`` or ``png``, laid out once: the same bytes for the same figure."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
     engine, found = figure.get_layout_engine(), {}
     for suffix in suffixes:
@@ -248,11 +242,7 @@ def curves(axes: Axes, summary: pd.DataFrame, x: str, looks: dict[str, Look], *,
 
 
 def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) -> None:
-    """Draw a line through means over the column ``x``, with a band for their intervals over seeds.
-
-    The summary is of `over_seeds`, of one series and metric; ``how`` is further style of the line, in matplotlib's
-    words.
-    """
+    """Draw a line through means over the column ``x``, with a band for their intervals: of a summary of `over_seeds`."""
     valued = summary[summary["seeds"] > 0].sort_values(x)
     if valued.empty:
         return

@@ -15,11 +15,7 @@ FUSED = "fused"
 
 
 class Past:
-    """A layer's cache: input, keys and values of the tokens read so far, in memory allocated once.
-
-    Args:
-        longest: tokens there will be at most.
-    """
+    """A layer's cache: input, keys and values of up to ``longest`` tokens read so far, in memory allocated once."""
 
     def __init__(self, longest: int) -> None:
         self.longest, self.length = longest, 0
@@ -56,12 +52,10 @@ class Heads:
 
     @property
     def new(self) -> int:
-        """Number of queries."""
         return self.q.shape[-2]
 
     @property
     def places(self) -> int:
-        """Number of keys."""
         return self.k.shape[-2]
 
     def upto(self, stop: int) -> Self:

@@ -100,10 +100,7 @@ class Layout:
 def visible(back: Tensor, windows: Sequence[int | None], causal: bool) -> Tensor:
     """Return the mask, true where a query may look at a key: ``(query, key)``, or ``(1, heads, query, key)``.
 
-    Args:
-        back: place of the query minus place of the key, ``(query, key)``.
-        windows: of each head.
-        causal: whether nothing ahead may be seen.
+    ``back``, ``(query, key)``, is the place of the query minus that of the key; there is a window for each head.
     """
     mask = back >= 0 if causal else torch.ones_like(back, dtype=torch.bool)
     if len(set(windows)) > 1:

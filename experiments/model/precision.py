@@ -41,10 +41,7 @@ def repeatable(threads: int) -> Iterator[None]:
 def resolved(precision: str, device: str, model_dim: int) -> str:
     """Return what ``auto`` is here: bfloat16 where the processor multiplies it natively and a wide model gains by it.
 
-    Args:
-        precision: one of ``PRECISIONS``.
-        device: as asked for; ``auto`` is the GPU if there is one, and GPUs get float32.
-        model_dim: of the model.
+    The device may be ``auto``: the GPU if there is one, and GPUs get float32.
     """
     if precision != AUTO:
         return precision

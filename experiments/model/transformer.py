@@ -226,7 +226,6 @@ class Layer(nn.Module):
         past: Past | None = None,
         dtype: torch.dtype | None = None,
     ) -> Heads:
-        """Project the stream to queries, keys and values; keys and values include, and extend, the cache."""
         x = self.attention_norm(stream)
         # Whatever the dtype of the products, queries and keys are rotated and scored in the stream's precision.
         projected = linear(x, self.attention_in, dtype).to(x.dtype)
@@ -271,10 +270,7 @@ class Layer(nn.Module):
         )
 
     def _sliding(self, encoder: Encoder, heads: Heads) -> Tensor:
-        """Attend with one row of the bias, the last query's, in place of all rows.
-
-        In reverse order, each query's row is the one before shifted by one key: a view, whatever their number.
-        """
+        """Attend by the last query's row of the bias: in reverse, each row is the one before, shifted by one key."""
         last = slice(heads.places - 1, heads.places)
         back = heads.places - 1 - torch.arange(heads.places, device=heads.x.device)
         seen = visible(back.unsqueeze(0), self.windows, self.causal)
@@ -293,10 +289,7 @@ class Layer(nn.Module):
         return torch.cat(parts, -2)
 
     def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
-        """Yield blocks of queries, ``(batch, heads, query, head_dim)``, with keys, values and site.
-
-        In a causal model keys end at the last query of the block; the contract tests show that later ones are moot.
-        """
+        """Yield blocks of queries with keys, values and site; causal keys end at the last query of the block."""
         start = heads.places - heads.new
         while start < heads.places:
             stop = heads.places if torch.is_grad_enabled() else min(heads.places, start + self._at_once(heads, start))

@@ -85,12 +85,9 @@ def evaluating(model: Transformer) -> Iterator[None]:
 
 
 def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield a few sequences at a time: which, their tokens and their positions.
+    """Yield a few sequences at a time (None: as many as make ``CHUNK_TOKENS``): which, their tokens and positions.
 
-    Args:
-        tokens: ``(batch, length)``.
-        positions: ``(length,)`` or ``(batch, length)``.
-        at_once: sequences; None: as many as make ``CHUNK_TOKENS``.
+    Tokens are ``(batch, length)``, positions ``(length,)`` or ``(batch, length)``.
     """
     at_once = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
     for start in range(0, len(tokens), at_once):

@@ -11,15 +11,12 @@ from pe_zoo import Unsupported
 
 
 class Cache:
-    """Incremental reading of a text by a causal model.
+    """Incremental reading of a text by a causal model; Unsupported of another.
 
     Each layer caches its normalised input, values and raw keys (before any hook). The encoder's hooks see all keys with
     each new token, as they do for a block of queries in a long text, so caching works for every encoder, including
     those that rotate a key differently for each query. Caching rotated keys would be faster, and wrong for these.
-
-    Args:
-        model: causal; Unsupported otherwise.
-        positions: of all tokens there will be, ``(length,)`` or ``(batch, length)``.
+    Positions are of all tokens there will be, ``(length,)`` or ``(batch, length)``.
     """
 
     def __init__(self, model: Transformer, positions: Tensor) -> None:
@@ -51,15 +48,9 @@ def fed(batch: Batch) -> Tensor:
 def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | None = None) -> Scored | None:
     """Score a batch free-running: the likeliest token at each scored position is read next, right or wrong.
 
-    Args:
-        model: causal.
-        batch: its tokens are read up to the first scored position, and wherever no answer stands.
-        positions: ``(length,)`` or ``(batch, length)``.
-        count: number of sequences, from the first on; None: all. Which answers are read next is decided by all
-            sequences of the batch, since in a few of them one may match by chance.
-
-    Returns:
-        Scored as teacher-forced answers are; None if no answer is ever read next, so that both modes coincide.
+    Positions are ``(length,)`` or ``(batch, length)``. Of the first ``count`` sequences (None: all); which answers are
+    read next is decided by all of the batch, since in a few of them one may match by chance. None if no answer is ever
+    read next, so that both modes coincide.
     """
     places = fed(batch).nonzero().flatten().tolist()
     if not places:

@@ -22,16 +22,11 @@ def train(
     label: str = "",
     session: Session | None = None,
 ) -> TrainLog:
-    """Train a model on a task, in place.
+    """Train a model on a task, in place, on the model's device.
 
-    Args:
-        model: on the device to train on.
-        task: draws the batches; each has one length, uniform between the task's shortest and longest.
-        numbering: draws their positions.
-        config: how.
-        seed: decides the data and their order, whatever the encoder.
-        label: shown on the progress bar, which is silent where there is no terminal.
-        session: checkpoints, other processes and trackers, if any. Where it is told to stop: Interrupted.
+    Each batch has one length, uniform between the task's shortest and longest. The seed decides the data and their
+    order, whatever the encoder. The label is shown on the progress bar, which is silent where there is no terminal.
+    Interrupted where the session is told to stop.
     """
     session = session or Session()
     run = Training(session.team.step(model.train(), config), task, numbering, seed)

@@ -86,13 +86,11 @@ class Team(Processes):
     ) -> list[bool]:
         """Agree once a step on whether to take it, and on which parameters have a gradient in any process.
 
-        Args:
-            present: which have one here.
-            leave: end the training instead.
-            error: why this process cannot continue, in a line and as a traceback.
+        ``present`` are those that have one here; ``leave`` ends the training instead; ``error`` is why this process
+        cannot continue, in a line and as a traceback.
 
         Raises:
-            Dismissed: the training has ended; in process 0 RuntimeError, if another process could not continue.
+           Dismissed: the training has ended; in process 0 RuntimeError, if another process could not continue.
         """
         flags = torch.tensor([leave, error is not None, self.interruption.signum or 0, *present])
         with self.together():

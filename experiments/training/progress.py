@@ -21,14 +21,7 @@ STREAMS = ("training lengths", "training data", "training positions", "checks")
 
 
 class Training:
-    """A training in progress, and all that decides how it continues.
-
-    Args:
-        step: takes the steps; its model is on the device to train on.
-        task: draws the batches; each has one length, uniform between the task's shortest and longest.
-        numbering: draws their positions.
-        seed: decides the data and their order, whatever the encoder.
-    """
+    """A training in progress, and all that decides how it continues; the step's model is on the device to train on."""
 
     def __init__(self, step: Step, task: Task, numbering: Numbering, seed: int) -> None:
         self.step, self.task, self.numbering = step, task, numbering
@@ -44,7 +37,6 @@ class Training:
         return (time.perf_counter() - self._began) / self.log.together
 
     def advance(self) -> None:
-        """Take the next step."""
         batch, positions = self.draw()
         self.note(batch, self.step(batch, positions))
 
@@ -85,7 +77,6 @@ class Training:
 
     @property
     def ended(self) -> bool:
-        """Whether the last check ended the training."""
         return self.log.stopped is not None or self.log.status != "ok"
 
     def state(self) -> State:

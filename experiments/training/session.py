@@ -14,10 +14,7 @@ from experiments.training.progress import Training
 class Session:
     """The surroundings of a training, or of the several trainings of a search.
 
-    Args:
-        checkpoints: save its progress; by default nothing is written.
-        team: the processes that share every step; by default this one alone.
-        watch: called at the start of each training and at each new point of its curve.
+    ``watch`` is called at the start of each training and at each new point of its curve.
     """
 
     checkpoints: Checkpoints = field(default_factory=Checkpoints)

@@ -22,8 +22,7 @@ from experiments.training.step import Step
 class StackedStep:
     """One optimizer step of several seeds at once, each equal to its step alone up to rounding.
 
-    Args:
-        steps: of each seed. The stack starts from their state, and `distribute` updates them.
+    The stack starts from the state of the seeds' ``steps``, and `distribute` updates them.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -53,10 +52,7 @@ class StackedStep:
         self._optimizer.load_state_dict({"state": moments, "param_groups": states[0]["param_groups"]})
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
-        """Take one step; return each seed's mean loss in nats per counted token, ``(seeds,)``, detached.
-
-        Batches, with their positions, are one per seed, of one shape and counted at the same positions.
-        """
+        """Take one step on a batch per seed, of one shape; return each seed's mean loss, ``(seeds,)``, detached."""
         counted = batches[0].counted
         model = self._model
         if not model.encoder_dropped and any(step.model.encoder_dropped for step in self.steps):

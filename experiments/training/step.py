@@ -81,8 +81,6 @@ def next_token(tokens: Tensor) -> Batch:
 def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:
     """Return a function that takes one optimizer step, as the trainer does, and returns its loss; for timing.
 
-    Args:
-        model: the model, on its device, in training mode.
-        tokens: ``(batch, length)`` int64; every token but the first is predicted from those before it.
+    The model is on its device, in training mode; every token, ``(batch, length)`` int64, but the first is predicted.
     """
     return partial(Step(model, TrainConfig()), next_token(tokens))

@@ -70,22 +70,11 @@ def tune(
     session: Session | None = None,
     beyond: Callable[[Transformer], list[Row]] = lambda model: [],
 ) -> tuple[Transformer, TrainLog]:
-    """Train once for each learning rate, all else the same, and keep the best in range.
+    """Train once for each learning rate, all else the same, and keep the best in range: its model and log.
 
-    No more than two models are in memory at a time: the best so far and the one in training.
-
-    Args:
-        build: makes the untrained model, the same each time.
-        task: what to train on; lengths beyond its training length are never drawn.
-        numbering: draws the positions.
-        config: how to train; its ``learning_rate`` is replaced by each of the ``rates``.
-        seed: decides the data, the same for every rate and every encoder.
-        label: shown on the progress bar.
-        session: as for `train`; the search is saved and resumed too.
-        beyond: measures a model that learned the task beyond the training length, for the record.
-
-    Returns:
-        the model of the best rate and its log, with the search in ``tuning``; ``diverged`` if no loss is finite.
+    No more than two models are in memory at a time: the best so far and the one in training. Lengths beyond the
+    training length are never drawn, and what ``beyond`` measures there, of a model that learned the task, is recorded
+    alone. The search is saved and resumed; it stands in the log, which is ``diverged`` if no loss is finite.
     """
     session = session or Session()
     grid, began, parts = rates(config), time.perf_counter(), session.checkpoints.parts

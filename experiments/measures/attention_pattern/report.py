@@ -36,12 +36,8 @@ CAPTIONS = {
 def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFrame:
     """Return one row for each run: the largest of its heads' rows of one metric, or their mean. Without coordinates.
 
-    A run without a value keeps one row with its status.
-
-    Args:
-        rows: with a ``series``.
-        by: columns that make groups within a run.
-        largest: whether to take the largest; else the mean of value and chance.
+    The rows have a ``series``; ``by`` are columns that make groups within a run. A run without a value keeps one row
+    with its status.
     """
     parts = []
     for _, group in rows.groupby([*by, "series", "run_id"], sort=False):

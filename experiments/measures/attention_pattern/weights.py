@@ -26,12 +26,9 @@ queries and sequences ``(heads, …)`` and the number of summands ``(heads,)``."
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """A metric of one layer's heads, as a mean over queries and sequences.
+    """A metric of one layer's heads, ``(heads, …)`` float64: means over ``n`` queries; NaN where no query counts.
 
-    Args:
-        value: ``(heads, …)`` float64; NaN where no query counts.
-        uniform: the value for uniform weights on all visible keys; of the same shape.
-        n: number of queries in each mean, ``(heads,)``.
+    ``uniform`` is the value for uniform weights on all visible keys.
     """
 
     value: Tensor
@@ -39,7 +36,6 @@ class Pattern:
     n: Tensor
 
     def over_heads(self) -> Self:
-        """Return the mean of the heads as a pattern of one head."""
         value, uniform = (part.mean(0, keepdim=True) for part in (self.value, self.uniform))
         return replace(self, value=value, uniform=uniform, n=self.n.sum(0, keepdim=True))
 
@@ -47,11 +43,7 @@ class Pattern:
 def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally) -> list[dict[str, Pattern]]:
     """Return the patterns of each layer's weights, by metric, computed on a few sequences at a time.
 
-    Args:
-        model: any.
-        tokens: ``(batch, length)`` int64.
-        positions: ``(length,)`` or ``(batch, length)``.
-        tally: of one layer's weights.
+    Tokens are ``(batch, length)`` int64, positions ``(length,)`` or ``(batch, length)``.
     """
     place = torch.arange(tokens.shape[1])
     back = place[:, None] - place

@@ -17,14 +17,11 @@ AS_BEFORE = ("tokens_per_step", "warmup", "beta2", "weight_decay", "gradient_cli
 def fine_tuned(subject: Subject, encoder: Encoder, length: int, share: float) -> tuple[Transformer, str]:
     """Train a copy of the subject's model on, with another encoder; return it and ``ok`` or ``diverged``.
 
-    Args:
-        subject: its model is not changed. Data and their order are decided by its seed.
-        encoder: in place of the model's own.
-        length: longest length of its batches; where training had one length alone, the only one.
-        share: of the steps of the training.
+    It takes a share of the steps of the training, on batches up to a length (that alone where training had one alone);
+    data and their order are decided by the subject's seed.
 
     Raises:
-        Unsupported: the share is less than one step, or the task or the numbering does not reach the length.
+       Unsupported: the share is less than one step, or the task or the numbering does not reach the length.
     """
     config = subject.training
     steps = round(share * config.steps) if config else 0

@@ -38,14 +38,10 @@ def replacing(trained: Encoder, *, causal: bool) -> list[str]:
 class Replacement:
     """An encoder to replace a trained one, with the values of the knobs that both have.
 
-    Args:
-        name: of the encoder.
-        trained: the encoder that the model was trained with.
-        causal: whether the model is.
-        chosen: whether a user named it; then it may differ from the trained encoder within the training length.
+    One that a user has ``chosen`` may differ from the trained encoder within the training length.
 
     Raises:
-        Unsupported: it cannot replace the trained one, with the reason.
+       Unsupported: it cannot replace the trained one, with the reason.
     """
 
     def __init__(self, name: str, trained: Encoder, *, causal: bool, chosen: bool = False) -> None:
@@ -111,13 +107,9 @@ def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
 def altered(
     model: Transformer, *, encoder: Encoder | None = None, window: int | None = None, dropped: bool = False
 ) -> Iterator[Transformer]:
-    """Change the model within the context; its parameters are neither copied nor changed.
+    """Change the model within the context: another encoder, a window, or no encoder; its parameters stay as they are.
 
-    Args:
-        model: any.
-        encoder: in place of its own.
-        window: most keys that a query of any layer and head may see to each side, itself included.
-        dropped: whether it goes without its encoder.
+    A window is the most keys that a query of any layer and head may see to each side, itself included.
     """
     layers = [layer for layer in model.layers if isinstance(layer, Layer)]
     before = model.encoder, model.encoder_dropped, [layer.windows for layer in layers]

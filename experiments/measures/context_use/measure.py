@@ -33,11 +33,8 @@ __all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 class Places:
     """Tokens of the running test text to predict; of a seed, the same for every encoder and window.
 
-    Args:
-        target_ends: ``(batch,)`` int64, ends of the windows whose contexts are compared, evenly over the text.
-        targets: number of tokens to predict before each end.
-        starts: ``(stretches,)`` int64, beginnings of the stretches that windows are cut from, evenly over the text.
-        size: length of a stretch: that of the longest window.
+    ``targets`` tokens are predicted before each of ``target_ends``, ``(batch,)`` int64, where windows with different
+    contexts end; stretches of ``size``, the longest window, begin at ``starts``. Both lie evenly over the text.
     """
 
     target_ends: Tensor

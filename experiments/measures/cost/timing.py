@@ -42,12 +42,7 @@ class Both:
 
 
 class Trunks:
-    """An initialised model with its encoder, one without, and the sequences that both process.
-
-    Args:
-        subject: its task, its numbering, and how its model is built. Its training does not matter.
-        tokens_per_step: of a training batch; None: the trainer's default.
-    """
+    """An initialised model with its encoder, one without, and the sequences that both process."""
 
     def __init__(self, subject: Subject, tokens_per_step: int | None = None) -> None:
         self.subject = subject
@@ -134,10 +129,7 @@ class Trunks:
     def _in_turn(
         self, do: Callable[[int], object], seconds: float, before: Callable[[int], object] = lambda which: None
     ) -> Both:
-        """Return median seconds of both models, timed alternately since machines drift, after one pair to warm up.
-
-        ``do`` and ``before``, which is not timed, get 0 for the model with the encoder and 1 for the one without.
-        """
+        """Return median seconds of both models, 0 with the encoder and 1 without, in turn since machines drift."""
 
         def timed(which: int) -> float:
             before(which)

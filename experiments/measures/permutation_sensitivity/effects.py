@@ -38,13 +38,11 @@ class Effects:
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """Concatenate the effects on several batches."""
         names = ("changed", "output", "equivariance", "representation")
         tensors = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         return cls(Scored.joined([part.scored for part in parts]), *tensors)
 
     def quality(self, metric: str, sequences: Tensor | None = None) -> float:
-        """Return a quality of the answers to all sequences, or to some."""
         scored = self.scored if sequences is None else self.scored.each(lambda answers: answers[sequences])
         return scored.quality()[metric]
 
@@ -60,15 +58,11 @@ def effects(
 ) -> dict[Key | Literal[""], Effects | Unsupported]:
     """Return the effects of each intervention, or its refusal, by its key; those of none under ``""``.
 
-    Args:
-        model: any; measured as in evaluation.
-        batch: the untouched input and its answers.
-        positions: ``(length,)`` or ``(batch, length)``.
-        span: the places that are permuted.
-        interventions: by any key but a blank.
+    The batch is the untouched input and its answers, ``span`` the places that are permuted; positions are ``(length,)``
+    or ``(batch, length)``.
 
     Raises:
-        Unsupported: the encoder refuses the untouched input, or nothing is scored after the input.
+       Unsupported: the encoder refuses the untouched input, or nothing is scored after the input.
     """
     answer = batch.counted & (torch.arange(len(batch.counted)) >= span.stop)
     if not answer.any():
@@ -92,7 +86,6 @@ def effects(
 
 
 def _reply(model: Transformer, tokens: Tensor, positions: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Centred logits, ``(batch, length, vocab)``, and the residual stream, ``num_layers + 1`` times."""
     device = model.token_embedding.weight.device
     stream = model.hidden(tokens.to(device), positions.to(device))
     logits: Tensor = model.unembedding(model.norm(stream[-1]))

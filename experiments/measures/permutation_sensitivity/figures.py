@@ -35,14 +35,10 @@ FOLLOWED = dict(zip([(kind, name) for kind in KINDS for name in LAYERED], style.
 
 
 def figures(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, changes: list[str]) -> dict[str, Figure]:
-    """Return every figure of one task's rows by the end of its stem.
+    """Return every figure of one task's rows by the end of its stem; ``changes`` are named the gentlest first.
 
-    Args:
-        rows: of one task, with a ``series``.
-        summary: of its measurements with a value, all sequences together, with a ``kind``, what is permuted, and a
-            ``change``, the name of the change of order.
-        looks: series -> look.
-        changes: names of changes of order, the gentlest first.
+    The summary is of its measurements with a value, all sequences together, with a ``kind``, what is permuted, and a
+    ``change``, the name of the change of order.
     """
     found: dict[str, Figure] = {}
     for stem, metrics, title in (

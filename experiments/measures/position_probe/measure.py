@@ -108,12 +108,9 @@ class Sums:
 def probe_errors(features: Features, labels: Tensor) -> Tensor:
     """Return mean absolute errors on held-out sequences, ``(layers, labels)`` float64.
 
-    The first half of the sequences is fitted on, the next quarter decides the strength, for each layer and label by
-    itself, and the rest is tested on. Readings are clamped to the places there are: 0 … length − 1.
-
-    Args:
-        features: of any of the sequences.
-        labels: ``(sequences, length, labels)``, places; at least ``LEAST`` sequences.
+    Labels are places, ``(sequences, length, labels)``, of at least ``LEAST`` sequences. The first half is fitted on,
+    the next quarter decides the strength, for each layer and label by itself, and the rest is tested on. Readings are
+    clamped to the places there are: 0 … length − 1.
     """
     fit, choose, test = _parts(len(labels))
     sums: list[Sums] = []

@@ -77,9 +77,7 @@ def _beyond_rounding(relative: Tensor) -> float:
 def direction_awareness(subject: Subject, model: Transformer) -> float:
     """Return ‖f(reversed x) − reversed f(x)‖ / ‖f(x)‖ of an untrained bidirectional model; 0: left and right are alike.
 
-    Args:
-        subject: its seed initialises the trunk and draws the sequences, of the training length.
-        model: untrained; its encoder and sizes are used.
+    The subject's seed initialises the trunk and draws the sequences, of the training length.
     """
     if model.encoder.causal_only:
         raise Unsupported(f"{model.encoder.name} means nothing without a causal mask")
@@ -141,18 +139,12 @@ def rotated(encoder: Encoder, positions: Tensor, *, causal: bool) -> Tensor:
 
 
 def uncovered(subject: Subject, encoder: Encoder, keys: int, draws: int) -> tuple[float, int]:
-    """Return the share of features of a long sequence outside the range seen in training, and the number of features.
+    """Return the share of features of a sequence of ``keys`` outside the range seen in training, and their number.
 
     Features are the components of the code, of a rotated query of ones, and, where scores are changed, each head's
-    kernel between the last query and each key. Each is covered from its smallest to its largest value in training,
-    over all places and, of the kernel, over all pairs. Positions are numbered as in training and as in evaluation.
-    An encoder without features leaves nothing uncovered: 0 of 0.
-
-    Args:
-        subject: whose numbering and training length count.
-        encoder: of ``exact``.
-        keys: positions of the long sequence.
-        draws: contents that a kernel is a mean over.
+    kernel between the last query and each key. Each is covered from its smallest to its largest value in training, over
+    all places and, of the kernel, over all pairs. Positions are numbered as in training and as in evaluation. The
+    encoder is of ``exact``; one without features leaves nothing uncovered: 0 of 0.
     """
     generator = subject.stream("structure/positions")
     length, causal = encoder.geometry.train_length, subject.model.causal

@@ -153,7 +153,6 @@ def entropy(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
 
 
 def _pictures(rows: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
-    """Series -> cells of its first seed, by position and another column; no encoder is a mean over seeds."""
     first = rows.sort_values("seed", kind="stable").groupby("series")["run_id"].first()
     rows = rows[rows["run_id"] == rows["series"].map(first)]
     return {
@@ -172,7 +171,6 @@ def _image(axes: Axes, picture: pd.DataFrame, colours: str, scale: Normalize) ->
 
 
 def _edges(places: pd.Index) -> tuple[float, float]:
-    """From half a step before the first of evenly spaced places to half a step behind the last."""
     first, last = float(places[0]), float(places[-1])
     half = (last - first) / max(1, len(places) - 1) / 2 or 0.5
     return first - half, last + half

@@ -37,18 +37,13 @@ def kernel(
 ) -> Tensor:
     """Return the expected score between query i and key j of equal content, ``(heads, query, key)`` float64.
 
-    Content is random signs (mean 0, variance 1), the same at all places and for query and key: of independent ones
-    the expected product is 0 at every distance, whatever the encoder. Each comes with its negative, so that products of
-    content and position cancel. Signs give every pair of dimensions the same norm, so that the effect of rotation is
-    exact, not an estimate. Keys that the encoder hides itself have −inf; no mask is applied.
+    Content is random signs (mean 0, variance 1), the same at all places and for query and key: of independent ones the
+    expected product is 0 at every distance, whatever the encoder. Each of ``draws`` comes with its negative, so that
+    products of content and position cancel. Signs give every pair of dimensions the same norm, so that the effect of
+    rotation is exact, not an estimate. Keys that the encoder hides itself have −inf; no mask is applied.
 
-    Args:
-        encoder: of ``exact``; parameters of its first layer.
-        positions: ``(length,)``.
-        generator: of the contents.
-        causal: whether the encoder is to treat the model as causal.
-        draws: contents, at least 1.
-        queries: number of queries, the last of the sequence; None: all.
+    The encoder is of ``exact``, with the parameters of its first layer; positions are ``(length,)``; ``queries`` are
+    the last of the sequence, None: all.
     """
     geometry = encoder.geometry
     length = len(positions)

@@ -49,13 +49,7 @@ def numbers(subject: Subject, *, reach: int, shifts: tuple[int, ...], draws: int
     """Return all numbers of the untrained encoder as rows; ``results/README.md`` defines them.
 
     Positions are 0, 1, 2, … whatever the numbering, but for ``uncovered``. Everything is float64 on the CPU, but for
-    ``receptive_field``; parameters are those of layer 0.
-
-    Args:
-        subject: only its task's lengths, its model as it was initialised, and its numbering matter.
-        reach: training lengths looked at, at least 2.
-        shifts: by how much all positions go up, each above 0.
-        draws: contents that a kernel is a mean over, at least 1.
+    ``receptive_field``; parameters are those of layer 0. ``reach`` is in training lengths.
     """
     model = subject.initial().to("cpu").requires_grad_(False)
     it = Untrained(subject, model, kernel.exact(model.encoder), reach * model.geometry.train_length, draws)
@@ -73,7 +67,6 @@ class Untrained:
     draws: int
 
     def rows(self, metric: str, n: int, compute: Callable[..., Found], *arguments: Any, **where: Any) -> list[Row]:
-        """Return the rows of what a function computes; one row if that is unsupported."""
         try:
             found = compute(*arguments)
         except Unsupported as reason:
@@ -102,7 +95,6 @@ class Untrained:
         return kernel.curve(self.kernel)
 
     def weights(self, length: int) -> Tensor:
-        """Return what the last query of a sequence attends to, ``(heads, length)``."""
         expected = self._kernel(length, queries=1)
         return kernel.kernel_weights(self.encoder, expected, count_up(length), causal=self.model.causal)[:, 0]
 

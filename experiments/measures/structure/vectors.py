@@ -19,11 +19,7 @@ SAME = 1e-6
 
 
 def codes(encoder: Encoder, positions: Tensor) -> Tensor:
-    """Return the vectors that an encoder in float64 adds to embeddings, ``(length, model_dim)``.
-
-    Raises:
-        Unsupported: it adds none.
-    """
+    """Return what an encoder in float64 adds to embeddings, ``(length, model_dim)``; Unsupported if that is nothing."""
     if not encoder.overrides("embed"):
         raise Unsupported(f"{encoder.name} adds no vectors to the embeddings")
     return encoder.embed(torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64), positions)[0]
@@ -32,11 +28,8 @@ def codes(encoder: Encoder, positions: Tensor) -> Tensor:
 def shift_maps(codes: Tensor, shifted: list[Tensor]) -> Tensor:
     """Return the linear maps M of least ‖Φ M − Φ shifted‖, ``(shifts, model_dim, model_dim)``.
 
-    That such maps exist for sinusoids is why they were chosen: Vaswani et al. (2017), arXiv:1706.03762, §3.5.
-
-    Args:
-        codes: Φ, ``(positions, model_dim)`` float64; more positions than dimensions, so that it can fail.
-        shifted: for each shift, the codes of those positions plus the shift.
+    That such maps exist for sinusoids is why they were chosen: Vaswani et al. (2017), arXiv:1706.03762, §3.5. There are
+    more positions in Φ, ``(positions, model_dim)`` float64, than dimensions, so that it can fail.
     """
     # Not the default driver, which wants columns that are independent: codes need not fill all dimensions.
     found = torch.linalg.lstsq(codes, torch.cat(shifted, -1), driver="gelsd").solution

@@ -32,19 +32,16 @@ class Batch:
     target_bytes: Tensor | None = None
 
     def part(self, rows: slice | Tensor) -> Self:
-        """Return some of the sequences."""
         widths = None if self.target_bytes is None else self.target_bytes[rows]
         return replace(self, tokens=self.tokens[rows], targets=self.targets[rows], target_bytes=widths)
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """Concatenate batches of one length."""
         widths = [part.target_bytes for part in parts if part.target_bytes is not None]
         tokens, targets = torch.cat([part.tokens for part in parts]), torch.cat([part.targets for part in parts])
         return cls(tokens, targets, parts[0].counted, torch.cat(widths) if widths else None)
 
     def first(self, count: int) -> Self:
-        """Return the first ``count`` sequences."""
         return self.part(slice(count))
 
     def to(self, device: torch.device) -> Self:
@@ -122,12 +119,8 @@ class Task:
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         """Draw sequences of one length; a bidirectional model must not be shown the answer.
 
-        Args:
-            batch_size: how many.
-            length: in the task's unit.
-            generator: the only source of randomness.
-            split: ``train``, ``validation`` or ``test``; tasks that make their data draw afresh for each.
-            causal: whether the model is.
+        The generator is the only source of randomness. ``split`` is ``train``, ``validation`` or ``test``; tasks that
+        make their data draw afresh for each.
         """
         raise NotImplementedError
 

@@ -17,12 +17,9 @@ SPLITS = ("test", "validation", "train")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents by split, in order.
+    """Documents by split, in order: ``test``, ``validation`` and ``train``; of Python's library one may be empty.
 
-    Args:
-        splits: ``test``, ``validation`` and ``train``, each a list of documents; of Python's library one may be empty.
-        provenance: source, number of documents and bytes, sha256.
-        label: the source as a user named it, for messages.
+    The provenance has source, number of documents and bytes, sha256; the label is the source as a user named it.
     """
 
     splits: dict[str, list[bytes]]
@@ -31,11 +28,7 @@ class Corpus:
 
     @classmethod
     def of_files(cls, path: str | None) -> Self:
-        """Read a file or folder; None: Python's standard library.
-
-        Raises:
-            ValueError: it holds no text, or something that is none.
-        """
+        """Read a file or folder; None: Python's standard library. ValueError if it holds no text, or something else."""
         # Of files with the same content only the first: the rest could end up on both sides of a split.
         read = [*(_read_standard_library() if path is None else _read(Path(path)))]
         files = {name: text for text, name in {text: name for name, text in reversed(read)}.items()}
@@ -54,7 +47,6 @@ class Corpus:
         return cls(held_out(ordered, SPLITS), provenance, label)
 
     def joined(self) -> Self:
-        """Join the documents of every split into one."""
         return replace(self, splits={name: [b"".join(documents)] for name, documents in self.splits.items()})
 
 
@@ -69,12 +61,10 @@ def digest_of(documents: Mapping[str, Sequence[bytes]]) -> str:
 
 
 def held_out(ordered: list[bytes], names: tuple[str, ...]) -> dict[str, list[bytes]]:
-    """Split documents by whole documents where the sizes come out near, else by place.
+    """Split documents, in order, by whole documents where the sizes come out near, else by place.
 
-    Args:
-        ordered: documents; those of a split follow one another.
-        names: of splits. All but the last get ``HELD_OUT`` of the bytes: as few whole documents as hold that, or, where
-            these would hold less than half of it or more than twice as much, exactly that many bytes.
+    All splits but the last get ``HELD_OUT`` of the bytes: as few whole documents as hold that, or, where these would
+    hold less than half of it or more than twice as much, exactly that many bytes.
     """
     share = HELD_OUT * sum(map(len, ordered))
     whole, rest = {}, ordered

@@ -8,12 +8,7 @@ from torch import Generator, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """One split of a corpus, all documents in one tensor.
-
-    Args:
-        tokens: ``(total,)``, of any type of whole numbers.
-        sizes: ``(documents,)`` int64, tokens in each.
-    """
+    """One split of a corpus: all tokens, ``(total,)``, of any type of whole numbers, and how many each document has."""
 
     tokens: Tensor
     sizes: Tensor
@@ -24,7 +19,6 @@ class Documents:
 
     @property
     def longest(self) -> int:
-        """The number of tokens in the longest document."""
         return int(self.sizes.max()) if len(self.sizes) else 0
 
     @property
@@ -43,16 +37,12 @@ class Documents:
         return self.tokens[starts + torch.arange(length)]
 
     def stretches(self, total: int, length: int, size: int, generator: Generator) -> Tensor:
-        """Cut ``total`` tokens into windows, ``(windows, length)``, from stretches drawn over the whole split.
+        """Cut ``total`` tokens into windows, ``(windows, length)``, from stretches of ``size`` drawn over the whole
+        split.
 
-        The split is divided into as many equal parts as stretches are needed, and each part has one. Where the
-        documents have fewer stretches, all are taken, and then the longest of their rests.
-
-        Args:
-            total: of tokens; there may be fewer. At least one window is cut.
-            length: of a window, at most ``size``. The end of a stretch that fills no window is left out.
-            size: of a stretch.
-            generator: its state decides which stretches, whatever the length.
+        The split is divided into as many equal parts as stretches are needed, and each part has one, decided by the
+        generator's state, whatever the length. Where the documents have fewer stretches, all are taken, and then the
+        longest of their rests. The end of a stretch that fills no window is left out; at least one window is cut.
         """
         counts = -(-self.sizes // size)
         begins = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)

@@ -21,9 +21,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 def without_duplicates(corpus: Corpus, *, joined: bool) -> Corpus:
     """Cut every window of `WINDOW` bytes that stands in the training split out of the test split; the rest closes up.
 
-    Args:
-        corpus: of which train and validation stay as they are. Its provenance gains ``test_bytes_removed``.
-        joined: whether a window may span several documents.
+    ``joined``: a window may span several documents. The provenance gains ``test_bytes_removed``.
     """
     test, train = corpus.splits["test"], corpus.splits["train"]
     # The marks are not in UTF-8, and one for each side: a window across the end of a document equals no other.

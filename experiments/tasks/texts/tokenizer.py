@@ -41,13 +41,7 @@ KEPT_FROM_SECONDS = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Tokenized:
-    """A corpus in tokens.
-
-    Args:
-        splits: the documents of each split.
-        spelled: the bytes of each token.
-        sha256: of the tokenizer; None where every byte is a token.
-    """
+    """A corpus in tokens: its splits, the bytes of each token, and a hash of the tokenizer if bytes are merged."""
 
     splits: dict[str, Documents]
     spelled: list[bytes]
@@ -70,14 +64,10 @@ def bytes_of(corpus: Corpus) -> Tokenized:
 
 
 def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
-    """Learn byte pairs from the training split: the same text always gives the same tokens.
-
-    Args:
-        corpus: the text.
-        vocabulary: tokens at most, at least 256 (the bytes); fewer if the text has no more pairs to merge.
+    """Learn up to ``vocabulary`` byte pairs from the training split: the same text always gives the same tokens.
 
     Raises:
-        ValueError: ``tokenizers`` is not installed.
+       ValueError: ``tokenizers`` is not installed.
     """
     try:
         import tokenizers  # optional
