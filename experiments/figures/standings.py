@@ -70,7 +70,6 @@ def pairs(table: pd.DataFrame, order: list[str]) -> Figure:
 
 
 def _column(axes: Axes, heights: "pd.Series[float]", texts: list[str], head: str) -> None:
-    """Write a column of text to the right of the axes."""
     place = axes.get_yaxis_transform()
     axes.text(1.03, -1, head, transform=place, ha="left", va="center", fontsize="small", color=GREY)
     for height, text in zip(heights, texts, strict=True):
@@ -83,7 +82,6 @@ def _short(name: str) -> str:
 
 
 def _lines(names: list[str], panels: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a line for each name, the first on top, and panels side by side."""
     figure = style.figure(1.1 + 0.2 * len(names))
     found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     found[0].set_ylim(len(names) - 0.4, -1.4)

@@ -137,7 +137,7 @@ def sized(width: float, scale: float = 1.0) -> Iterator[None]:
 
 
 def room() -> float:
-    """Return the width of figures in inches of the page, before scaling: how much fits side by side."""
+    """Return the width of figures in inches of the page, before scaling."""
     return _width / _scale
 
 
@@ -242,7 +242,7 @@ def curves(axes: Axes, summary: pd.DataFrame, x: str, looks: dict[str, Look], *,
 
 
 def curve(axes: Axes, summary: pd.DataFrame, x: str, colour: str, **how: Any) -> None:
-    """Draw a line through means over the column ``x``, with a band for their intervals: of a summary of `over_seeds`."""
+    """Draw a line through means over the column ``x`` of an `over_seeds` summary, with a band for their intervals."""
     valued = summary[summary["seeds"] > 0].sort_values(x)
     if valued.empty:
         return

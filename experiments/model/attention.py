@@ -59,7 +59,6 @@ class Heads:
         return self.k.shape[-2]
 
     def upto(self, stop: int) -> Self:
-        """Return these with only the first ``stop`` keys."""
         keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
         return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
 

@@ -107,11 +107,9 @@ class Transformer(nn.Module):
         self.encoder_dropped = True
 
     def trunk_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        """Return all parameters but the encoder's, by name."""
         return [(name, p) for name, p in self.named_parameters() if not name.startswith("encoder.")]
 
     def num_parameters(self) -> tuple[int, int]:
-        """Return the number of parameters: the encoder's, and all others."""
         return sum(p.numel() for p in self.encoder.parameters()), sum(p.numel() for _, p in self.trunk_parameters())
 
     def train_in(self, dtype: torch.dtype | None) -> None:
@@ -210,7 +208,6 @@ class Layer(nn.Module):
         return stream + linear(hidden, self.ffn_out, dtype)
 
     def weights(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
-        """Return attention weights, ``(batch, heads, query, key)``."""
         heads = self._heads(encoder, stream, positions)
         parts = []
         for q, k, _, site in self._blocks(heads):

@@ -54,7 +54,6 @@ class Addition(Problem):
         return length + 1
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw uniformly from the pairs of numbers of a length."""
         digits = torch.randint(self.base, (batch_size, 2, length), generator=generator)
         leading = torch.randint(self._lowest(length), self.base, (batch_size, 2), generator=generator)
         digits[:, :, -1 if self.reverse == "all" else 0] = leading

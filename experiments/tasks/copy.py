@@ -43,7 +43,6 @@ class Copy(Transduction):
         return torch.arange(length)
 
     def position_guess(self, metric: str, length: int) -> float:
-        """Guess any word without repeats."""
         if self.unique and metric == "exact_match" and length <= self.num_symbols:
             return 1 / math.perm(self.num_symbols, length)
         return self.chance(metric, length)

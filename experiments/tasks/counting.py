@@ -37,7 +37,6 @@ class Counting(Problem):
         return length + 1
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw uniformly from the pairs that are a length apart."""
         first = torch.randint(self.num_symbols - length + 1, (batch_size, 1), generator=generator)
         return torch.cat([first, first + length - 1], 1)
 

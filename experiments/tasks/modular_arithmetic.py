@@ -53,7 +53,6 @@ class ModularArithmetic(Stepwise):
         return 2 * length - 1
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw uniform operands, and uniform operators between them."""
         symbols = torch.randint(self.modulus, (batch_size, 2 * length - 1), generator=generator)
         operators = torch.randint(len(self._table), (batch_size, length - 1), generator=generator)
         symbols[:, 1::2] = self.modulus + operators

@@ -26,7 +26,6 @@ class Precedence(Question):
         super().__init__(train_length=train_length, min_length=min_length)
 
     def problems(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        """Draw uniformly from the arrangements of the length's symbols."""
         fillers = 2 + torch.arange(length - 2) % (self.num_symbols - 2)
         symbols = torch.cat([torch.arange(2), fillers])
         return symbols[shuffles(batch_size, length, generator)]

@@ -70,6 +70,5 @@ class Interruption:
             self._deferred = before
 
     def check(self) -> None:
-        """Stop here (Interrupted) if a signal has come."""
         if self.signum is not None:
             raise Interrupted(self.signum)

@@ -86,7 +86,6 @@ class TrainLog:
 
     @property
     def divergence(self) -> str:
-        """Why the run has no finite loss."""
         if self.tuning is not None:
             return f"no learning rate of {', '.join(map(str, self.tuning.rates))} reached a finite loss"
         return f"the loss was {self.final_loss} by step {self.points[-1][0]}"

@@ -41,7 +41,6 @@ class Team(Processes):
     _training: bool = field(default=False, init=False)
 
     def step(self, model: Transformer, config: TrainConfig) -> Step:
-        """Return what takes the optimizer's steps."""
         return Step(model, config) if self.size == 1 else SharedStep(model, config, self)
 
     @contextmanager
@@ -90,7 +89,7 @@ class Team(Processes):
         cannot continue, in a line and as a traceback.
 
         Raises:
-           Dismissed: the training has ended; in process 0 RuntimeError, if another process could not continue.
+            Dismissed: the training has ended; in process 0 RuntimeError, if another process could not continue.
         """
         flags = torch.tensor([leave, error is not None, self.interruption.signum or 0, *present])
         with self.together():

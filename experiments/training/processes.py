@@ -96,7 +96,6 @@ class Processes:
         return message[0]
 
     def gather(self, mine: object) -> list[Any]:
-        """Return the contribution of every process, in all of them."""
         everyone: list[Any] = [None] * self.size
         with self.together():
             distributed.all_gather_object(everyone, mine, group=self.messages)

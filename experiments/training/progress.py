@@ -41,7 +41,6 @@ class Training:
         self.note(batch, self.step(batch, positions))
 
     def draw(self) -> tuple[Batch, Tensor]:
-        """Draw the next batch and its positions, on the training device."""
         task, device, lengths = self.task, self.loss_sum.device, self.streams["training lengths"]
         length = int(torch.randint(task.min_length, task.train_length + 1, (), generator=lengths))
         size = task.sequence_length(length)
@@ -101,7 +100,6 @@ class Training:
         )
 
     def restore(self, saved: State) -> None:
-        """Continue from what `state` returned."""
         model, optimizer = self.step.model, self.step.optimizer
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in saved.tensors.items():

@@ -99,5 +99,4 @@ class StackedStep:
 
 
 def _parameters(step: Step) -> list[Parameter]:
-    """Return the parameters in the optimizer's order."""
     return [parameter for group in step.optimizer.param_groups for parameter in group["params"]]

@@ -67,7 +67,6 @@ class Step:
         return loss.detach()
 
     def update(self) -> None:
-        """Clip the gradient and update the parameters."""
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.schedule.step()

@@ -92,7 +92,6 @@ def lifts(rows: pd.DataFrame, metric: str, looks: dict[str, Look]) -> Figure:
 
 
 def _bins(rows: pd.DataFrame) -> list[tuple[int, int]]:
-    """Return first and last of each range of distances, in ascending order."""
     last = rows["distance"] + rows["size"].fillna(1) - 1
     return sorted(set(zip(rows["distance"].astype(int), last.astype(int), strict=True)))
 

@@ -69,7 +69,6 @@ def _spread(subject: Subject, samples: int, apart: bool) -> list[Row]:
 
 
 def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
-    """Measure on repeated random sequences of the symbols in the task's inputs."""
     length = subject.task.train_length
     batch, _ = subject.question(NAME, samples, length)
     symbols = batch.tokens[:, subject.task.input_span(length)].unique()
@@ -83,7 +82,6 @@ def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
 def _rows(
     subject: Subject, tokens: Tensor, positions: Tensor, tally: Tally, bins: list[tuple[int, int]], apart: bool
 ) -> list[Row]:
-    """Return rows of every layer, head and metric, after training and before."""
     trained = patterns(subject.model, tokens, positions, tally)
     initial = patterns(subject.initial(), tokens, positions, tally) if subject.trained else trained
     return [
@@ -98,7 +96,6 @@ def _rows(
 def _layer_rows(
     subject: Subject, metric: str, layer: int, pattern: Pattern, bins: list[tuple[int, int]], apart: bool
 ) -> list[Row]:
-    """Return a row for each head, or for each head and bin, or for each bin with the mean over heads."""
     binned = pattern.value.ndim == 2
     if binned and not apart:
         pattern = pattern.over_heads()

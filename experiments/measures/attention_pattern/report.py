@@ -134,4 +134,3 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Weight over distance, the scores of heads and how widely they attend: stem -> figure, for each task."""

@@ -21,7 +21,7 @@ def fine_tuned(subject: Subject, encoder: Encoder, length: int, share: float) ->
     data and their order are decided by the subject's seed.
 
     Raises:
-       Unsupported: the share is less than one step, or the task or the numbering does not reach the length.
+        Unsupported: the share is less than one step, or the task or the numbering does not reach the length.
     """
     config = subject.training
     steps = round(share * config.steps) if config else 0

@@ -88,7 +88,6 @@ def measure(
 def _fine_tuned(
     subject: Subject, samples: int, lengths: list[int], encoder: Encoder, where: dict[str, Any]
 ) -> list[Row]:
-    """Train a copy of the model on at the longest length and measure it at all lengths."""
     try:
         model, status = fine_tuned(subject, encoder, lengths[-1], where["share"])
     except Unsupported as reason:
@@ -100,7 +99,6 @@ def _fine_tuned(
 
 
 def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replacement], dict[str, str]]:
-    """Return the replacements, and the reason for each that is not possible."""
     encoder, causal = subject.model.encoder, subject.model.causal
     if subject.model.encoder_dropped:
         return [], dict.fromkeys(names or (REPLACED,), "the model was trained to go without its encoder")
@@ -117,7 +115,6 @@ def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replac
 
 
 def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iterator[Change]:
-    """Yield each change for a length in training lengths."""
     yield {"condition": AS_TRAINED}, altered(model)
     for replacement in found:
         encoder, given = replacement.at(reach)

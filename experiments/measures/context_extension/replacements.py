@@ -41,7 +41,7 @@ class Replacement:
     One that a user has ``chosen`` may differ from the trained encoder within the training length.
 
     Raises:
-       Unsupported: it cannot replace the trained one, with the reason.
+        Unsupported: it cannot replace the trained one, with the reason.
     """
 
     def __init__(self, name: str, trained: Encoder, *, causal: bool, chosen: bool = False) -> None:

@@ -43,7 +43,6 @@ def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows with their condition as ``line``, and all lines in order, ``dropped`` last."""
     rows = with_series(rows)
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
@@ -52,4 +51,3 @@ def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Quality over length, a panel for each series: stem -> figure, for each task and metric."""

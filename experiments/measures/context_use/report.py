@@ -41,4 +41,3 @@ def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Bits per byte over the length of windows, a panel for each series: stem -> figure, for each task."""

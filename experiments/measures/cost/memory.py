@@ -25,7 +25,6 @@ class CountedMemory(TorchDispatchMode):
         self._before: WeakSet[torch.UntypedStorage] = WeakSet()
 
     def restart(self) -> None:
-        """Forget the peak so far; allocated memory stays counted."""
         self.peak = self.held
 
     def __torch_dispatch__(
@@ -65,7 +64,6 @@ class AllocatedMemory:
         self.peak = torch.cuda.max_memory_allocated(self.device) - self._before
 
     def restart(self) -> None:
-        """Forget the peak so far; allocated memory stays counted."""
         torch.cuda.reset_peak_memory_stats(self.device)
 
 

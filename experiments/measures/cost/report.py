@@ -62,7 +62,6 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at_longest(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of one metric at the longest length it was measured at."""
     return rows[rows["sequence_length"] == rows["sequence_length"].max()]
 
 
@@ -103,7 +102,6 @@ def _peak_memory(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
 
 
 def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
-    """A line for each series, and panels for operations, time and memory."""
     metrics = [metric for drawn in PANELS.values() for metric in drawn]
     if not (rows["metric"].isin(metrics) & (rows["status"] == "ok")).any():
         return None
@@ -141,4 +139,3 @@ plot = partial(
     experiment=NAME,
     draw=lambda of_task, looks: {draw.__name__[1:]: draw(of_task, looks) for draw in (_peak_memory, _relative_cost)},
 )
-"""Memory over length, and cost relative to the model without the encoder: stem -> figure, for each task."""

@@ -90,7 +90,6 @@ class Trunks:
         return _both(peak, self._fresh())
 
     def training_seconds(self, seconds: float) -> Both:
-        """Time a training step, per token, at the training length."""
         batch, positions = self._training_batch()
         steps = [Step(model.train(), self.config) for model in self._fresh()]
         return self._in_turn(lambda which: steps[which](batch, positions), seconds).per(batch.tokens.numel())

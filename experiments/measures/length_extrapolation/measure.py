@@ -89,7 +89,6 @@ def _at_length(subject: Subject, length: int, samples: int, position_bins: int, 
 def _free_running(
     subject: Subject, length: int, question: tuple[Batch, Tensor], forced: Scored, count: int
 ) -> Iterable[Row]:
-    """Rows of free-running quality and of its gap to teacher forcing; none where the two are the same."""
     metrics = [metric for metric in subject.task.metrics if metric != "bits_per_byte"]
     scored = generate(subject.model, *question, count) if metrics and count and subject.model.causal else None
     if scored is not None:
@@ -101,7 +100,6 @@ def _free_running(
 
 
 def _position_losses(subject: Subject, length: int, scored: Scored, bins: int) -> Iterable[Row]:
-    """Rows of the mean loss in each bin of the scored positions."""
     width = max(1, math.ceil(subject.task.train_length / bins))
     for start in range(0, scored.nats.shape[1], width):
         part = scored.nats[:, start : start + width]

@@ -70,7 +70,6 @@ def _ends(summary: pd.DataFrame) -> dict[str, str]:
 
 
 def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    """A panel for each series, a line for each length, with bins of positions on the horizontal axis."""
     rows = rows[rows["position"].notna()]
     last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
@@ -100,4 +99,3 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Quality over length, and loss over position within the answer: stem -> figure, for each task."""

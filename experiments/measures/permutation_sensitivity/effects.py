@@ -62,7 +62,7 @@ def effects(
     or ``(batch, length)``.
 
     Raises:
-       Unsupported: the encoder refuses the untouched input, or nothing is scored after the input.
+        Unsupported: the encoder refuses the untouched input, or nothing is scored after the input.
     """
     answer = batch.counted & (torch.arange(len(batch.counted)) >= span.stop)
     if not answer.any():

@@ -71,7 +71,6 @@ def _unit(panels: Panels) -> str:
 
 
 def _dots(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], title: str) -> Figure:
-    """Draw a line of dots for each change of order, a dot for each series with its interval over seeds."""
     with style.theme():
         figure, grid = dot_panels(names, list(panels), inches=max(0.26, 0.085 * len(looks)), sharex=True)
         width = 0.8 / len(looks)
@@ -90,7 +89,6 @@ def _dots(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], ti
 
 
 def _maps(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], title: str) -> Figure:
-    """Draw series down, changes of order across, and means as colours."""
     tables = [
         part.pivot_table(index="series", columns="change", values="mean").reindex(list(looks), columns=names)
         for part in panels.values()
@@ -110,7 +108,6 @@ def _maps(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], ti
 
 
 def _damage(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, title: str) -> Figure:
-    """Draw the quality lost by each change of order over both distances, which are shares, and the slopes."""
     means = summary.pivot_table(index=["series", "change"], columns="metric", values="mean")
     lost = rows[(rows["metric"] == "quality_loss") & rows["series"].isin(summary["series"])]
 
@@ -132,7 +129,6 @@ def _damage(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, title: str)
 
 
 def _sensitivity(rows: pd.DataFrame, slopes: pd.DataFrame, looks: Looks) -> Figure:
-    """Draw a panel for each distance and a line for each series: filled for tokens, hollow for positions."""
     with style.theme():
         figure, panels = dot_panels(list(looks), [f"over {metric_of(distance).label}" for distance in SLOPES])
         for axes, metric in zip(panels, SLOPES.values(), strict=True):
@@ -155,7 +151,6 @@ def _sensitivity(rows: pd.DataFrame, slopes: pd.DataFrame, looks: Looks) -> Figu
 
 
 def _layers(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks) -> Figure:
-    """Draw the change of representations over layers, a line for each change of order, before and after training."""
     top = highest(summary)
 
     def draw(axes: Axes, series: str, _: Look) -> None:

@@ -87,7 +87,6 @@ def measure(
 
 
 def _interventions(subject: Subject, samples: int, span: slice, by: dict[Change, Maker]) -> dict[Change, Intervention]:
-    """Draw every change of order; positions are permuted as the tokens are."""
     orders = {}
     for change, make in by.items():
         generator = subject.stream(f"{NAME}/{change.key}")
@@ -110,7 +109,6 @@ def _answers(
     change: Change,
     chance: dict[str, float],
 ) -> list[Row]:
-    """Return rows of how good the answers are and, unless nothing was changed, of what is lost."""
     where = change._asdict()
     if isinstance(after, Unsupported):
         return [subject.cannot(NAME, metric, after, **where) for metric in (*chance, "quality_loss", "answers_changed")]
@@ -134,7 +132,6 @@ def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, par
 
 
 def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> list[Row]:
-    """Return rows of how far outputs and representations move."""
     wanted: list[tuple[str, str, int | None]] = [("output_change", "output", None)]
     if change.condition in LAYERED:
         wanted.append(("equivariance_error", "equivariance", None))
@@ -156,7 +153,6 @@ def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, st
 def _sensitivities(
     subject: Subject, trained: Mapping[Change | Literal[""], Effects | Unsupported], chosen: dict[Change, Intervention]
 ) -> list[Row]:
-    """Return the slopes of damage over each distance, of all sequences and of each fold, for tokens and positions."""
     everything = torch.arange(len(next(iter(chosen.values())).orders))
     folds = everything.tensor_split(min(FOLDS, len(everything)))
     parts: dict[int | None, Tensor] = {None: everything, **(dict(enumerate(folds, 1)) if len(folds) > 1 else {})}

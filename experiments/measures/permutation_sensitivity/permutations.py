@@ -105,7 +105,6 @@ class Intervention:
         return tokens, positions
 
     def part(self, rows: slice) -> Self:
-        """Return the same for some of the sequences."""
         return replace(self, orders=self.orders[rows])
 
     def moved(self, values: Tensor) -> Tensor:

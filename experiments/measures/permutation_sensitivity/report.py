@@ -96,4 +96,3 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Damage, sensitivity, and changes of outputs and representations: stem -> figure, for each task."""

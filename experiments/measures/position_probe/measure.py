@@ -84,7 +84,6 @@ class Sums:
         self.sums: list[Tensor] = []
 
     def add(self, features: Tensor, labels: Tensor) -> None:
-        """Add tokens: ``(tokens, features)`` and ``(tokens, labels)``."""
         x, y = features.double(), labels.double()
         sums = [x.sum(0), y.sum(0), x.mT @ x, x.mT @ y]
         self.sums = [before + more for before, more in zip(self.sums, sums, strict=True)] if self.sums else sums

@@ -81,4 +81,3 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=_over_layers)
-"""The error over layers, a panel for each series: stem -> figure, for each task."""

@@ -114,4 +114,3 @@ def _shift_axis(axes: Axes, shifts: list[int]) -> None:
 
 summarise = partial(by_measurement, experiment=NAME)
 plot = partial(by_task, experiment=NAME, draw=lambda of_task, looks: _figures(_shifted(of_task), looks))
-"""Quality over shift, and change of the outputs before and after training: stem -> figure, for each task."""

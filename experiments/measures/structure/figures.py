@@ -162,7 +162,6 @@ def _pictures(rows: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
 
 
 def _image(axes: Axes, picture: pd.DataFrame, colours: str, scale: Normalize) -> None:
-    """Draw a matrix over the positions that its cells stand for; blank cells are grey."""
     (left, right), (top, bottom) = _edges(picture.columns), _edges(picture.index)
     axes.set_facecolor(UNSEEN)
     axes.grid(visible=False)

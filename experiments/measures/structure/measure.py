@@ -68,7 +68,6 @@ def measure(
 
 
 def _codes(subject: Subject, encoder: Encoder, size: int, waves: Sequence[int]) -> list[Row]:
-    """Return rows of what is added to token embeddings: metrics ``code`` and, for some dimensions, ``wave``."""
     rows = []
     if encoder.overrides("embed") and encoder.max_length is not None and encoder.max_length < size:
         size = encoder.max_length
@@ -92,7 +91,6 @@ def _codes(subject: Subject, encoder: Encoder, size: int, waves: Sequence[int]) 
 
 
 def _kernel(subject: Subject, encoder: Encoder, reach: int, draws: int, cells: int) -> list[Row]:
-    """Return rows of the expected score as an image, ``kernel``, and over the distance, ``kernel_at``."""
     rows, causal, train_length = [], subject.model.causal, encoder.geometry.train_length
     size = reach * train_length
     if encoder.max_length is not None and encoder.max_length < size:

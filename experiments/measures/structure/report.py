@@ -85,4 +85,3 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
 
 
 plot = partial(by_task, experiment=NAME, draw=_figures)
-"""Codes, waves, kernels, wavelengths and entropies: stem -> figure, for each task."""

@@ -43,7 +43,6 @@ class Problem(Task):
         raise NotImplementedError
 
     def draw(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw problems with their solutions."""
         problems = self.problems(batch_size, length, generator)
         return problems, self.solve(problems)
 
@@ -101,7 +100,6 @@ class Question(Problem):
         return torch.arange(1, length + 1), 0, torch.zeros(1, dtype=torch.long)
 
     def position_guess(self, metric: str, length: int) -> float:
-        """Return the share of the likeliest answer."""
         return max(self.answer_shares(length))
 
 

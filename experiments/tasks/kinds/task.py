@@ -86,7 +86,6 @@ class Task:
     _has_split: bool | None = None
 
     def set_lengths(self, train_length: int, min_length: int) -> None:
-        """Check and keep the lengths to train on."""
         self.train_length = whole("task.train_length", train_length, at_least=self.shortest)
         self.min_length = whole("task.min_length", min_length, at_least=self.shortest)
         if min_length > train_length:
@@ -104,7 +103,6 @@ class Task:
             raise Unsupported(f"task={self.name} has lengths of at most {limit}; got {length}")
 
     def check_causal(self, causal: bool) -> None:
-        """Refuse a bidirectional model, which would read the answers."""
         if not causal:
             raise ValueError(f"task={self.name} shows its answers and needs a causal model: set model.causal=true")
 
@@ -113,7 +111,6 @@ class Task:
         return length + 1
 
     def answer_size(self, length: int) -> int:
-        """Return how many symbols are scored."""
         return length
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:

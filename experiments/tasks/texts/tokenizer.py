@@ -67,7 +67,7 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
     """Learn up to ``vocabulary`` byte pairs from the training split: the same text always gives the same tokens.
 
     Raises:
-       ValueError: ``tokenizers`` is not installed.
+        ValueError: ``tokenizers`` is not installed.
     """
     try:
         import tokenizers  # optional
