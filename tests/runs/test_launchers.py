@@ -63,7 +63,9 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     assert "Traceback" not in stopped.stderr
     until(lambda: not at_work(tmp_path, "parted"), "the other worker to end")
 
+    saved = set(tmp_path.rglob("checkpoint-*"))
     with start(tmp_path, *sweep, "hydra.launcher.n_jobs=2") as process:
+        until(lambda: len(set(tmp_path.rglob("checkpoint-*")) - saved) > 1, "both to save their progress again")
         two_at_work(tmp_path, "parted", process)
         process.send_signal(signal.SIGTERM)
         stopped = ended(process)
