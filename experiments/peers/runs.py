@@ -158,7 +158,6 @@ def _questions(task: Task) -> list[Batch]:
 
 
 def _run_of(contender: Contender, task: Task, config: TrainConfig) -> None:
-    """Train a peer on the same batches in a plain loop; evaluate it in chunks as ours is."""
     with initialising(0, "model"):
         model = contender.build()
     lengths, data = stream(0, "training lengths"), stream(0, "training data")

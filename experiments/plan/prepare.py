@@ -126,7 +126,6 @@ def _build(registry: pe_zoo.Registry[Any], chosen: dict[str, Any]) -> Any:
 
 
 def _rehearse(plan: Plan) -> None:
-    """Draw one training sequence, number it and embed it; build the trunk without memory."""
     task, length = plan.task, plan.task.train_length
     size = task.sequence_length(length)
     task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)

@@ -102,7 +102,6 @@ def within_memory(what: str) -> Iterator[None]:
 
 
 def _bytes_per_token(model: ModelConfig, *, trains: bool) -> int:
-    """A token's state; in training, what each layer keeps for the backward pass."""
     # Of each layer: input, queries, keys, values, outputs, the stream between, and the hidden units twice.
     states = model.num_layers * (6 + 2 * model.ffn_multiple) if trains else 1
     return FLOAT * model.model_dim * states

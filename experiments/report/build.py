@@ -76,7 +76,6 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
 def _measured(
     results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
 ) -> tuple[list[str], list[Section]]:
-    """Summary and sections of what the rows hold."""
     looks = style.looks(results.rows)
     series_names = list(looks)
     rows = results.rows.assign(look=results.rows["series"].map(looks))
@@ -144,7 +143,6 @@ def task_sections(task: TaskResults) -> list[Section]:
 
 
 def _section(experiment: str, task: TaskResults) -> Section:
-    """Make the section of an experiment, or one that says why its rows cannot be shown."""
     try:
         section = SECTIONS.get(experiment, partial(other.other, experiment=experiment))(task)
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:

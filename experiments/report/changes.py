@@ -96,7 +96,6 @@ def _line(key: Key, ours: "pd.Series[float]", theirs: "pd.Series[float]") -> dic
 
 
 def _verdict(metric: str, difference: float, p: float) -> str:
-    """Return ``better``, ``worse`` or `NOISE`; ``higher`` or ``lower`` of a metric without a good side."""
     if math.isnan(p) or p >= intervals.SIGNIFICANCE:
         return NOISE
     higher_is_better = metric_of(metric).higher_is_better

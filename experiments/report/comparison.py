@@ -102,7 +102,6 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
 
 
 def _forest(table: pd.DataFrame, title: str) -> Figure:
-    """Draw the difference of each series with its interval, and a line at 0."""
     looks = style.looks(table.assign(encoder=table["series"].str.partition(" · ")[0]))
     lines = table.set_index("series").loc[among(looks, table["series"])[::-1]]
     with style.theme():
@@ -123,7 +122,6 @@ def _forest(table: pd.DataFrame, title: str) -> Figure:
 
 
 def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """List the series that only one folder has rows of."""
     mine, other = (set(results.rows[["task", "series"]].itertuples(index=False)) for results in (ours, theirs))
     lines = [[*key, names[0]] for key in sorted(mine - other)] + [[*key, names[1]] for key in sorted(other - mine)]
     cells = pd.DataFrame(lines, columns=["task", "series", "only in"])
@@ -135,7 +133,6 @@ def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | 
 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
-    """List settings and versions that differ between runs of the same series."""
     sides = [_of_series(results) for results in (ours, theirs)]
     found: dict[tuple[str, ...], list[str]] = {}
     for task, series in (key for key in sides[0] if key in sides[1]):
@@ -153,7 +150,6 @@ def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section
 
 
 def _of_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
-    """Return (task, series) -> setting -> its values over the finished runs, seeds among them."""
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
     for run in results.finished.to_dict("records"):
         values = found.setdefault((str(run["task"]), str(run["series"])), {})

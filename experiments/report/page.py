@@ -185,7 +185,6 @@ def markdown(page: Page, grids: dict[str, str]) -> str:
 
 
 def _md(text: object) -> str:
-    """Escape text for Markdown."""
     return re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", html.escape(" ".join(str(text).split()), quote=False))
 
 

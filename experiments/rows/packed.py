@@ -53,7 +53,6 @@ def unpack(packed: str) -> tuple[str, dict[str, int | float]]:
 
 
 def _numbers(name: str, value: str) -> dict[str, int | float]:
-    """The coordinates that ``name=value`` stands for; none if it is no coordinate."""
     column = RENAMED.get(name, name)
     if column not in COORDINATES:
         return {}

@@ -101,7 +101,6 @@ def load(folder: str | Path) -> Results:
 
 
 def _one_table(tables: list[tuple[Table, dict[str, Any]]]) -> pd.DataFrame:
-    """Return the rows of all runs, each with its run's series and whether it converged."""
     dtypes: dict[str, Any] = dict.fromkeys(COLUMNS, "str") | dict.fromkeys(WHOLE, "int64") | COORDINATE_DTYPES
     dtypes |= {"value": "float64", "chance": "float64"}
     lengths = [len(table["value"]) for table, _ in tables]

@@ -111,7 +111,6 @@ def points(lines: Iterable[list[str]], *, multirun: bool) -> Iterator[Sequence[s
 
 
 def _values(words: Sequence[str]) -> list[list[str]]:
-    """Return what to combine: for each option its overrides, one where it has one value."""
     lists = [word for word in words if word.startswith(tuple(f"+{group}=" for group in LISTS))]
     params = compose(*lists).hydra.sweeper.params if lists else None
     swept: dict[str, list[str]] = {}

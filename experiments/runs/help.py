@@ -80,6 +80,5 @@ def _table(title: str, lines: dict[str, str]) -> str:
 
 
 def _file_entry(file: Path) -> Entry:
-    """Describe a configuration file by the comments at its head."""
     lines = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
     return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")))

@@ -104,7 +104,6 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
 
 
 def _settle(parcel: Parcel) -> None:
-    """Make this process work as the one that asked: folder, command line, log, plug-in."""
     os.environ.update(FOR_WORKERS | os.environ)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     sys.argv = ["run.py", *parcel.words]

@@ -180,7 +180,6 @@ class Launch:
         return list(dict.fromkeys(folder.parent.parent for folder in self._before))
 
     def _note(self, folders: Iterable[Path]) -> None:
-        """Note in each results folder which of its runs a sweep asks for."""
         if self.team.rank or not self.given.multirun:
             return
         command, folders = shlex.join(["python", "run.py", *self.given.words]), [*self.earlier, *folders]
@@ -191,7 +190,6 @@ class Launch:
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:
-    """Return the state of a run whose worker has not reported."""
     record, worker = record_of(folder), lease.holder(folder)
     outcome = Outcome("not begun", folder.name, folder)
     if worker is not None:

@@ -135,7 +135,6 @@ def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
 
 
 def _by_key(table: Mapping[str, list[Any]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the rows by their key, with a number at its end for keys that occur again."""
     keys, compared = (zip(*(table[column] for column in columns), strict=True) for columns in (KEY, COMPARED))
     counts = Counter[tuple[Any, ...]]()
     rows = {}
@@ -161,7 +160,6 @@ def _shown(cells: tuple[Any, ...] | None) -> str:
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return a line for everything that the two runs were not both made with."""
     records = [first, second]
     pairs: dict[str, list[Any]] = {key: [record.get(key) for record in records] for key in MADE_WITH}
     pairs |= {key: [record.get(key) or 1 for record in records] for key in ("processes", "seeds_together")}

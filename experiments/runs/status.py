@@ -125,7 +125,6 @@ def _span(seconds: float) -> str:
 
 
 def _group(state: str, advice: str, command: str, runs: list[Standing]) -> str:
-    """Return a table of runs of one state that one command completes."""
     lines = [[run.run_id, run.reason] for run in runs[:LISTED]]
     if len(runs) > LISTED:
         lines.append([f"and {len(runs) - LISTED} more", ""])

@@ -96,7 +96,6 @@ def _show_results(outcome: Outcome) -> None:
 
 
 def _kept(rows: list[Row], main: str, converged: bool | None) -> str:
-    """Return how much quality a run keeps beyond its training length, in a line; blank where that means nothing."""
     table = scores(frame(row for row in rows if row.metric == main).assign(converged=converged)).to_dict("records")
     if not table or table[0]["status"] != "ok":
         return ""

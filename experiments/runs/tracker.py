@@ -152,6 +152,5 @@ def place_of(plan: Plan) -> Path:
 
 
 def _name(row: Row) -> str:
-    """Return a row's name as every tracker takes it."""
     parts = (row.experiment, row.metric, slice_name(row), f"length_{row.eval_length}")
     return "/".join(re.sub(r"[^\w.-]+", "_", part) for part in parts if part)

@@ -75,7 +75,6 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def _clusters(valued: "pd.Series[float]", every: range, bounds: Matrix) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return which groups have seeds in two clusters."""
     ordered = valued.sort_values(kind="stable").groupby(level="group")
     gaps = ordered.diff().groupby(level="group").max().reindex(every).to_numpy()
     spread, count = (ordered.max() - ordered.min()).reindex(every), ordered.size().reindex(every)

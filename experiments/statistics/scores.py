@@ -42,7 +42,6 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the scores of one task and metric."""
     metric, trained = metric_of(str(rows["metric"].iloc[0])), int(rows["train_length"].iloc[0])
     table = rows.groupby(["task", "metric", "series", "seed"])["status"].agg(_worst).reset_index()
     learned = rows.groupby(["series", "seed"])["converged"].agg(lambda judged: not any(one is False for one in judged))

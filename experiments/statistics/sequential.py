@@ -194,7 +194,6 @@ def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
 
 
 def _sign_tests(differences: Matrix) -> Vector:
-    """Return the two-sided p of the exact sign test of each column, ties left out."""
     above, below = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
     return np.minimum(1, 2 * binom.sf(np.maximum(above, below) - 1, above + below, 0.5))
 
@@ -218,16 +217,12 @@ def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
 
 
 def _first(cases: "Mapping[str, pd.Series[bool]]") -> Sequence[str]:
-    """Return, line by line, the first verdict that holds; else ``open``."""
     lines = zip(*cases.values(), strict=True)
     return [next((name for name, holds in zip(cases, line, strict=True) if holds), OPEN) for line in lines]
 
 
 def _best(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Keep every series that none beats: with 95 % probability the best is among them.
-
-    Only the best's own elimination is an error, and that takes one false test of the K - 1 against it.
-    """
+    """Keep every series that none beats: with 95 % probability the best is among them."""
     rivals = table["series"].nunique() - 1
     table = table.sort_values(["p_below", "difference"]).drop_duplicates("series").sort_values("series")
     table = table.assign(p=table["p_below"], p_holm=np.minimum(1, table["p_below"] * rivals), done=table["own"])

@@ -73,7 +73,6 @@ def one_line(error: BaseException) -> str:
 
 
 def _judge(promise: Promise, make: Maker, masks: list[bool], bench: Bench) -> Verdict:
-    """The worst outcome under these masks, and every reason."""
     outcomes, reasons = [HOLDS], []
     for causal in masks:
         try:
@@ -96,7 +95,6 @@ def _same_state() -> Iterator[None]:
 
 
 def _size(make: Maker) -> Geometry:
-    """The first size that the constructor accepts; its first refusal if there is none."""
     refusals = []
     for geometry in SIZES:
         try:

@@ -94,7 +94,6 @@ def check_control(make: Maker, causal: bool, bench: Bench) -> None:
 
 
 def _plain(make: Maker, **turned: float) -> Encoder:
-    """Build the class of an encoder with its knobs at their defaults, but for those given."""
     try:
         return type(make(SIZES))(SIZES, **turned)
     except ValueError as refusal:
@@ -102,7 +101,6 @@ def _plain(make: Maker, **turned: float) -> Encoder:
 
 
 def _distances(encoder: Encoder, causal: bool, *, shared: bool = False) -> dict[str, float]:
-    """Return the distances to all other encoders that can be compared, with the knobs that they share or defaults."""
     found = {}
     for name in names():
         with suppress(Unsupported, ValueError):

@@ -106,7 +106,6 @@ def _papers(results: Results) -> dict[str, tuple[_catalogue.Paper, ...]]:
 
 
 def _variant(folder: str, name: str) -> _catalogue.Entry | None:
-    """Read the comments of a variant's file as a docstring."""
     path = ROOT / "configs" / folder / f"{name}.yaml"
     if not re.fullmatch(r"\w+", name) or not path.is_file():
         return None

@@ -92,7 +92,6 @@ def _setting(configs: list[dict[str, str]], key: str) -> str:
 
 
 def _written(configs: list[dict[str, str]], texts: dict[str, str]) -> list[str]:
-    """Return the texts of the settings that runs have, each with its value."""
     return [text.format(value) for key, text in texts.items() if (value := _setting(configs, key))]
 
 
@@ -138,7 +137,6 @@ def _spans(rows: pd.DataFrame) -> list[list[int]]:
 
 
 def _lengths(results: Results) -> list[str]:
-    """Name the lengths of each task; tasks alike in one sentence."""
     alike: dict[str, list[str]] = {}
     for task, rows in results.quality.groupby("task"):
         trained, measured, counts = _spans(rows)
@@ -148,7 +146,6 @@ def _lengths(results: Results) -> list[str]:
 
 
 def _table(results: Results) -> Table:
-    """Return the settings of each task, where tasks differ in them, and its lengths."""
     cells, data = [], []
     for task, runs in sorted(results.finished.groupby("task")["run_id"], key=lambda item: str(item[0])):
         configs = [results.configs.get(run, {}) for run in runs]

@@ -54,7 +54,6 @@ def _card(name: str, entry: _catalogue.Entry, short: str, unfolded: bool) -> Car
 
 
 def _title(paper: _catalogue.Paper) -> str:
-    """Title, year and arXiv id of a paper; the id alone where the bibliography lacks it."""
     fields, number = bibliography.entry_of(paper), f"arXiv:{paper.arxiv}"
     title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
     return number if title == number else f"{title} ({fields['year']}), {number}"

@@ -27,10 +27,7 @@ PICTURES = 4
 
 
 def _weigh(tasks: Sequence[TaskResults]) -> dict[str, pd.DataFrame]:
-    """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first.
-
-    A task has a table where two series or more have both a cost and a quality beyond training.
-    """
+    """Return quality (with its interval), cost (with the range of its seeds) and front of each series, best first."""
     found = {}
     for task in tasks:
         ranked = task.standing[(task.standing["status"] == "ok") & task.standing["series"].isin(task.order)]

@@ -72,5 +72,4 @@ def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
 
 
 def _rounded(values: Iterable[float]) -> list[float | None]:
-    """Round to four digits, more than a reader can see."""
     return [None if math.isnan(value) else float(f"{value:.4g}") for value in values]

@@ -90,7 +90,6 @@ def tuning(task: TaskResults) -> Section:
 
 
 def _orders(task: TaskResults) -> list[str]:
-    """Say how much the order of the series depends on the learning rate."""
     rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["eval_length"].gt(0)]
     rows = rows[rows["metric"].isin(task.beyond["metric"])]
     return [

@@ -72,7 +72,6 @@ def warnings(results: Results) -> list[str]:
 
 
 def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:
-    """Return what differs within a task, and which series have which value; tasks alike in one sentence."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for series, value, task in zip(series_names, values, tasks, strict=True):
         if value is not None:

@@ -71,7 +71,6 @@ def summary(task: TaskResults) -> str:
 
 
 def _best(task: TaskResults) -> list[str]:
-    """Name the series that may be the best."""
     ranked = task.standing[task.standing["status"] == "ok"]
     if len(ranked) < 2:
         return []
@@ -88,7 +87,6 @@ def _best(task: TaskResults) -> list[str]:
 
 
 def _against(task: TaskResults) -> list[str]:
-    """Count the verdicts against the baseline."""
     if task.baseline is None or task.against.empty:
         return []
     counts = task.against["verdict"].value_counts()

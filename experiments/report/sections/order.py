@@ -39,7 +39,6 @@ def section(task: TaskResults) -> Section:
 
 
 def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
-    """Quality lost by permuted tokens, and by permuted positions where that was measured."""
     changes = order(rows)
     prefix = f"{permutation_sensitivity.POSITIONS}: "
     lost = summary[summary["metric"] == "quality_loss"]
@@ -69,7 +68,6 @@ def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataF
 
 
 def _sensitivity_table(task: TaskResults, slopes: pd.DataFrame) -> Table:
-    """The slopes, with their interval over seeds, or over inputs where there is one seed."""
     kinds = (permutation_sensitivity.TOKENS, permutation_sensitivity.POSITIONS)
     metrics = permutation_sensitivity.SLOPES.values()
     heads = {(metric, kind): f"{metric_of(metric).label}, {kind}" for kind in kinds for metric in metrics}

@@ -40,7 +40,6 @@ def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
 
 
 def _apart(tasks: Sequence[TaskResults]) -> list[str]:
-    """Name the tasks that say nothing of the difference between series."""
     tried = [task for task in tasks if task.baseline is not None]
     unlearned = [task.key for task in tried if (task.standing["seeds_learned"] == 0).all()]
     known = counted(tasks)
@@ -80,7 +79,6 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
 
 
 def _table(tasks: Sequence[TaskResults]) -> Table:
-    """Everything that is said of a series on a task, in one line."""
     lines, data = [], []
     for task in tasks:
         free = task.free_standing.set_index("series")["area"]
@@ -156,7 +154,6 @@ def _pictures(tasks: Sequence[TaskResults]) -> list[Picture]:
 
 
 def _over_tasks(tasks: Sequence[TaskResults]) -> list[Table | Picture]:
-    """Count the comparisons that each series wins and loses over the tasks."""
     table = comparisons.over_tasks(task.family for task in tasks)
     counts = table.groupby("first")[["wins", "losses"]].sum()
     verdicts = pd.concat([task.against for task in tasks])

@@ -70,7 +70,6 @@ def _finding(each: Decided) -> Section:
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
-    """Return a line for each comparison."""
     data = comparison_table(decided).drop(columns="concerns")
     cells = data[["statement", "tested", "comparison", "seeds_learned"]].rename(columns={"seeds_learned": "seeds"})
     cells = cells.astype(str).drop(columns=["statement"] * (len(decided) == 1))
@@ -82,7 +81,6 @@ def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
 
 
 def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> Table:
-    """Return a line for each contestant of each test that was measured."""
     lines, numbers = [], []
     for each in decided:
         named = {"statement": each.statement.statement, "source": each.statement.source, "verdict": each.verdict}

@@ -39,7 +39,6 @@ def _at(rows: pd.DataFrame, multiple: float) -> pd.DataFrame:
 
 
 def _table(stem: str, caption: str, rows: pd.DataFrame, quality: pd.DataFrame, order: Sequence[str]) -> Table:
-    """Tasks down, series across."""
     seeds = quality.groupby(["task", "series"])["seed"].nunique().to_dict()
     unlearned = set(quality.loc[quality["converged"].eq(False), ["task", "series"]].itertuples(index=False, name=None))
     summary = intervals.over_seeds(rows, ["task", "metric", "series", "train_length", "eval_length"])

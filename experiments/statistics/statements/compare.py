@@ -96,7 +96,6 @@ def _judged(
     order: sequential.Counts,
     rule: Rule,
 ) -> list[dict[Any, Any]]:
-    """Return a line for each two columns (values, noise, looks done), see `sequential.judged`."""
     areas = np.array([values for values, _, _ in columns]).T
     noise = np.broadcast_to(np.array([noise for _, noise, _ in columns]), areas.shape)
     pairs = (np.arange(0, len(columns), 2), np.arange(1, len(columns), 2))

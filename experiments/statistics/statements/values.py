@@ -110,7 +110,6 @@ def _reason(counted: list[pd.DataFrame], by_seed: "pd.Series[float]") -> str:
 
 
 def _bounds(test: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the least and the largest value that a test may have."""
     low, high = (0.0, 1.0) if test.get("take") == "unsupported" else metric_of(test["rows"]["metric"]).bounds
     if "table" in test or test.get("take") == "range" or (test.get("as") == "ratio" and low >= 0):
         return 0.0, math.inf
@@ -157,11 +156,7 @@ def _text(value: object) -> str:
 
 
 def _by_seed(rows: pd.DataFrame, test: Mapping[str, Any]) -> "pd.Series":
-    """Return one value for each seed.
-
-    Raises:
-        ValueError: a seed has several rows, and the test does not say which to take.
-    """
+    """Return one value for each seed."""
     if "table" in test:
         return pd.Series({seed: _furthest(group, test["table"]) for seed, group in rows.groupby("seed")}, dtype=float)
     if test.get("take") == "unsupported":
@@ -179,7 +174,6 @@ def _by_seed(rows: pd.DataFrame, test: Mapping[str, Any]) -> "pd.Series":
 
 
 def _furthest(rows: pd.DataFrame, table: Mapping[int, list[float]]) -> float:
-    """Return the largest difference of codes from a table; NaN where one was not measured."""
     codes = {(row["position"], row["dimension"]): row["value"] for row in rows.to_dict("records")}
     differences = [
         abs(codes.get((position, dimension), math.nan) - value)

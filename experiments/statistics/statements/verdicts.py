@@ -105,7 +105,6 @@ def _decided(
 
 
 def _lacking(found: Mapping[str, Measured]) -> str:
-    """Return why a test decides nothing; blank where it may."""
     reasons = {name: each.reason for name, each in found.items() if each.reason}
     if lacking := [name for name, reason in reasons.items() if reason == NO_ROWS]:
         return f"no rows of {', '.join(lacking)}" if any(lacking) else NO_ROWS
