@@ -33,9 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--baseline", help="series or encoder to compare with (default: none, else the first)")
     parser.add_argument(
-        "--paper",
-        action="store_true",
-        help="also write report.tex and figures in both column widths; takes longer",
+        "--paper", action="store_true", help="also write report.tex and figures in both column widths; takes longer"
     )
     parser.add_argument(
         "--overlay",

@@ -20,10 +20,7 @@ SIZED = {
     r"window, keys=(\d+)": "window",
 }
 """Pattern of a condition with a size -> the condition without."""
-RETIRED = {
-    *("asymmetry", "kernel_growth", "distances_told_apart"),
-    *("code_distance", "code_growth", "code_error"),
-}
+RETIRED = {*("asymmetry", "kernel_growth", "distances_told_apart"), *("code_distance", "code_growth", "code_error")}
 """Metrics of `structure` that earlier releases measured, and that no claim, table or figure showed."""
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 

@@ -91,10 +91,7 @@ def compare(
 
 
 def _judged(
-    columns: list[tuple[list[float], float, int]],
-    deltas: Sequence[float | None],
-    order: sequential.Counts,
-    rule: Rule,
+    columns: list[tuple[list[float], float, int]], deltas: Sequence[float | None], order: sequential.Counts, rule: Rule
 ) -> list[dict[Any, Any]]:
     areas = np.array([values for values, _, _ in columns]).T
     noise = np.broadcast_to(np.array([noise for _, noise, _ in columns]), areas.shape)
