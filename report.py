@@ -28,21 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="report.py", description="Compare the runs of a folder on one page.")
     parser.add_argument("folder", type=Path, help="results/<name>, as written by run.py")
-    parser.add_argument(
-        "against", type=Path, nargs="?", help="another such folder to compare with; goes to <folder>/report/against"
-    )
+    against = "another such folder to compare with; goes to <folder>/report/against"
+    parser.add_argument("against", type=Path, nargs="?", help=against)
     parser.add_argument("--baseline", help="series or encoder to compare with (default: none, else the first)")
-    parser.add_argument(
-        "--paper", action="store_true", help="also write report.tex and figures in both column widths; takes longer"
-    )
-    parser.add_argument(
-        "--overlay",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="CSV",
-        help="published rows, in the columns of rows.csv, to draw over ours; may be repeated",
-    )
+    paper = "also write report.tex and figures in both column widths; takes longer"
+    parser.add_argument("--paper", action="store_true", help=paper)
+    overlay = "published rows, in the columns of rows.csv, to draw over ours; may be repeated"
+    parser.add_argument("--overlay", type=Path, action="append", default=[], metavar="CSV", help=overlay)
     parser.add_argument("--status", action="store_true", help="only print which runs are done and which are missing")
     return parser
 

@@ -14,8 +14,8 @@ from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
 from experiments.rows import sweeps, untrusted
-from experiments.rows.quality import beyond_training
 from experiments.rows.results import Results
+from experiments.rows.row import beyond_training
 from experiments.statistics import comparisons, sequential
 from experiments.statistics.statements import schema, verdicts
 

@@ -9,8 +9,7 @@ import pandas as pd
 from scipy.stats import ttest_1samp, ttest_ind
 
 from experiments import measures
-from experiments.rows.quality import OVER_LENGTHS, main_quality
-from experiments.rows.row import metric_of
+from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
 from experiments.statistics import intervals
 from experiments.statistics.comparisons import holm
 

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.report.page import Page, Picture
-from experiments.rows.quality import OVER_LENGTHS
-from experiments.rows.row import COLUMNS, COORDINATES
+from experiments.rows.row import COLUMNS, COORDINATES, OVER_LENGTHS
 from experiments.rows.untrusted import name_of, read_cells
 
 NEEDED = ("encoder", "task", "metric", "eval_length", "value")

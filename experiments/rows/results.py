@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.rows import sweeps
-from experiments.rows.quality import main_quality
 from experiments.rows.read import FINISHED, RECORD, WHOLE, Table, read_run, run_folders
-from experiments.rows.row import COLUMNS, COORDINATE_DTYPES, COORDINATES, frame
+from experiments.rows.row import COLUMNS, COORDINATE_DTYPES, COORDINATES, frame, main_quality
 from experiments.rows.series import name_series
 
 RUN_COLUMNS = ["run_id", "series", *RECORD]

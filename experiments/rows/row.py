@@ -13,29 +13,18 @@ from typing import Any
 
 import pandas as pd
 
+OVER_LENGTHS = "length_extrapolation"
+"""The experiment that measures a task's quality over lengths."""
+RELATIVE_DISTANCE = "relative_distance"
+"""The metric of how far scores are from a relative's, which the condition names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measurement of one run. ``results/README.md`` is the dictionary of columns, metrics and conditions.
 
-    Args:
-        run_id: the run it belongs to.
-        encoder: the encoder's name, with the knobs that differ from their defaults in brackets.
-        positions: the numbering, written likewise.
-        task: the task, written likewise.
-        seed: the run's seed.
-        experiment: what measured it; ``training`` for the training curve.
-        metric: what was measured.
-        train_length: longest length trained on, in the task's own unit (symbols, bytes).
-        eval_length: length measured at, in the same unit.
-        condition: what was done to the input or the model; blank where nothing was.
-        step, …, sequence_length: where it was measured (`COORDINATES`); blank where they mean nothing. With a ``size``,
-            ``position`` and ``distance`` are the first of that many; layer 0 of representations is the embedded input;
-            ``sequence_length`` is in positions, where it is not that of ``eval_length``.
-        value: the measurement; NaN unless ``status`` is ``ok``.
-        chance: what the best guess without reading the input would get; NaN where that means nothing.
-        n: how many sequences or tokens the value is a mean over.
-        status: ``ok``, ``unsupported`` or ``diverged``.
+    ``step`` to ``sequence_length`` say where it was measured (`COORDINATES`). With a ``size``, ``position`` and
+    ``distance`` are the first of that many; layer 0 of representations is the embedded input.
     """
 
     run_id: str
@@ -198,23 +187,13 @@ METRICS = {
     "train_peak_memory_mib": Metric("memory of training", "MiB", False),
     "relative_train_peak_memory": Metric("memory of training", "times that without encoder", False),
 }
-BOTH = (
-    *("output_change", "equivariance_error", "probe_error", "attention_mass", "mean_distance"),
-    *(
-        "attention_entropy_share",
-        "first_token_mass",
-        "previous_token_score",
-        "induction_score",
-        "representation_change",
-    ),
-)
+BOTH = ["output_change", "equivariance_error", "probe_error", "attention_mass", "mean_distance"]
+BOTH += ["attention_entropy_share", "first_token_mass", "previous_token_score"]
+BOTH += ["induction_score", "representation_change"]
 """Metrics that are measured before training too, as ``initial_<name>``."""
-METRICS |= {
-    f"initial_{name}": replace(
-        METRICS[name], label=f"{METRICS[name].label.removesuffix(', trained')}, at initialisation"
-    )
-    for name in BOTH
-}
+for _name in BOTH:
+    _label = f"{METRICS[_name].label.removesuffix(', trained')}, at initialisation"
+    METRICS[f"initial_{_name}"] = replace(METRICS[_name], label=_label)
 
 
 def metric_of(name: str) -> Metric:
@@ -267,6 +246,19 @@ def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """The rows of one experiment, of a table that may hold those of others too."""
     alike = rows["experiment"] == experiment
     return rows if alike.all() else rows[alike]
+
+
+def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of each task's main metric over lengths, of whole sequences and not of slices."""
+    rows = whole(rows[rows["experiment"] == OVER_LENGTHS])
+    parts = [part[part["metric"] == main_metric(part["metric"].unique())] for _, part in rows.groupby("task")]
+    return pd.concat(parts) if parts else rows
+
+
+def beyond_training(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of each task's main metric at lengths beyond the training length."""
+    quality = main_quality(rows)
+    return quality[quality["eval_length"] > quality["train_length"]]
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:

@@ -112,12 +112,7 @@ def welch(ours: Moments, theirs: Moments, level: float = SIGNIFICANCE) -> Test:
 
 
 def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
-    """Test all pairs of the series of one task.
-
-    Args:
-        scores: of `scores.scores`, one task and metric.
-        baseline: the series whose comparisons share half of the level; None: all pairs count the same.
-    """
+    """Test all pairs of the series of one task and metric; comparisons with ``baseline`` share half of the level."""
     names, areas, noise = by_series(scores)
     known = moments(areas, noise)
     one, other = np.triu_indices(len(names), 1)
@@ -135,8 +130,7 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     difference, p = square(test.difference, -test.difference), square(test.p, test.p)
     low, high = square(test.low, -test.high), square(test.high, -test.low)
     corrected = holm(test.p, share)
-    better = np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0)
-    better = closure(better)
+    better = closure(np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0))
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
     return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool))
 
@@ -149,12 +143,7 @@ def closure(better: Matrix) -> Matrix:
 
 
 def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
-    """Return the comparisons of each series of one task with the baseline.
-
-    Args:
-        scores: of `scores.scores`, one task and metric.
-        found: the verdicts on them.
-        baseline: a series.
+    """Return the comparisons of each series of one task and metric with the baseline.
 
     Returns:
         The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs with a score), ``difference`` (series less
@@ -223,10 +212,7 @@ def standings(scores: pd.DataFrame, found: Family) -> pd.DataFrame:
 
 
 def over_tasks(families: Iterable[Family]) -> pd.DataFrame:
-    """Compare all pairs of series over tasks.
-
-    Args:
-        families: of each task.
+    """Compare all pairs of series over tasks, from the family of each.
 
     Returns:
         ``first``, ``second``, ``tasks`` (where both have a score), ``wins`` and ``losses`` of the first (decided within
@@ -236,7 +222,7 @@ def over_tasks(families: Iterable[Family]) -> pd.DataFrame:
     known_families = list(families)
     series = sorted({name for found in known_families for name in found.names})
     shape = (len(series), len(series))
-    wins, shared, total, squares = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    wins, shared, total, squares = np.zeros((4, *shape))
     for found in known_families:
         places = [series.index(name) for name in found.names]
         wins[np.ix_(places, places)] += found.wins
@@ -288,12 +274,7 @@ def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
 
 
 def holm(p: Iterable[float], shares: Iterable[float] | None = None) -> Vector:
-    """Return p values after Holm's (1979) correction; NaN was no test.
-
-    Args:
-        p: of the tests.
-        shares: of the level that each test has, relative to the others; None: all the same.
-    """
+    """Return p values after Holm's (1979) correction; NaN was no test. ``shares`` of the level are relative."""
     values = np.array(list(p), dtype=np.float64)
     weights = np.ones(len(values)) if shares is None else np.array(list(shares), dtype=np.float64)
     tested = np.flatnonzero(~np.isnan(values))

@@ -65,13 +65,11 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     with np.errstate(invalid="ignore", divide="ignore"):
         certain = (table["mean"].to_numpy() * questions + 0.5) / (questions + 1)
         noise = np.where(share & (questions > 0), certain * (1 - certain) / questions, 0.0)
-    low, high = mean_intervals(
-        of_group["mean"].to_numpy(), of_group["std"].to_numpy(), table["seeds"].to_numpy(), bounds, noise
-    )
+    mean, deviation = of_group["mean"].to_numpy(), of_group["std"].to_numpy()
+    low, high = mean_intervals(mean, deviation, table["seeds"].to_numpy(), bounds, noise)
     clustered = _clusters(valued["value"], every, bounds)
     table["low"], table["high"] = np.where(clustered, np.nan, low), np.where(clustered, np.nan, high)
-    columns = ["mean", "median", "low", "high", "seeds", "unsupported", "diverged", "chance"]
-    return table[columns].reset_index()
+    return table[["mean", "median", "low", "high", "seeds", "unsupported", "diverged", "chance"]].reset_index()
 
 
 def _clusters(valued: "pd.Series[float]", every: range, bounds: Matrix) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -83,16 +81,10 @@ def _clusters(valued: "pd.Series[float]", every: range, bounds: Matrix) -> np.nd
         return far & (gaps > OF_RANGE / np.sqrt(count.to_numpy() - 1) * spread.to_numpy())
 
 
-def bounded(
-    values: Vector, bounds: tuple[float, float], noise: float = 0.0, confidence: float = CONFIDENCE
-) -> tuple[float, float]:
+def bounded(values: Vector, bounds: tuple[float, float], noise: float = 0.0) -> tuple[float, float]:
     """Return the interval of the mean of one series' values, one for each seed; NaN where there is none.
 
-    Args:
-        values: of each seed.
-        bounds: of the metric.
-        noise: variance of a value that the evaluation alone causes.
-        confidence: of the interval.
+    ``bounds`` are those of the metric, ``noise`` is the variance of a value that the evaluation alone causes.
     """
     if len(values) < FEWEST:
         return np.nan, np.nan
@@ -100,19 +92,13 @@ def bounded(
     series = pd.Series(values, index=pd.Index(np.zeros(len(values), dtype=int), name="group"))
     if _clusters(series, range(1), ends)[0]:
         return np.nan, np.nan
-    low, high = mean_intervals(
-        np.array([values.mean()]), np.array([values.std(ddof=1)]), np.array([len(values)]), ends, noise, confidence
-    )
+    mean, deviation, count = (np.array([number]) for number in (values.mean(), values.std(ddof=1), len(values)))
+    low, high = mean_intervals(mean, deviation, count, ends, noise)
     return float(low[0]), float(high[0])
 
 
 def mean_intervals(
-    mean: Vector,
-    deviation: Vector,
-    count: Vector,
-    bounds: Matrix,
-    noise: Vector | float,
-    confidence: float = CONFIDENCE,
+    mean: Vector, deviation: Vector, count: Vector, bounds: Matrix, noise: Vector | float
 ) -> tuple[Vector, Vector]:
     """Return both ends of the intervals of many means; NaN below `FEWEST` seeds.
 
@@ -122,7 +108,6 @@ def mean_intervals(
         count: of seeds.
         bounds: two columns, the least and the largest mean that is possible; infinite where there is none.
         noise: variance of one seed's value that the evaluation alone causes.
-        confidence: of the intervals.
     """
     low, high = bounds[:, 0], bounds[:, 1]
     few = count < FEWEST
@@ -132,7 +117,7 @@ def mean_intervals(
         # All seeds at a bound do not prove that the mean is there.
         margin = np.sqrt(noise / seeds) + ROUNDING
         inner = np.minimum(np.maximum(mean, low + margin), high - margin)
-        half = stdtrit(seeds - 1.0, (1 + confidence) / 2) * error
+        half = stdtrit(seeds - 1.0, (1 + CONFIDENCE) / 2) * error
         width, share = high - low, (inner - low) / (high - low)
         kinds = [np.isfinite(width), np.isfinite(low), np.isfinite(high)]
         ends = []
@@ -152,10 +137,10 @@ def errors(table: pd.DataFrame) -> Matrix:
     return np.nan_to_num(np.array([table["mean"] - table["low"], table["high"] - table["mean"]], dtype=np.float64))
 
 
-def half_width(values: "pd.Series[float]", confidence: float = CONFIDENCE) -> float:
+def half_width(values: "pd.Series[float]") -> float:
     """Return half the width of the t interval of the mean of some values; NaN below two."""
     count = len(values)
-    return float(stdtrit(count - 1, (1 + confidence) / 2) * values.std() / np.sqrt(count)) if count > 1 else np.nan
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2) * values.std() / np.sqrt(count)) if count > 1 else np.nan
 
 
 def by_measurement(
@@ -163,14 +148,8 @@ def by_measurement(
 ) -> pd.DataFrame:
     """Summarise each series' measurements over seeds, one line for each metric, length, condition and coordinates.
 
-    Args:
-        rows: of one experiment, or of many if it is named.
-        coordinates: columns of coordinates to keep; None: those that any of the rows has.
-        experiment: whose rows to summarise; None: all.
-
-    Returns:
-        ``task, metric, series, train_length, eval_length, condition`` and the coordinates, then what `over_seeds`
-        gives.
+    Return ``task, metric, series, train_length, eval_length, condition`` and the coordinates (None: those that any of
+    the rows has), then what `over_seeds` gives. ``rows`` are of one experiment, or of many if it is named.
     """
     rows = rows if experiment is None else rows_of(rows, experiment)
     columns = ["task", "metric", "series", "train_length", "eval_length", "condition"]

@@ -4,10 +4,14 @@ Quality at a length is (value - guess) / (in range - guess): 0 is the best blind
 own quality in range. It is read at 2, 4 and 8 training lengths, interpolated over log2 of the length where one of
 these was not measured; the area is its mean from 1 to the last of them by the trapezoid rule, so that every doubling
 counts the same. A length more changes none of these. Runs that did not learn their task in range have no score.
+`agreement` compares the orders that areas give at two learning rates.
 """
+
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from experiments.rows.row import metric_of
 from experiments.statistics.intervals import Matrix, Vector, with_series
@@ -20,6 +24,9 @@ KEEPS = 0.9
 UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
 COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "area", "up_to", "reach", "noise", "worst", "best"]
 COLUMNS += ["status"]
+LEAST = 3
+"""Series that learned at both rates, for an order to be compared."""
+AGREEMENT = ["task", "metric", "first_rate", "second_rate", "series", "tau"]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
@@ -39,6 +46,30 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
     """
     parts = [_of_task(part) for _, part in with_series(rows).groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def agreement(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare the orders of the series by area at each two learning rates that a search tried.
+
+    Args:
+        rows: quality at each length and ``learning_rate`` (experiment ``tuning``), of runs that learned the task at
+            that rate; of any number of tasks.
+
+    Returns:
+        ``task``, ``metric``, the two rates, ``series`` (those that learned at both), and ``tau``: 1 where all pairs
+        of series are in the same order, -1 where all are reversed (Kendall, 1938; tau-b). NaN below `LEAST` series.
+    """
+    found = []
+    for (task, metric), of_task in with_series(rows.assign(converged=True)).groupby(["task", "metric"]):
+        areas: dict[float, pd.Series[float]] = {
+            float(str(rate)): scores(part).groupby("series")["area"].mean()
+            for rate, part in of_task.groupby("learning_rate")
+        }
+        for first, second in combinations(sorted(areas), 2):
+            both = pd.concat([areas[first], areas[second]], axis=1).dropna().to_numpy()
+            tau = stats.kendalltau(*both.T).statistic if len(both) >= LEAST else np.nan
+            found.append([task, metric, first, second, len(both), tau])
+    return pd.DataFrame(found, columns=AGREEMENT)
 
 
 def _of_task(rows: pd.DataFrame) -> pd.DataFrame:

@@ -58,11 +58,7 @@ class Rule:
 
 
 def declared(noted: Iterable[Mapping[str, Any] | None]) -> tuple[Rule, int] | None:
-    """Return the rule, and the first seed, of the first sweep of a folder that declared one.
-
-    Args:
-        noted: what `experiments.rows.sweeps` has of each sweep.
-    """
+    """Return the rule, and the first seed, of the first sweep that declared one (see `experiments.rows.sweeps`)."""
     for note in filter(None, noted):
         try:
             looks, weights = (tuple(note[name]) for name in ("looks", "weights"))
@@ -152,7 +148,7 @@ def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Coun
         pairs: column of the first, and of the second, of each comparison.
         done: number of looks done, of each column.
         order: place of each line among the seeds; 0 is the first.
-        rule: which looks there are, and what share of the level each has.
+        rule: the looks.
 
     Returns:
         ``done``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``p_sign``, ``better`` (the sign of the test
@@ -169,14 +165,10 @@ def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Coun
         test = welch(known.take(one), known.take(other), SIGNIFICANCE * weight)
         due = (both >= number) & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
-        difference, low, high = (
-            np.where(due, new, old) for new, old in ((test.difference, difference), (test.low, low), (test.high, high))
-        )
+        difference, low, high = np.where(due, test[:3], (difference, low, high))
         spent = (test.p, test.p_below, _sign_tests(areas[upto][:, one] - areas[upto][:, other]))
-        p, p_below, p_sign = (
-            np.where(due, np.minimum(old, new / weight), old)
-            for old, new in zip((p, p_below, p_sign), spent, strict=True)
-        )
+        least = np.minimum((p, p_below, p_sign), np.array(spent) / weight)
+        p, p_below, p_sign = np.where(due, least, (p, p_below, p_sign))
     table = pd.DataFrame({"done": both, "difference": difference, "low": low, "high": high})
     return table.assign(p=p, p_below=p_below, p_sign=p_sign, better=better)
 
@@ -202,18 +194,14 @@ def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     """Judge the comparisons of a family; its column ``delta``, if there is one, goes before that of the rule."""
     table = table.assign(p_holm=holm(table["p"]))
     delta = table.get("delta", rule.delta or 0.0)
-    finished = table["done"] == len(rule.looks)
-    return table.assign(
-        verdict=_first(
-            {
-                BETTER: (table["p_holm"] < SIGNIFICANCE) & table["better"],
-                WORSE: table["p_holm"] < SIGNIFICANCE,
-                EQUAL: (table["low"] > -delta) & (table["high"] < delta),
-                UNLEARNED: table["done"].gt(0) & table["seeds_learned"].eq(0),
-                UNDECIDED: finished,
-            }
-        )
-    )
+    cases = {
+        BETTER: (table["p_holm"] < SIGNIFICANCE) & table["better"],
+        WORSE: table["p_holm"] < SIGNIFICANCE,
+        EQUAL: (table["low"] > -delta) & (table["high"] < delta),
+        UNLEARNED: table["done"].gt(0) & table["seeds_learned"].eq(0),
+        UNDECIDED: table["done"] == len(rule.looks),
+    }
+    return table.assign(verdict=_first(cases))
 
 
 def _first(cases: "Mapping[str, pd.Series[bool]]") -> Sequence[str]:

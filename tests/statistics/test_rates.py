@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from experiments.statistics.rates import agreement
+from experiments.statistics.scores import agreement
 
 AREAS = {0.001: {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}, 0.003: {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.0}}
 

@@ -19,8 +19,7 @@ from experiments.measures.context_extension import (
 from experiments.measures.context_extension.fine_tuning import fine_tuned
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.model.transformer import Transformer
-from experiments.rows.quality import OVER_LENGTHS
-from experiments.rows.row import Row
+from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.training.evaluate import Subject, evaluate
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.relatives import FACTOR

@@ -10,8 +10,7 @@ from experiments.measures.structure.vectors import codes
 from experiments.model.attention import site_of
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
-from experiments.rows.quality import RELATIVE_DISTANCE
-from experiments.rows.row import Row
+from experiments.rows.row import RELATIVE_DISTANCE, Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported, scores
 from pe_zoo._contract.relatives import score_distance

@@ -10,7 +10,8 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
-from experiments.statistics import comparisons, rates
+from experiments.statistics import comparisons
+from experiments.statistics.scores import agreement
 
 NOTEWORTHY = 0.05
 """Share of the trunk's parameters above which an encoder needs a control."""
@@ -95,7 +96,7 @@ def _orders(task: TaskResults) -> list[str]:
     return [
         f"The order of the series by area at learning rate {line['first_rate']:g} and that at {line['second_rate']:g} "
         f"have Kendall's τ {line['tau']:.2f} (1: the same order, 0: nothing in common; {line['series']} series)."
-        for line in rates.agreement(rows).dropna().to_dict("records")
+        for line in agreement(rows).dropna().to_dict("records")
     ]
 
 

@@ -7,8 +7,7 @@ from experiments.measures.length_extrapolation import GENERATED, POSITION_LOSS
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
-from experiments.rows.quality import OVER_LENGTHS
-from experiments.rows.row import among, main_metric, metric_of
+from experiments.rows.row import OVER_LENGTHS, among, main_metric, metric_of
 from experiments.statistics.scores import UNLEARNED
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.measures.context_extension import FINE_TUNED
 from experiments.measures.context_extension import NAME as EXTENDED
-from experiments.rows.quality import RELATIVE_DISTANCE
+from experiments.rows.row import RELATIVE_DISTANCE
 from experiments.statistics.scores import DOUBLINGS
 from pe_zoo import _catalogue
 

@@ -12,9 +12,8 @@ from experiments import measures
 from experiments.figures import style, words
 from experiments.report.page import Section
 from experiments.report.sections import likeness
-from experiments.rows.quality import OVER_LENGTHS, beyond_training
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import metric_of, whole
+from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.scores import scores
 

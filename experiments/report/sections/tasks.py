@@ -7,8 +7,7 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.report.page import Section, Table
 from experiments.report.sections.task import MEANS
-from experiments.rows.quality import OVER_LENGTHS, main_quality
-from experiments.rows.row import metric_of, whole
+from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of, whole
 from experiments.statistics import intervals
 
 BEYOND = 2.0

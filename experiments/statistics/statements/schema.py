@@ -1,29 +1,6 @@
 """The files of ``configs/statements/``: what was published, which rows decide it, and by which rule.
 
-A file is a sweep (``name``, ``parts``, ``times``; ``looks`` and ``weights`` of its seeds) that makes the rows. Its
-``statements`` are a list, written before its rows are looked at:
-
-    statement   what was published
-    source      by whom, and where
-    setting     of a published finding alone: ``checked`` (where its numbers were read), ``there`` and ``here`` (the
-                paper's setting and ours), ``expected`` (by us), ``gpu`` (options for a larger scale). Decided as a
-                whole, only in a folder that its own runs were written to
-    numbers     what the numbers of ``published`` were checked against, one of `NUMBERS`; needed where there are any
-    tests       conditions or comparisons, each with
-      of          what it is, in words
-      rows        which rows decide: columns of a row (``condition: shuffle``, ``layer: 2``), ``multiple`` (length in
-                  training lengths), keys of the configuration (``model.causal: false``), ``trained``; a list means any
-                  of them, null means blank; positions are sequential unless it says otherwise
-      take        how several rows of a run become one value: max, min, mean (of all, or there is none), range, or
-                  unsupported (the share of them that is)
-      table       position -> codes: the value is the largest difference from it
-      against     changes of ``rows`` for a second value of the same run; ``as`` difference (the default) or ratio
-      even_if_not_learned     runs that did not learn their task count too
-      contestants name -> changes of ``rows``; the encoders of ``published`` unless given; else there is one, unnamed
-      published   contestant -> the published number, in ``unit``
-      rule        ``below 1e-6``, ``above 0.9`` or ``within 6.28 to 6.29`` of the only contestant, or one of `RULES`
-      factor      by which the later groups of a rule are multiplied first
-      delta       difference below which two contestants, or one and its threshold, count as equal
+`docs/statistics.md` has the keys of such a file.
 """
 
 import re
