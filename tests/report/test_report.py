@@ -574,6 +574,21 @@ def test_over_tasks_wins_and_losses_are_counted(tmp_path: Path) -> None:
     assert pairs.loc[("none", "rope"), "wins"] == pairs.loc[("rope", "none"), "losses"]
 
 
+def test_a_task_that_no_series_keeps_does_not_count_over_tasks(tmp_path: Path) -> None:
+    def lost(rows: list[Row]) -> list[Row]:
+        return [
+            replace(row, value=row.chance) if row.eval_length > row.train_length else row for row in main_rows(rows)
+        ]
+
+    for task, rows in (("add", main_rows), ("copy", main_rows), ("sort", lost)):
+        write_sweep(tmp_path, ("none", "alibi"), 3, task=task, rows=rows)
+    assert report.main([str(tmp_path)]) == 0
+    page = read_page(tmp_path)
+    assert "no series keeps half of its quality at twice the training length: sort." in page.text
+    head, *lines = page.tables["Over all tasks"]
+    assert {line[head.index("tasks learned")] for line in lines} == {"2 of 2"}
+
+
 def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (build, task_page):
         monkeypatch.setattr(module, "PICTURED", 1)

@@ -40,18 +40,11 @@ def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
 
 
 def _apart(tasks: Sequence[TaskResults]) -> list[str]:
-    tried = [task for task in tasks if task.baseline is not None]
-    unlearned = [task.key for task in tried if (task.standing["seeds_learned"] == 0).all()]
+    """Name the tasks that no series keeps."""
     known = counted(tasks)
-    lost = [task.key for task in ranked(tasks) if task not in known]
-    return [
-        *[f"No run of any series learned {words.listed(unlearned)}."] * bool(unlearned),
-        *[
-            f"No series keeps half of its quality at twice the training length in {words.listed(lost)}, so these tasks "
-            "do not count over tasks."
-        ]
-        * bool(lost),
-    ]
+    lost = [task.key for task in ranked(tasks) if task not in known] if len(tasks) > 1 else []
+    why = "Not counted over tasks, since no series keeps half of its quality at twice the training length:"
+    return [f"{why} {words.listed(lost)}."] if lost else []
 
 
 def summary(tasks: Sequence[TaskResults]) -> list[str]:
@@ -69,11 +62,11 @@ def summary(tasks: Sequence[TaskResults]) -> list[str]:
 
 def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     """Make the section: each task, then over tasks. Empty where nothing was measured beyond training."""
-    known, apart = ranked(tasks), _apart(tasks)
+    known = ranked(tasks)
     if not known:
-        return [Section("Standings", apart)] if apart else []
+        return []
     several = counted(tasks)
-    section = Section("Standings", [WHAT, *apart])
+    section = Section("Standings", [WHAT, *_apart(tasks)])
     section.parts += [_table(known), *_pictures(known), *(_over_tasks(several) if len(several) > 1 else [])]
     return [section]
 
