@@ -6,6 +6,7 @@ Folders, locks, checkpoints and workers wrap this from ``runs/record.py``; nothi
 from functools import partial
 from typing import Any
 
+from experiments.measures import package_of
 from experiments.model.precision import repeatable
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
@@ -15,7 +16,7 @@ from experiments.rows.row import Row
 from experiments.training import loop
 from experiments.training.evaluate import Subject
 from experiments.training.log import TrainLog
-from experiments.training.session import Session
+from experiments.training.loop import Session
 from experiments.training.tune import tune
 from pe_zoo import Unsupported
 
@@ -67,7 +68,7 @@ def beyond(plan: Plan, model: Transformer) -> list[Row]:
 def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]:
     """Measure; a diverged model and a measurement that the encoder refuses become rows that say so."""
     measure, knobs = plan.experiments[name], plan.config.experiments[name]
-    metric = measure.MAIN or plan.task.metrics[0]
+    metric = package_of(name).MAIN or plan.task.metrics[0]
     if log.status != "ok" and hasattr(measure, "unmeasured"):
         rows: list[Row] = measure.unmeasured(subject, log.status, **knobs)
         return rows

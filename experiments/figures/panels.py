@@ -62,7 +62,6 @@ class Grid:
         return iter(self.panels)
 
     def finish(self, title: str, key: Sequence[Artist] = ()) -> Figure:
-        """Add title and legend once all panels are drawn."""
         for axes in self.above_nothing:
             for text in axes.get_xticklabels():
                 text.set_in_layout(False)  # the empty place below has room for them

@@ -1,11 +1,11 @@
 """Figures of standings: each series' area with its seeds and the places it may have, and all pairs over tasks."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -15,7 +15,6 @@ INK, GREY, PALE = "#0173b2", "#666666", "#9cc4dd"
 LONGEST = 48
 """Most characters of a series' name; the middle of a longer one is left out."""
 PANELS = 4
-"""Most tasks side by side."""
 
 
 def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Collection[str]]) -> Figure:
@@ -30,7 +29,10 @@ def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Co
     order = known.groupby("series")["place"].mean().sort_values(kind="stable").index
     height_of = {series: height for height, series in enumerate(order)}
     with style.theme():
-        figure, panels = _lines(list(order), known["task"].nunique())
+        figure = style.figure(1.1 + 0.2 * len(order))
+        panels = figure.subplots(1, known["task"].nunique(), sharey=True, squeeze=False)[0]
+        panels[0].set_ylim(len(order) - 0.4, -1.4)
+        panels[0].set_yticks(range(len(order)), [_short(name) for name in order])
         for axes, (task, lines) in zip(panels, known.groupby("task", sort=False), strict=True):
             heights = lines["series"].map(height_of)
             axes.hlines(heights, lines["low"], lines["high"], color=PALE, linewidth=5)
@@ -40,12 +42,16 @@ def standings(table: pd.DataFrame, scores: pd.DataFrame, hollow: Mapping[str, Co
             for part, fill in ((~open_dots, INK), (open_dots, "white")):
                 axes.plot(lines["area"][part], heights[part], "o", color=INK, mfc=fill, markersize=4, zorder=3)
             places = [words.span(low, high) for low, high in zip(lines["place_low"], lines["place_high"], strict=True)]
-            _column(axes, heights, places, "places")
+            side: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": "small"}
+            axes.text(1.03, -1, "places", color=GREY, **side)
+            for height, text in zip(heights, places, strict=True):
+                axes.text(1.03, float(height), text, **side)
             axes.set_xlabel(f"area to ×{lines['up_to'].iloc[0]:g}", fontsize="small")
             axes.set_title(str(task), fontsize="medium")
             axes.xaxis.set_major_locator(MaxNLocator(3))
             axes.grid(visible=True, axis="y", color="#f0f0f0")
             axes.tick_params(axis="x", labelsize="small")
+            axes.tick_params(axis="y", length=0)
             sns.despine(ax=axes, left=True)
         figure.suptitle("Quality kept beyond the training length, and the places it may have", x=0.01, ha="left")
     return figure
@@ -69,24 +75,5 @@ def pairs(table: pd.DataFrame, order: list[str]) -> Figure:
     return figure
 
 
-def _column(axes: Axes, heights: "pd.Series[float]", texts: list[str], head: str) -> None:
-    place = axes.get_yaxis_transform()
-    axes.text(1.03, -1, head, transform=place, ha="left", va="center", fontsize="small", color=GREY)
-    for height, text in zip(heights, texts, strict=True):
-        axes.text(1.03, float(height), text, transform=place, ha="left", va="center", fontsize="small")
-
-
 def _short(name: str) -> str:
-    """Leave out the middle of a long name: its end tells variants apart."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 16]}…{name[-15:]}"
-
-
-def _lines(names: list[str], panels: int) -> tuple[Figure, list[Axes]]:
-    figure = style.figure(1.1 + 0.2 * len(names))
-    found = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
-    found[0].set_ylim(len(names) - 0.4, -1.4)
-    found[0].set_yticks(range(len(names)), [_short(name) for name in names])
-    for axes in found:
-        axes.tick_params(axis="y", length=0)
-        axes.grid(visible=False, axis="y")
-    return figure, found

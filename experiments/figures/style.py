@@ -30,7 +30,6 @@ Fill = Literal["full", "none", "left", "top", "right", "bottom"]
 PAGE_WIDTH = 6.9
 """Inches; the width of a figure unless `sized` says otherwise. It fits a page and both columns of a paper."""
 DOTS = {"page": 150, "print": 300}
-"""Dots per inch of PNG files."""
 NOT_CONVERGED = " †"
 """Put behind a series of which a run did not learn its task within the training length."""
 

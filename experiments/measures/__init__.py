@@ -13,6 +13,11 @@ def entries() -> tuple[_catalogue.Entry, ...]:
     return _catalogue.measures(Path(__file__).parent)
 
 
+def package_of(name: str) -> ModuleType:
+    """Import what a measure declares: ``NAME``, ``NEEDS_TRAINING`` and ``MAIN``."""
+    return import_module(f"experiments.measures.{name}")
+
+
 def report_of(name: str) -> ModuleType:
     """Import the report side of a measure: ``summarise``, ``plot`` and ``shown``, from rows alone.
 

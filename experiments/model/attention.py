@@ -33,14 +33,10 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Queries, keys and values of a layer.
+    """Queries (of the last tokens), keys and values of a layer: ``(batch, heads, query or key, head_dim)``.
 
-    Args:
-        q: of the last tokens, ``(batch, heads, query, head_dim)``.
-        k: of all tokens, as ``v``: ``(batch, heads, key, head_dim)``.
-        x: the normalised input of all tokens, ``(batch, key, model_dim)``.
-        positions: of all tokens, ``(key,)`` or ``(batch, key)``.
-        rotated: whether the encoder's ``rotate`` was applied, or does nothing.
+    ``x`` is the normalised input of all tokens, ``(batch, key, model_dim)``; positions are ``(key,)`` or ``(batch,
+    key)``. ``rotated``: the encoder's ``rotate`` was applied, or does nothing.
     """
 
     q: Tensor

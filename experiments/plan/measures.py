@@ -17,8 +17,7 @@ def experiment_names() -> list[str]:
 def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> ModuleType:
     """Import a measure by name and check the knobs it is given; ValueError for a name or value that is wrong.
 
-    The module has ``check(**knobs)``, ``measure(subject, **knobs)`` -> rows, ``NEEDS_TRAINING``, and ``MAIN``: the
-    metric whose row carries the status where nothing could be measured (None: the task's). It may have
+    The module has ``check(**knobs)`` and ``measure(subject, **knobs)`` -> rows. It may have
     ``unmeasured(subject, status, **knobs)``: the rows of a diverged model, where one row is not enough.
     """
     known = experiment_names()

@@ -21,8 +21,8 @@ from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.log import TrainLog
+from experiments.training.loop import Session
 from experiments.training.parallel import Team
-from experiments.training.session import Session
 
 logger = logging.getLogger("pe_zoo")
 

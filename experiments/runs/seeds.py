@@ -21,9 +21,9 @@ from experiments.runs.lease import RunLocked
 from experiments.runs.outcome import Outcome
 from experiments.runs.record import ended_before, taken
 from experiments.training.interruption import Interruption
+from experiments.training.loop import Session
 from experiments.training.parallel import Team
 from experiments.training.progress import Training
-from experiments.training.session import Session
 from experiments.training.stacked import StackedStep
 from experiments.training.step import Step
 

@@ -5,7 +5,6 @@ from experiments.tasks.kinds.task import Batch, Task, tasks
 from pe_zoo._knobs import number
 
 WRITE, IGNORE, READ, BEGIN, HIDDEN = range(2, 7)
-"""Tokens after the bits 0 and 1."""
 
 
 @tasks.register("flip_flop")

@@ -8,7 +8,6 @@ from experiments.tasks.kinds.task import Batch, Task, ask, tasks
 from pe_zoo._knobs import one_of
 
 Permutation = tuple[int, ...]
-"""Where each point goes."""
 
 PAIRS: dict[str, tuple[Permutation, Permutation]] = {
     "s5": ((1, 0, 2, 3, 4), (1, 2, 3, 4, 0)),

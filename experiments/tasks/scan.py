@@ -15,7 +15,6 @@ MODIFIERS = ("left", "right", "opposite", "around", "twice", "thrice", "and", "a
 BEGIN, MARK, BLANK = "^", "|", "_"
 TOKENS = (*ACTIONS, *VERBS, *MODIFIERS, BEGIN, MARK, BLANK)
 MOST_WORDS = 9
-"""Words of the longest commands."""
 
 Phrase = tuple[tuple[str, ...], tuple[str, ...]]
 """Words, and the actions that they ask for."""

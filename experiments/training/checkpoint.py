@@ -45,12 +45,9 @@ class State:
 class Checkpoints:
     """The checkpoints of one run; by default none is ever written.
 
-    Args:
-        folder: the run's.
-        origin: what a checkpoint must have been made from and with to be resumed, as plain data.
-        interruption: whether the run was told to stop.
-        every_seconds: least time between two checkpoints; more where writing takes over `SHARE` of the time.
-        check_lease: raises if the run's lease is lost.
+    The ``origin`` is what a checkpoint must have been made from and with to be resumed, as plain data.
+    ``every_seconds`` is the least time between two; more where writing takes over `SHARE` of the time. ``check_lease``
+    raises if it is lost.
     """
 
     folder: Path = Path()

@@ -8,7 +8,6 @@ from pe_zoo._knobs import number, one_of, true_or_false, whole
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
 """Default peak learning rates of ``tune=true``: the usual one, and half a decade either way."""
 ROUNDS = 4
-"""Default number of rounds at most."""
 
 
 @dataclass(kw_only=True)

@@ -26,13 +26,7 @@ CHUNK_TOKENS = 8192
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Scored answers at the counted positions.
-
-    Args:
-        correct: ``(batch, counted)`` bool.
-        nats: ``(batch, counted)`` cross-entropy.
-        target_bytes: ``(batch, counted)`` int64, how many bytes of text each answer stands for; None: one each.
-    """
+    """Scored answers, each ``(batch, counted)``: right or not, cross-entropy in nats, and bytes (None: one each)."""
 
     correct: Tensor
     nats: Tensor
@@ -50,17 +44,9 @@ class Scored:
         widths = None if self.target_bytes is None else change(self.target_bytes)
         return replace(self, correct=change(self.correct), nats=change(self.nats), target_bytes=widths)
 
-    @property
-    def num_sequences(self) -> int:
-        return len(self.correct)
-
-    @property
-    def num_tokens(self) -> int:
-        return self.correct.numel()
-
     def quality(self) -> dict[str, float]:
         """Return every quality by its metric."""
-        num_bytes = self.num_tokens if self.target_bytes is None else int(self.target_bytes.sum())
+        num_bytes = self.correct.numel() if self.target_bytes is None else int(self.target_bytes.sum())
         return {
             "token_accuracy": self.correct.double().mean().item(),
             "exact_match": self.correct.all(1).double().mean().item(),
@@ -69,7 +55,7 @@ class Scored:
 
     def n(self, metric: str) -> int:
         """Return the number of sequences or tokens that a quality is a mean over."""
-        return self.num_sequences if metric == "exact_match" else self.num_tokens
+        return len(self.correct) if metric == "exact_match" else self.correct.numel()
 
 
 @contextmanager
@@ -95,15 +81,10 @@ def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Ite
         yield rows, tokens[rows], positions if positions.ndim == 1 else positions[rows]
 
 
-def logits_of(model: Transformer, tokens: Tensor, positions: Tensor) -> Tensor:
-    """Return ``(batch, length, vocab)`` without gradients, on the CPU, computed a few sequences at a time."""
-    return in_chunks(model, tokens, positions, model)
-
-
 def in_chunks(
     model: Transformer, tokens: Tensor, positions: Tensor, answer: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Return what ``answer`` makes of tokens and positions: in evaluation mode, a few sequences at a time."""
+    """Return what ``answer`` (such as the model) makes of tokens and positions: evaluating, a few at a time."""
     device = model.token_embedding.weight.device
     with evaluating(model):
         parts = chunks(tokens, positions)
@@ -122,7 +103,7 @@ def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     """Score a batch at its counted positions, a few sequences at a time, since logits of all would be large."""
     parts = []
     for rows, tokens, places in chunks(batch.tokens, positions):
-        parts.append(score(logits_of(model, tokens, places)[:, batch.counted], batch.part(rows)))
+        parts.append(score(in_chunks(model, tokens, places, model)[:, batch.counted], batch.part(rows)))
     return Scored.joined(parts)
 
 
@@ -130,16 +111,9 @@ def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
 class Subject:
     """What a measure examines: a trained model, and all that is needed to ask it.
 
-    Args:
-        model: after training, or as it was initialised where nothing was trained.
-        initial: builds the model as it was before training.
-        trained: whether ``model`` was trained.
-        task: what it was trained on.
-        numbering: how its positions are assigned.
-        seed: the run's seed.
-        labels: the columns that all rows of the run share.
-        training: how the model was trained; None where it was not.
-        refusals: measure and reason of what could not be measured, as far as it was logged.
+    The model is as it was initialised where nothing was trained; ``initial`` builds it as it was before training.
+    ``labels`` are the columns that all rows of the run share, ``refusals`` measure and reason of what could not be
+    measured, as far as it was logged.
     """
 
     model: Transformer

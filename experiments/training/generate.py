@@ -25,7 +25,6 @@ class Cache:
         self.model = model
         self.positions = positions
         self.length = 0
-        """Tokens read so far."""
         self._pasts = [Past(positions.shape[-1]) for _ in model.layers]
 
     def read(self, tokens: Tensor) -> Tensor:

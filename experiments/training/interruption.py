@@ -27,7 +27,6 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        """The signal that told it to, if one did."""
         self._received = False
         self._deferred = False
 

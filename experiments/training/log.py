@@ -12,15 +12,11 @@ from experiments.training.evaluate import Subject
 
 @dataclass(frozen=True)
 class Tuning:
-    """The search for a learning rate.
+    """The search for a learning rate: the peaks that were tried, and the loss of each on held-out data in range.
 
-    Args:
-        rates: the peaks that were tried.
-        losses: of each, on held-out data in range, in nats per counted token; infinite if training diverged.
-        tokens: counted tokens that each loss is a mean over.
-        seconds: wall-clock time of the whole search, all its trainings included.
-        beyond: of each rate, rows of quality at the lengths measured, as plain data; empty where the task was not
-            learned in range. They never decide what is chosen.
+    A loss is in nats per counted token, a mean over ``tokens`` of them, and infinite if training diverged; ``seconds``
+    are those of the whole search. Of each rate, ``beyond`` has rows of quality at the lengths measured, as plain data,
+    empty where the task was not learned in range; they never decide what is chosen.
     """
 
     rates: list[float]
@@ -53,17 +49,11 @@ class Tuning:
 
 @dataclass
 class TrainLog:
-    """What happened in training.
+    """What happened in training; ``diverged`` if the loss stopped being finite.
 
-    Args:
-        status: ``ok`` or ``diverged`` (the loss stopped being finite).
-        points: (step, mean loss since the last point in nats per counted token, in-range quality, n).
-        seconds: wall-clock time of the loop, in-range checks included.
-        tokens: tokens trained on.
-        steps: optimizer steps taken.
-        stopped: what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
-        together: how many seeds were trained at once; ``seconds`` is one share of their time.
-        tuning: the search for the learning rate, if there was one.
+    A point is (step, mean loss since the last point in nats per counted token, in-range quality, n). ``seconds`` are
+    those of the loop, in-range checks included, and one share of them if seeds were trained ``together``. ``stopped``
+    says what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
     """
 
     status: str = "ok"

@@ -14,11 +14,9 @@ from torch import distributed
 from experiments.training.interruption import Interrupted, Interruption
 
 STARTED_WITH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Variables that ``torchrun`` sets."""
 PATIENCE = timedelta(days=365)
 """Timeout for the next message of process 0: measuring may take long, and a dead process is noticed at once."""
 FAREWELL = timedelta(minutes=5)
-"""Timeout for the others to end too."""
 
 T = TypeVar("T")
 

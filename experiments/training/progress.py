@@ -17,7 +17,6 @@ from experiments.training.step import Step
 from pe_zoo import Numbering
 
 STREAMS = ("training lengths", "training data", "training positions", "checks")
-"""The random streams of a training, all drawn from its seed."""
 
 
 class Training:
@@ -69,7 +68,7 @@ class Training:
             return f"loss {loss}"
         scored = check_in_range(self.step.model, self.task, self.numbering, self.streams["checks"])
         quality = scored.quality()
-        log.points.append((log.steps, loss, quality, scored.num_tokens))
+        log.points.append((log.steps, loss, quality, scored.n("token_accuracy")))
         log.stopped = self.step.config.ends(log.steps, self.task.has_converged(quality))
         rate = log.tokens / self.seconds
         return f"loss {loss:.3f}, in-range accuracy {quality['token_accuracy']:.3f}, {rate:,.0f} tokens/s"

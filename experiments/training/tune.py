@@ -18,13 +18,11 @@ from experiments.training.checkpoint import State
 from experiments.training.config import TUNED_RATES, TrainConfig
 from experiments.training.evaluate import evaluate
 from experiments.training.log import TrainLog, Tuning
-from experiments.training.loop import train
-from experiments.training.session import Session
+from experiments.training.loop import Session, train
 from pe_zoo import Numbering
 from pe_zoo._knobs import number, true_or_false
 
 HELD_OUT_TOKENS = 4096
-"""Counted tokens that a learning rate is judged on, at least."""
 HELD_OUT_LENGTHS = 16
 """How many of the lengths trained on are among them, at most: evenly spaced, shortest and longest included."""
 

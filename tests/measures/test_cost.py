@@ -15,8 +15,8 @@ import yaml
 from support import ROOT, Command, many, subject_of
 
 import pe_zoo
+from experiments.measures.cost import MAIN, report
 from experiments.measures.cost import measure as cost
-from experiments.measures.cost import report
 from experiments.measures.cost.memory import CountedMemory
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.model.transformer import Transformer
@@ -306,7 +306,7 @@ def test_the_guide_is_linear_in_length_and_no_marker_is_clipped() -> None:
 def test_the_table_has_each_quantity_at_its_longest_length() -> None:
     subject = subject_of("rope")
     rows = frame(cost.measure(subject, **QUICK))
-    lost = frame([subject.row("cost", cost.MAIN, status="diverged")]).assign(encoder="lost")
+    lost = frame([subject.row("cost", MAIN, status="diverged")]).assign(encoder="lost")
     table = report.shown(pd.concat([rows, lost]))
     heads = [
         "parameters",

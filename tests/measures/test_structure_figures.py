@@ -19,6 +19,7 @@ from torch import Tensor
 
 import pe_zoo
 from experiments.figures import style
+from experiments.measures.structure import MAIN
 from experiments.measures.structure import measure as structure
 from experiments.measures.structure import report as structure_report
 from experiments.measures.structure.kernel import exact, kernel
@@ -218,7 +219,7 @@ def test_every_encoder_has_pictures_and_all_values_are_finite(name: str) -> None
     assert all(math.isfinite(row.value) for row in rows if row.status == "ok")
     assert all(math.isnan(row.value) for row in rows if row.status != "ok")
     assert {row.experiment for row in rows} == {structure.NAME}
-    assert all(values(rows, metric) for metric in ("kernel", "kernel_at", structure.MAIN))
+    assert all(values(rows, metric) for metric in ("kernel", "kernel_at", MAIN))
     assert bool(values(rows, "code")) == pe_zoo.get(name).overrides("embed")
     assert len({(row.metric, slice_name(row)) for row in rows}) == len(rows)
     figures = structure_report.plot(frame(rows))
@@ -395,7 +396,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["trained"] is False
     with (folder / "rows.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["metric"] for row in rows} >= {"code", "wave", "kernel", "kernel_at", structure.MAIN}
+    assert {row["metric"] for row in rows} >= {"code", "wave", "kernel", "kernel_at", MAIN}
     asked = {f"position={p}, dimension={d}" for p in range(100) for d in (1, 3)}
     assert {slice_name(row) for row in rows if row["metric"] == "wave"} == asked
     drawn = {path.stem.removeprefix("structure_copy_") for path in (folder / "figures").glob("structure_*.svg")}

@@ -23,7 +23,7 @@ from experiments.model.temperature import LAWS, Temperature
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, tasks
 from experiments.training.config import TrainConfig
-from experiments.training.evaluate import evaluate, logits_of
+from experiments.training.evaluate import evaluate, in_chunks
 from experiments.training.loop import train
 from experiments.training.progress import check_in_range
 from experiments.training.step import Step, make_train_step
@@ -663,7 +663,7 @@ def test_evaluation_scores_what_counts_and_changes_no_model() -> None:
         logits = model(tokens)
     assert model.training
     assert all(p.grad is None for p in model.parameters())
-    assert (scored.num_sequences, scored.num_tokens) == (5, 15)
+    assert (scored.n("exact_match"), scored.n("token_accuracy")) == (5, 15)
     assert torch.equal(scored.correct, (logits.argmax(-1) == targets)[:, counted])
     nats = -logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0][:, counted]
     torch.testing.assert_close(scored.nats, nats)
@@ -677,7 +677,7 @@ def test_evaluation_scores_what_counts_and_changes_no_model() -> None:
 def test_evaluation_in_chunks_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokens = model_of("rope"), some_tokens(7, 6)
     for positions in (torch.arange(6.0), torch.rand(7, 6).cumsum(-1)):
-        whole = logits_of(model, tokens, positions)
+        whole = in_chunks(model, tokens, positions, model)
         monkeypatch.setattr("experiments.training.evaluate.CHUNK_TOKENS", 13)
-        torch.testing.assert_close(logits_of(model, tokens, positions), whole, atol=1e-5, rtol=0)
+        torch.testing.assert_close(in_chunks(model, tokens, positions, model), whole, atol=1e-5, rtol=0)
         monkeypatch.undo()

@@ -21,7 +21,6 @@ UNIFORM = "uniform weights"
 MEAN = -1
 """In place of a head: the mean of a layer's heads."""
 DOUBLINGS = 3
-"""Doublings, and halvings, within the colour scale of a map."""
 
 
 def histograms(rows: pd.DataFrame, metric: str) -> Figure:

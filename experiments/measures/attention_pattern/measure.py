@@ -5,17 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.measures.attention_pattern import (
-    DISTANCE,
-    ENTROPY,
-    FIRST,
-    INDUCTION,
-    INITIAL,
-    MAIN,
-    MASS,
-    NAME,
-    NEEDS_TRAINING,
-)
+from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
 from experiments.measures.attention_pattern.weights import (
     Pattern,
     Tally,
@@ -29,8 +19,6 @@ from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 
 def check(*, samples: int | None, max_histograms: int) -> None:

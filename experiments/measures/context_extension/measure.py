@@ -6,16 +6,7 @@ from itertools import product
 from typing import Any
 
 import pe_zoo
-from experiments.measures.context_extension import (
-    AS_TRAINED,
-    DROPPED,
-    FINE_TUNED,
-    MAIN,
-    NAME,
-    NEEDS_TRAINING,
-    REPLACED,
-    WINDOW,
-)
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, FINE_TUNED, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.fine_tuning import fine_tuned
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.model.transformer import Transformer
@@ -25,10 +16,7 @@ from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.relatives import FACTOR
 from pe_zoo._knobs import each, number, one_of, whole
 
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
-
 Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
-"""Condition and coordinates of a row, and the model so changed."""
 
 
 def check(*, multiples: Iterable[float], samples: int, replacements: Iterable[str], fine_tuning_share: float) -> None:

@@ -7,26 +7,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from experiments.measures.context_use import (
-    CONTENT,
-    CUT,
-    GAIN,
-    KEPT,
-    MAIN,
-    NAME,
-    NEEDS_TRAINING,
-    QUALITY,
-    REPLACED,
-    SEPARATE,
-    SLIDING,
-)
+from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
 from experiments.rows.row import Row
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
 from pe_zoo import Unsupported
 from pe_zoo._knobs import each, number, whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 
 @dataclass(frozen=True, eq=False)

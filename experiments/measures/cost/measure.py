@@ -3,17 +3,14 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from experiments.measures.cost import MAIN, NAME, NEEDS_TRAINING
+from experiments.measures.cost import NAME
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
 from pe_zoo._knobs import each, number, whole
 
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
-
 MEMORY_MULTIPLES = (1, 2, 4, 8, 16)
-"""Training lengths at which memory is measured by default."""
 MEBIBYTE = 2**20
 RELATIVE = {
     "operations_per_token": "relative_operations",

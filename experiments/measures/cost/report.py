@@ -26,7 +26,6 @@ PANELS = {
     },
     "memory": {"relative_train_peak_memory": "training", "relative_peak_memory": "inference"},
 }
-"""Title of a panel -> its metrics, each with its name in the legend."""
 STYLES: dict[str, dict[str, Any]] = {
     "training": {"marker": "o", "color": "#0173b2", "markersize": 6.5},
     "inference": {"marker": "D", "color": "#de8f05", "markersize": 4.5},

@@ -20,9 +20,7 @@ from experiments.training.step import Step
 from pe_zoo._cost import Operations
 
 LEAST_PAIRS = 3
-"""Least number of repetitions that a median is taken over."""
 LAST_TOKENS = 16
-"""Tokens at the end of a sequence whose generation is timed."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Trunks:
                 model(tokens, positions)
             return operations.count / size
 
-        return _both(count, self._fresh())
+        return Both(*map(count, self._fresh()))
 
     def forward_bytes(self, size: int) -> Both:
         """Measure the memory of a forward pass over one sequence without gradients, beyond model and input."""
@@ -73,7 +71,7 @@ class Trunks:
                 model(tokens, positions)
             return memory.peak
 
-        return _both(peak, self.models)
+        return Both(*map(peak, self.models))
 
     def training_bytes(self) -> Both:
         """Measure the memory of a training step beyond model and batch, including the optimizer's moments."""
@@ -87,7 +85,7 @@ class Trunks:
                 step(batch, positions)
             return memory.peak
 
-        return _both(peak, self._fresh())
+        return Both(*map(peak, self._fresh()))
 
     def training_seconds(self, seconds: float) -> Both:
         batch, positions = self._training_batch()
@@ -164,8 +162,3 @@ class Trunks:
         batch = task.sample(batch_size, task.train_length, generator, split="train", causal=causal)
         positions = self.subject.numbering.train(batch_size, size, generator)
         return batch.to(self.device), positions.to(self.device)
-
-
-def _both(amount: Callable[[Transformer], float], models: tuple[Transformer, Transformer]) -> Both:
-    ours, bare = map(amount, models)
-    return Both(ours, bare)

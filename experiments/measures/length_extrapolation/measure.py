@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from experiments.measures.length_extrapolation import GENERATED, MAIN, NAME, NEEDS_TRAINING, POSITION_LOSS
+from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
 from experiments.measures.structure.behaviour import relative_distances
 from experiments.rows.row import Row
 from experiments.tasks import Batch
@@ -13,8 +13,6 @@ from experiments.training.evaluate import Scored, Subject, evaluate
 from experiments.training.generate import generate
 from pe_zoo import Unsupported
 from pe_zoo._knobs import each, number, whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "lengths", "measure", "unmeasured"]
 
 MULTIPLES = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 

@@ -23,10 +23,8 @@ NEEDS_TRAINING = True
 MAIN = "quality_loss"
 DISTANCES = ("index_displacement", "neighbours_lost")
 SLOPES = {"index_displacement": "displacement_sensitivity", "neighbours_lost": "neighbour_sensitivity"}
-"""Distance -> the slope of damage over it."""
 TOKENS, POSITIONS = "tokens", "positions"
 LAYERED = ("shuffle", "reversal")
-"""Changes of order that are followed through the layers."""
 
 
 class Change(NamedTuple):

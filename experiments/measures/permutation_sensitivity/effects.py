@@ -18,16 +18,13 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Effects of one change of order, sequence by sequence.
+    """Effects of one change of order, sequence by sequence, against the answer to the untouched input.
 
-    A change is stored as two squared norms, of the difference and of the value before, which add up over sequences.
-
-    Args:
-        scored: the answer against the targets of the untouched input.
-        changed: ``(batch, answer)`` bool, where the likeliest token is another.
-        output: ``(batch, 2)``, of the logits of the answer, less their mean over the vocabulary, which softmax ignores.
-        equivariance: ``(batch, 2)``, of the logits at the input's own places against those that moved with it.
-        representation: ``(batch, num_layers + 1, 2)``, of the residual stream at the input's places, likewise.
+    A change is stored as two squared norms, of the difference and of the value before, which add up over sequences:
+    ``(batch, 2)`` of the output (logits of the answer, less their mean over the vocabulary, which softmax ignores) and
+    of the equivariance (logits at the input's own places against those that moved with it), ``(batch, num_layers + 1,
+    2)`` of the representation (the residual stream at the input's places, likewise). ``changed``, ``(batch, answer)``
+    bool, is where the likeliest token is another.
     """
 
     scored: Scored

@@ -8,25 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from experiments.measures.permutation_sensitivity import (
-    DISTANCES,
-    LAYERED,
-    MAIN,
-    NAME,
-    NEEDS_TRAINING,
-    POSITIONS,
-    SLOPES,
-    TOKENS,
-    Change,
-)
+from experiments.measures.permutation_sensitivity import DISTANCES, LAYERED, NAME, POSITIONS, SLOPES, TOKENS, Change
 from experiments.measures.permutation_sensitivity.effects import Effects, effects, relative
 from experiments.measures.permutation_sensitivity.permutations import DISTANCE, Intervention, Maker, makers, slope
 from experiments.rows.row import Row, lost
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
 from pe_zoo._knobs import number, whole
-
-__all__ = ["DISTANCES", "MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 FOLDS = 8
 """Parts that the sequences are cut into, so that one seed has an interval too."""
@@ -119,13 +107,12 @@ def _answers(
     ]
     if change.condition:
         damage, changed = _damage(subject, before, after), after.changed.double().mean().item()
-        rows.append(subject.row(NAME, "quality_loss", **where, value=damage, n=scored.num_sequences))
-        rows.append(subject.row(NAME, "answers_changed", **where, value=changed, n=scored.num_tokens))
+        rows.append(subject.row(NAME, "quality_loss", **where, value=damage, n=scored.n("exact_match")))
+        rows.append(subject.row(NAME, "answers_changed", **where, value=changed, n=scored.n("token_accuracy")))
     return rows
 
 
 def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, part: Tensor | None = None) -> float:
-    """Quality lost, in the task's main metric; positive is worse."""
     assert not isinstance(before, Unsupported)
     main = subject.task.metrics[0]
     return lost(main, before.quality(main, part), after.quality(main, part))

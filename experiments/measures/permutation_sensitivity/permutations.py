@@ -81,14 +81,10 @@ def slope(distances: Sequence[float], damages: Sequence[float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """One change of order, a permutation for each sequence, of tokens or of positions.
+    """One change of order, a permutation π for each sequence, ``(batch, span)``, of tokens or of positions.
 
     Of tokens, place i takes the token of place π(i). Of positions, tokens stay and the one at place π(i) gets the
     position of place i. So both give every token the same position, at different places.
-
-    Args:
-        orders: π, ``(batch, span)``.
-        on_positions: what is permuted.
     """
 
     orders: Tensor

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.measures.position_probe import INITIAL, MAIN, NAME, NEEDS_TRAINING, SHUFFLED, TOKENS
+from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row
 from experiments.training.evaluate import CHUNK_TOKENS, Subject, evaluating
 from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 STRENGTHS = tuple(10.0**power for power in range(2, -7, -1))
 """Penalties to choose from, the strongest first; the first leaves next to nothing but the mean of the labels."""
@@ -61,7 +59,8 @@ def measure(subject: Subject, *, samples: int = 256) -> list[Row]:
     labels = torch.stack([places, shuffled], -1)
     trained = probe_errors(streams(subject.model, batch.tokens, positions), labels)
     initial = probe_errors(streams(subject.initial(), batch.tokens, positions), labels)
-    tokens = probe_errors(identities(batch.tokens, subject.task.vocab_size), labels)
+    vocab_size = subject.task.vocab_size
+    tokens = probe_errors(lambda part: [functional.one_hot(batch.tokens[part], vocab_size)], labels)
     found: list[tuple[str, str, int | None, Tensor]] = [(MAIN, TOKENS, None, tokens[0, 0])]
     for layer in range(len(trained)):
         found += [
@@ -144,11 +143,6 @@ def streams(model: Transformer, tokens: Tensor, positions: Tensor) -> Features:
             return [layer.cpu() for layer in model.hidden(tokens[part].to(device), numbers.to(device))]
 
     return some
-
-
-def identities(tokens: Tensor, vocab_size: int) -> Features:
-    """Return the identity of each token as the only layer of features."""
-    return lambda part: [functional.one_hot(tokens[part], vocab_size)]
 
 
 def _parts(num_sequences: int) -> tuple[slice, slice, slice]:

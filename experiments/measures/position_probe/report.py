@@ -16,7 +16,6 @@ from experiments.rows.row import metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_LAYERS = 5
-"""Layers that the report's table has room for."""
 CAPTIONS = {
     "probe_error": "Mean absolute error, in places, of a linear probe that predicts the place of a token from its "
     "state before the first layer (0) and after each; held-out sequences of the training length. Solid: trained. "

@@ -4,15 +4,13 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME, NEEDS_TRAINING
+from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, lost
 from experiments.tasks import Batch
-from experiments.training.evaluate import Subject, logits_of, score
+from experiments.training.evaluate import Subject, in_chunks, score
 from pe_zoo import Unsupported
 from pe_zoo._knobs import each, number, whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 FURTHEST = 2**23
 """Beyond twice this, float32 has no place left for every whole number."""
@@ -56,7 +54,7 @@ def measure(
             continue
         scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
-        values |= {change: _change(before[change], after[change]) for change in CHANGES}
+        values |= {name: ((after[name] - before[name]).norm() / before[name].norm()).item() for name in CHANGES}
         rows += subject.qualities(NAME, scored, length, shift=shift)
         where = {"eval_length": length, "shift": shift, "n": len(batch.tokens)}
         rows += [subject.row(NAME, metric, value=value, **where) for metric, value in values.items()]
@@ -65,10 +63,5 @@ def measure(
 
 def _answers(model: Transformer, batch: Batch, positions: Tensor) -> Tensor:
     """Logits at the scored places, less their mean over the vocabulary, which softmax cannot see."""
-    logits = logits_of(model, batch.tokens, positions)[:, batch.counted]
+    logits = in_chunks(model, batch.tokens, positions, model)[:, batch.counted]
     return logits - logits.mean(-1, keepdim=True)
-
-
-def _change(before: Tensor, after: Tensor) -> float:
-    """‖after − before‖ / ‖before‖."""
-    return ((after - before).norm() / before.norm()).item()

@@ -16,7 +16,6 @@ from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement, over_seeds
 
 MOST_SHIFTS = 5
-"""Shifts that the report's table has room for."""
 CAPTIONS = {
     "shift_quality": "Quality of the trained model with all positions shifted by the same number. Dotted: guessing "
     "without reading. Bands: 95 % intervals over seeds. A line ends where the encoder does not support the positions.",
@@ -66,14 +65,8 @@ def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
     chance_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": ":"}
 
     def draw(axes: Axes, series: str, look: Look) -> None:
-        line(
-            axes,
-            summary[summary["series"] == series],
-            "shifted",
-            look.colour,
-            linewidth=1.6,
-            **look.marking() | {"markersize": 5},
-        )
+        marking = look.marking() | {"markersize": 5}
+        line(axes, summary[summary["series"] == series], "shifted", look.colour, linewidth=1.6, **marking)
         if chance.notna()[series]:
             axes.axhline(chance[series], **chance_style)
         _shift_axis(axes, sorted(set(rows["shifted"])))

@@ -18,9 +18,7 @@ from pe_zoo._contract.relatives import score_distance
 CONTENTS = "structure/kernel"
 """The stream of the contents that kernels are means over."""
 SEQUENCES = 4
-"""Random sequences that a measurement is a mean over."""
 PROJECTIONS = 8
-"""Random directions of the output whose gradients are taken."""
 TRAINING_SAMPLES = 32
 """Draws of training positions; one where the numbering draws nothing."""
 

@@ -107,12 +107,8 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
         for length in trained.get(series, []):
             style.boundary(axes, length - 1)
 
-    what: dict[str, Any] = {
-        "title": "expected score over distance",
-        "x": "query minus key position",
-        "y": "score less that at 0",
-    }
-    return BELOW(rows, looks, draw, **what, key=_key("head", colours))
+    what: dict[str, Any] = {"x": "query minus key position", "y": "score less that at 0", "key": _key("head", colours)}
+    return BELOW(rows, looks, draw, title="expected score over distance", **what)
 
 
 def wavelengths(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:

@@ -27,13 +27,7 @@ def count_up(length: int) -> Tensor:
 
 
 def kernel(
-    encoder: Encoder,
-    positions: Tensor,
-    generator: Generator,
-    *,
-    causal: bool,
-    draws: int,
-    queries: int | None = None,
+    encoder: Encoder, positions: Tensor, generator: Generator, *, causal: bool, draws: int, queries: int | None = None
 ) -> Tensor:
     """Return the expected score between query i and key j of equal content, ``(heads, query, key)`` float64.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from experiments.measures.structure import MAIN, NAME, NEEDS_TRAINING
+from experiments.measures.structure import NAME
 from experiments.measures.structure.behaviour import CONTENTS, relative_distances
 from experiments.measures.structure.kernel import count_up, exact, kernel
 from experiments.measures.structure.numbers import numbers
@@ -14,8 +14,6 @@ from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._knobs import each, whole
-
-__all__ = ["MAIN", "NAME", "NEEDS_TRAINING", "check", "measure"]
 
 WAVES = (0, 10, 50, 100)
 MAX_DIMENSIONS = 128

@@ -26,21 +26,16 @@ from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
 
 LENGTHS = (1, 2, 4, 8)
-"""Training lengths at which the entropy of attention is measured."""
 LONGER = (2, 4)
-"""Training lengths at which features outside the range of training are counted."""
 NEAR = 16
-"""Distances that count as near."""
 OFFSETS = (1, 2, 4, 8, 16, 32)
 """Shifts, in positions, for which a linear map is fitted."""
 LONG = 10_000
 """Positions among which codes should still differ, far beyond any length here."""
 FAR = 1_000_000
-"""A position far beyond any length here."""
 ROUNDED = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 Where = dict[str, Any]
-"""Condition and coordinates of a row."""
 Found = float | Tensor | tuple[float, int] | list[tuple[Where, float]]
 """A value; values of the heads, ``(heads,)``; a value and its n; or values by place."""
 

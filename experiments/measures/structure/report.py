@@ -12,7 +12,6 @@ from experiments.rows.row import rows_of, whole
 from experiments.statistics.intervals import by_measurement
 
 NOISE = 1e-12
-"""A number in the table below this is rounding."""
 CELLS = ("code", "wave", "kernel")
 DRAWN = {
     "heatmap": ("code", figures.heatmap),
@@ -22,7 +21,6 @@ DRAWN = {
     "wavelengths": ("wavelength", figures.wavelengths),
     "entropy": ("attention_entropy", figures.entropy),
 }
-"""Figure -> its metric, and the function that draws it."""
 CAPTIONS = {
     "heatmap": "Vector added to a token's embedding, by position (down) and dimension (across), before training. The "
     "title of a panel has the ends of its colour scale. First seed. Series without a panel add nothing.",

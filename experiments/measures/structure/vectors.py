@@ -13,7 +13,6 @@ PURE = 1e-5
 STILL = 1e-11
 """Second differences below this share of the component itself are rounding: it is constant, or a straight line."""
 WAYS = ("exp of a logarithm", "power")
-"""How frequencies can be computed."""
 SAME = 1e-6
 """Frequencies and ratios of frequencies closer than this, relatively, are one."""
 

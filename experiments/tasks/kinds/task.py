@@ -17,13 +17,10 @@ FEWEST = 32
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sequences that a model reads, and what it should answer.
+    """Sequences that a model reads, ``(batch, length)`` int64, and the right outputs at each place.
 
-    Args:
-        tokens: ``(batch, length)`` int64, the input.
-        targets: ``(batch, length)`` int64, the right output at each place.
-        counted: ``(length,)`` bool, the places that are scored.
-        target_bytes: ``(batch, length)`` int64, bytes of text that each target stands for; None: one each.
+    ``counted``, ``(length,)`` bool, are the places that are scored; ``target_bytes``, ``(batch, length)`` int64, the
+    bytes of text that each target stands for, None: one each.
     """
 
     tokens: Tensor
@@ -65,7 +62,6 @@ class Task:
     converged_at: ClassVar[float] = 0.98
     """In-range token accuracy from which a run counts as having learned the task."""
     shortest: ClassVar[int] = 1
-    """Shortest length there is."""
 
     one_draw: ClassVar[bool] = False
     """Whether test sequences of all lengths are cut from one draw, so that they get the same random stream."""
@@ -74,7 +70,6 @@ class Task:
     num_answers: int = 2
     """Answers are made of the tokens from 0 up to this number, or of as many others."""
     train_length: int
-    """Longest length trained on."""
     min_length: int
     """Shortest length trained on; each training batch draws its length between the two."""
     running_length: int = 0

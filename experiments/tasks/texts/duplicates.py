@@ -10,7 +10,6 @@ from experiments.tasks.texts.corpus import Corpus
 WINDOW = 50
 """Bytes that must stand in the training text in one piece; Lee et al. (2022, arXiv:2107.06499) take 50 tokens."""
 CHUNK = 1 << 18
-"""Training text is compared in pieces of this many bytes."""
 TABLE_BITS = 24
 MIX, BASE = 0x9E3779B97F4A7C15, 0xD1342543DE82EF95
 """Odd constants of SplitMix64 and of Steele and Vigna (2022), arXiv:2001.05304."""
