@@ -120,7 +120,6 @@ def _lift(rows: pd.DataFrame, bins: list[tuple[int, int]]) -> tuple[np.ndarray[A
 
 
 def _layer_axis(axes: Axes, layers: list[int]) -> None:
-    """Set a tick in the middle of each layer, numbering at most six, and rules between layers."""
     names = sorted(set(layers))
     for layer in names[1:]:
         axes.axhline(layers.index(layer) - 0.5, color="#222222", linewidth=0.8)

@@ -87,7 +87,6 @@ def agree(one: Encoder, other: Encoder, length: int, *, causal: bool) -> bool:
 
 
 def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
-    """Return the embeddings and each layer's attention output for random contents, in float64."""
     geometry, content = encoder.geometry, torch.Generator().manual_seed(0)
     near, far = torch.arange(min(length, PROBES)), torch.linspace(0, length - 1, PROBES, dtype=torch.float64).round()
     positions = torch.cat([near, far]).unique().double()

@@ -126,7 +126,6 @@ def _relative_cost(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure | None:
 
 
 def _number(axis: Any, low: float, high: float) -> None:
-    """Number an axis at powers of ten, and at 2 and 5 times them if those are few."""
     axis.set_major_locator(LogLocator(10, subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))

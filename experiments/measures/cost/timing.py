@@ -60,7 +60,8 @@ class Trunks:
                 model(tokens, positions)
             return operations.count / size
 
-        return Both(*map(count, self._fresh()))
+        ours, bare = map(count, self._fresh())
+        return Both(ours, bare)
 
     def forward_bytes(self, size: int) -> Both:
         """Measure the memory of a forward pass over one sequence without gradients, beyond model and input."""
@@ -71,7 +72,8 @@ class Trunks:
                 model(tokens, positions)
             return memory.peak
 
-        return Both(*map(peak, self.models))
+        ours, bare = map(peak, self.models)
+        return Both(ours, bare)
 
     def training_bytes(self) -> Both:
         """Measure the memory of a training step beyond model and batch, including the optimizer's moments."""
@@ -85,7 +87,8 @@ class Trunks:
                 step(batch, positions)
             return memory.peak
 
-        return Both(*map(peak, self._fresh()))
+        ours, bare = map(peak, self._fresh())
+        return Both(ours, bare)
 
     def training_seconds(self, seconds: float) -> Both:
         batch, positions = self._training_batch()

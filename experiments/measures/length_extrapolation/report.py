@@ -54,7 +54,6 @@ def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
 
 
 def _ends(summary: pd.DataFrame) -> dict[str, str]:
-    """Series -> why its line ends early or lacks seeds."""
     notes = {}
     for series, group in summary.groupby("series"):
         parts = []

@@ -172,7 +172,6 @@ def _edges(places: pd.Index) -> tuple[float, float]:
 
 
 def _value_axis(axes: Axes, values: pd.DataFrame) -> None:
-    """Set limits that hold 0 and the values, and do not magnify rounding errors."""
     low, high = min(0.0, float(np.nanmin(values))), max(0.0, float(np.nanmax(values)))
     room = 0.06 * (high - low) if high - low > 1e-9 else 1.0
     axes.set_ylim(low - room, high + room)
