@@ -65,9 +65,7 @@ class RunConfig:
     """Everything that decides a run, resolved.
 
     Args:
-        encoder: ``name`` and knobs.
-        task: ``name`` and knobs.
-        positions: ``name`` and knobs of the numbering.
+        encoder, task, positions: ``name`` and knobs of each.
         layout: which layers carry the encoder, and what each layer and head sees.
         model: the trunk.
         train: how it is trained.

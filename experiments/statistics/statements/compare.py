@@ -86,7 +86,13 @@ def compare(
     lines = _judged(columns, deltas, np.array(seeds) - first, rule) if asked else []
     compared: list[list[Comparison]] = [[] for _ in tests]
     for (place, words, sides), line in zip(asked, lines, strict=True):
-        compared[place].append(_comparison(words, sides, line))
+        verdict = VERDICTS.get(line["verdict"], line["verdict"])
+        if verdict == UNDECIDED and line["seeds_learned"] < FEWEST:
+            verdict = TOO_FEW
+        numbers = ("seeds", "difference", "low", "high", "p_holm", "next_look")
+        own: dict[str, Any] = {name: line[name] for name in numbers}
+        own |= {"comparison": words, "verdict": verdict, "seeds_learned": min(len(side.values) for side in sides)}
+        compared[place].append(Comparison(**own, concerns=frozenset(key for side in sides for key in side.series)))
     return compared
 
 
@@ -100,16 +106,3 @@ def _judged(
     learned = (~np.isnan(areas)).sum(axis=0).reshape(-1, 2).min(axis=1)
     table = table.assign(seeds_learned=learned, delta=[float(each or rule.delta or ROUNDING) for each in deltas])
     return sequential.with_next_look(sequential.judged(table, rule), rule).to_dict("records")
-
-
-def _comparison(words: str, sides: Sequence[Measured], line: Mapping[Any, Any]) -> Comparison:
-    verdict = VERDICTS.get(line["verdict"], line["verdict"])
-    if verdict == UNDECIDED and line["seeds_learned"] < FEWEST:
-        verdict = TOO_FEW
-    return Comparison(
-        comparison=words,
-        seeds_learned=min(len(side.values) for side in sides),
-        **{name: line[name] for name in ("seeds", "difference", "low", "high", "p_holm", "next_look")},
-        verdict=verdict,
-        concerns=frozenset(key for side in sides for key in side.series),
-    )

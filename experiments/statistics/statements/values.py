@@ -12,8 +12,6 @@ from experiments.rows.row import METRICS, metric_of, slice_name
 
 NO_ROWS = "no such rows in this folder"
 TAKEN = {"max": "largest ", "min": "smallest ", "mean": "mean ", "range": "range of ", "unsupported": "share refused: "}
-
-
 EMPTY = pd.Series(dtype=float)
 
 
