@@ -170,7 +170,7 @@ def test_before_training_is_measured_on_the_model_as_it_was() -> None:
         subject.model.token_embedding.weight.mul_(30)  # drowns the codes
     changed = position_probe.measure(subject, samples=8)
     assert values(changed, "initial_probe_error") == initial
-    assert values(changed)["layer=0"] > initial["layer=0"] + 0.05
+    assert values(changed)["layer=0"] > initial["layer=0"] + 0.01
 
 
 @pytest.mark.parametrize("name", pe_zoo.names())
