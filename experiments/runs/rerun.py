@@ -82,7 +82,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str 
     if given != digest:
         raise ValueError(f"plugin={plugin} has sha256 {str(given)[:12]}…, the run's has {short}: give the same file")
     try:
-        train = dict(nested["train"] or {"steps": 0})
+        train = {"rounds": 1, **(nested["train"] or {"steps": 0})}  # earlier releases had no other
         tuned = train.get("learning_rate") == TUNED
         if tuned:
             del train["learning_rate"]

@@ -278,7 +278,7 @@ def test_fine_tuned_rows_are_of_a_copy_trained_on_with_the_encoder() -> None:
     encoder = pe_zoo.build("yarn", geometry_of(), factor=(8 * T + 1) / (2 * T + 1))
     built = Transformer(12, geometry_of(), encoder)
     built.load_state_dict(before)
-    how = TrainConfig(steps=5, learning_rate=0.001, tokens_per_step=64, curve_points=1)
+    how = TrainConfig(steps=5, rounds=1, learning_rate=0.001, tokens_per_step=64, curve_points=1)
     train(built, tasks.build("copy", train_length=4 * T), subject.numbering, how, seed=0)
     scored = evaluate(built, *subject.question("length_extrapolation", 8, 2 * T))
     (row,) = (

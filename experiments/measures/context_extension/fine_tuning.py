@@ -30,7 +30,7 @@ def fine_tuned(subject: Subject, encoder: Encoder, length: int, share: float) ->
     model = copy.deepcopy(subject.model)
     model.encoder = encoder.to(model.token_embedding.weight.device)
     given = {name: getattr(config, name) for name in AS_BEFORE}
-    how = TrainConfig(steps=steps, learning_rate=RATE * config.learning_rate, curve_points=1, **given)
+    how = TrainConfig(steps=steps, rounds=1, learning_rate=RATE * config.learning_rate, curve_points=1, **given)
     log = train(model, at_length(subject.task, length), subject.numbering, how, seed=subject.seed, label=encoder.name)
     return model, log.status
 
