@@ -55,7 +55,7 @@ class Done:
 Command = Callable[..., Done]
 
 QUICK = (
-    *("figures=false", "model=tiny", "train.steps=2"),
+    *("figures=false", "model=tiny", "train.steps=2", "train.rounds=1"),
     *("length_extrapolation.samples=2", "permutation_sensitivity.samples=2"),
 )
 """Options of a run of a second."""
@@ -370,8 +370,8 @@ def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
 
 
 TINY = [
-    *("model=tiny", "task.train_length=4", "train.steps=9", "train.curve_points=3", "checkpoint_seconds=0"),
-    "figures=false",
+    *("model=tiny", "task.train_length=4", "train.steps=9", "train.rounds=1", "train.curve_points=3"),
+    *("checkpoint_seconds=0", "figures=false"),
     *("experiment=length_extrapolation", "length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"),
 ]
 

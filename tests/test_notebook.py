@@ -19,7 +19,9 @@ AGAIN = "another output than the one kept: jupyter execute --inplace experiments
 def execute(path: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        cell.source = cell.source.replace("train.steps=700", "train.steps=50")  # what is learned is of the machine
+        cell.source = cell.source.replace(
+            "train.steps=700", "train.steps=50 train.rounds=1"
+        )  # what is learned is of the machine
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the libraries that run notebooks
         from nbclient import NotebookClient

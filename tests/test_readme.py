@@ -139,7 +139,7 @@ def test_an_installed_package_runs_as_readme_says(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-encoders\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[pe_zoo.encoders]\n{entry[0]} = {entry[1]}\n")
-    quick = ["model=tiny", "train.steps=2", "experiment=length_extrapolation", "figures=false"]
+    quick = ["model=tiny", "train.steps=2", "train.rounds=1", "experiment=length_extrapolation", "figures=false"]
     done = subprocess.run(
         [sys.executable, str(ROOT / "run.py"), f"encoder={entry[0]}", *quick],
         cwd=tmp_path,

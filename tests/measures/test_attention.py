@@ -514,6 +514,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
         "task.train_length=4",
         "model=tiny",
         "train.steps=2",
+        "train.rounds=1",
         "experiment=attention_pattern",
         "attention_pattern.samples=3",
     )

@@ -401,7 +401,7 @@ def test_what_diverged_is_in_the_table() -> None:
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     done = command(
-        *("task=copy", "model=tiny", "train.steps=2", "experiment=context_extension", "encoder=rope"),
+        *("task=copy", "model=tiny", "train.steps=2", "train.rounds=1", "experiment=context_extension", "encoder=rope"),
         *("context_extension.samples=2", "context_extension.multiples=[1,2]", "context_extension.replacements=[yarn]"),
     )
     assert done.code == 0, done.err

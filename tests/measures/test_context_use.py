@@ -317,7 +317,7 @@ def test_what_could_not_be_measured_is_in_the_table() -> None:
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_bytes(b"".join(b"%d, " % (n * n) for n in range(900)))
     done = command(
-        *("task=text", "task.path=own.txt", "task.train_length=16", "model=tiny", "train.steps=2"),
+        *("task=text", "task.path=own.txt", "task.train_length=16", "model=tiny", "train.steps=2", "train.rounds=1"),
         *("experiment=context_use", "context_use.samples=2", "encoder=alibi"),
     )
     assert done.code == 0, done.err

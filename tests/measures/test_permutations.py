@@ -529,7 +529,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     knobs = [
         f"permutation_sensitivity.{knob}" for knob in ("samples=8", "ngrams=[2]", "windows=[3]", "swap_shares=[1]")
     ]
-    asked = ["model=tiny", "train.steps=3", "experiment=permutation_sensitivity", *knobs]
+    asked = ["model=tiny", "train.steps=3", "train.rounds=1", "experiment=permutation_sensitivity", *knobs]
     done = command(*asked, "encoder=sinusoidal", "model.causal=false", "task.train_length=6")
     assert done.code == 0, done.err
     (folder,) = (tmp_path / "results" / "scratch" / "runs").iterdir()

@@ -233,7 +233,9 @@ def test_the_table_has_layers_controls_and_unsupported() -> None:
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
-    done = command("experiment=position_probe", "model=tiny", "train.steps=4", "position_probe.samples=8")
+    done = command(
+        "experiment=position_probe", "model=tiny", "train.steps=4", "train.rounds=1", "position_probe.samples=8"
+    )
     assert done.code == 0, done.err
     (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
     with (run / "rows.csv").open(newline="") as file:

@@ -206,7 +206,13 @@ def test_the_table_has_quality_losses_and_unsupported() -> None:
 
 
 def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
-    asked = ["experiment=shift_sensitivity", "model=tiny", "train.steps=4", "shift_sensitivity.samples=4"]
+    asked = [
+        "experiment=shift_sensitivity",
+        "model=tiny",
+        "train.steps=4",
+        "train.rounds=1",
+        "shift_sensitivity.samples=4",
+    ]
     done = command(*asked, "shift_sensitivity.shifts=[2,8]", "encoder=learned", "encoder.num_rows=36")
     assert done.code == 0, done.err
     (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()

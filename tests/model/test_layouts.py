@@ -269,7 +269,14 @@ def test_a_layout_says_what_it_is() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_run_with_each_file(command: Command, tmp_path: Path, name: str) -> None:
-    small = ["figures=false", "model=tiny", "train.steps=4", "train.curve_points=1", "experiment=length_extrapolation"]
+    small = [
+        "figures=false",
+        "model=tiny",
+        "train.steps=4",
+        "train.rounds=1",
+        "train.curve_points=1",
+        "experiment=length_extrapolation",
+    ]
     few = ["length_extrapolation.samples=2", "length_extrapolation.multiples=[1,2]", f"layout={name}"]
     refused = name in ("nope_every_4th", "rnope_swa", "swan", "hard_alibi")
     done = command(*small, *few, "model.num_layers=1" if name == "swan" else "seed=0")

@@ -279,7 +279,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("asked", REFUSED)
 def test_positions_beyond_a_table_are_refused_before_writing(command: Command, tmp_path: object, asked: str) -> None:
-    done = command("figures=false", "model=tiny", "train.steps=10", "encoder=learned", *asked.split())
+    done = command("figures=false", "model=tiny", "train.steps=10", "train.rounds=1", "encoder=learned", *asked.split())
     assert done.code == 2
     assert REFUSED[asked] in done.err
     assert done.err.count("\n") == 1

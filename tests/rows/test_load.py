@@ -44,7 +44,15 @@ def test_rows_of_everything_go_into_the_functions_of_one(tmp_path: Path) -> None
 
 
 def test_every_experiment_takes_them(command: Command, tmp_path: Path) -> None:
-    arguments = ["encoder=rope", "model=tiny", "train.steps=2", "task=text", "experiment=all", "name=all"]
+    arguments = [
+        "encoder=rope",
+        "model=tiny",
+        "train.steps=2",
+        "train.rounds=1",
+        "task=text",
+        "experiment=all",
+        "name=all",
+    ]
     small = ["task.train_length=16", "length_extrapolation.multiples=[1,2]", "cost.multiples=[1]", "cost.seconds=0.01"]
     assert command(*arguments, *small, "figures=false").code == 0
     rows = experiments.load(tmp_path / "results" / "all").rows

@@ -21,7 +21,14 @@ from experiments.rows import results as _results
 from experiments.training.config import TrainConfig
 from pe_zoo import Geometry
 
-QUICK = ["model=tiny", "figures=false", "task.train_length=4", "train.steps=2", "experiment=length_extrapolation"]
+QUICK = [
+    "model=tiny",
+    "figures=false",
+    "task.train_length=4",
+    "train.steps=2",
+    "train.rounds=1",
+    "experiment=length_extrapolation",
+]
 QUICK += ["length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]"]
 
 

@@ -20,7 +20,7 @@ from experiments.runs import arguments, job, summary
 from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
 
-QUICK = ["model=tiny", "train.steps=10"]
+QUICK = ["model=tiny", "train.steps=10", "train.rounds=1"]
 
 BAD = {
     "seeds=until_decided": "seeds=until_decided is a sweep: add -m",

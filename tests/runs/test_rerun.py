@@ -16,6 +16,7 @@ TINY = [
     "figures=false",
     "model=tiny",
     "train.steps=4",
+    "train.rounds=1",
     "train.curve_points=2",
     "experiment=length_extrapolation",
     "name=first",

@@ -24,6 +24,7 @@ TINY = [
     "figures=false",
     "model=tiny",
     "train.steps=8",
+    "train.rounds=1",
     "train.curve_points=2",
     "length_extrapolation.samples=4",
     "length_extrapolation.multiples=[1,2]",

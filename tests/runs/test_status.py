@@ -94,7 +94,7 @@ def test_what_a_sweep_asks_for_is_noted_before_its_first_run(command: Command, t
     done = command("-m", "name=s", "model=tiny", "experiment=structure", "encoder=none,rope", "structure.reach=0")
     assert done.code == 2
     assert not (seen / "sweeps").exists(), "what was refused is not missing"
-    quick = ["name=s", "model=tiny", "train.steps=2", "experiment=length_extrapolation"]
+    quick = ["name=s", "model=tiny", "train.steps=2", "train.rounds=1", "experiment=length_extrapolation"]
     quick += ["length_extrapolation.multiples=[1]", "length_extrapolation.samples=2"]
     done = command("-m", *quick, "encoder=none,rope")
     assert done.code == 0, done.err

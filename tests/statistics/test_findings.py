@@ -338,7 +338,7 @@ def small(config: RunConfig) -> RunConfig:
     return replace(
         config,
         model=replace(config.model, model_dim=16),
-        train=replace(config.train, steps=4, curve_points=1),
+        train=replace(config.train, steps=4, rounds=1, curve_points=1),
         experiments={name: knobs | SMALL.get(name, {}) for name, knobs in config.experiments.items()},
     )
 

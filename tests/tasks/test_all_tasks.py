@@ -356,7 +356,7 @@ def test_a_run_end_to_end(
 ) -> None:
     """Train briefly, then evaluate other lengths and orders of the input; a length that a task lacks is a row."""
     encoder = [] if any(option.startswith("encoder=") for option in options) else ["encoder=sinusoidal"]
-    quick = ["figures=false", "model=tiny", "train.steps=3", "permutation_sensitivity.samples=4"]
+    quick = ["figures=false", "model=tiny", "train.steps=3", "train.rounds=1", "permutation_sensitivity.samples=4"]
     lengths = ["length_extrapolation.samples=4", f"length_extrapolation.multiples={multiples}"]
     done = command(*quick, *lengths, *encoder, f"task={name}", *options)
     assert done.code == 0, done.err

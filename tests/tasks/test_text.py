@@ -455,6 +455,7 @@ def test_a_run_records_its_tokenizer(command: Command, tmp_path: Path) -> None:
             "figures=false",
             "model=tiny",
             "train.steps=2",
+            "train.rounds=1",
             "experiment=length_extrapolation",
             "length_extrapolation.multiples=[1]",
         ),

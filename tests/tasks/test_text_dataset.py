@@ -141,7 +141,15 @@ def test_a_folder_of_text_files_is_a_set_of_lines(tmp_path: Path) -> None:
 def test_a_run_on_a_local_set(command: Command, tmp_path: Path) -> None:
     parquet(tmp_path / "set", train=rows("some words", 200))
     done = command(
-        *("task=text", "task.dataset=set", "task.train_length=16", "figures=false", "model=tiny", "train.steps=2"),
+        *(
+            "task=text",
+            "task.dataset=set",
+            "task.train_length=16",
+            "figures=false",
+            "model=tiny",
+            "train.steps=2",
+            "train.rounds=1",
+        ),
         *("experiment=length_extrapolation", "length_extrapolation.multiples=[1]"),
     )
     assert done.code == 0, done.err
