@@ -125,7 +125,7 @@ def training_steps(encoder: str, geometry: Geometry, tokens_per_step: int, *, co
 def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step: int) -> Functions:
     """Return runs: training on ``copy`` up to the training length, evaluation at up to eight times that."""
     task = tasks.build("copy", train_length=geometry.train_length)
-    config = TrainConfig(steps=num_steps, tokens_per_step=tokens_per_step)
+    config = TrainConfig(steps=num_steps, rounds=1, tokens_per_step=tokens_per_step)
     wide = replace(geometry, train_length=task.sequence_length(EVALUATED[-1] * task.train_length))
     numbering = pe_zoo.numberings.get("sequential")()
 

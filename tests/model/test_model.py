@@ -470,7 +470,7 @@ def test_training_drops_the_encoder_after_its_share_and_for_good() -> None:
             weights.append(encoder.weight.detach().clone())
 
         model.register_forward_hook(note)
-        config = TrainConfig(steps=8, tokens_per_step=64, curve_points=2, drop_encoder_after=share)
+        config = TrainConfig(steps=8, rounds=1, tokens_per_step=64, curve_points=2, drop_encoder_after=share)
         log = train(model, task, numbering, config, seed=0)
         assert [point[0] for point in log.points] == [4, 8]
         check_in_range(model, task, numbering, stream(0, "checks"))
@@ -612,7 +612,7 @@ def test_gradients_are_clipped() -> None:
 @pytest.mark.parametrize("numbering", pe_zoo.numberings.names())
 def test_training_repeats_on_data_independent_of_the_encoder(numbering: str) -> None:
     task = tasks.build("copy", train_length=4, num_symbols=4)
-    config = TrainConfig(steps=8, tokens_per_step=64, curve_points=2)
+    config = TrainConfig(steps=8, rounds=1, tokens_per_step=64, curve_points=2)
     geometry = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=9)
     states, read = [], []
     for name, seed in (("rope", 0), ("rope", 0), ("rope", 1), ("alibi", 0)):
