@@ -26,7 +26,7 @@ FEW = 2**18
 
 @contextmanager
 def repeatable(threads: int) -> Iterator[None]:
-    """Use deterministic kernels within, where there are any, and so many threads: others add in another order."""
+    """Use deterministic kernels, where there are any, and this number of threads within: another rounds differently."""
     before, threads_before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -16,7 +16,7 @@ class TrainConfig:
 
     Args:
         steps: optimizer steps of a round, at least 0; 0 trains nothing and leaves the model as it was initialised.
-        rounds: most rounds, at least 1. Training goes on for another round, whose learning rate rises and falls anew
+        rounds: most rounds, at least 1. Training goes on for another round, whose learning rate rises and falls again
             (warm restarts, Loshchilov and Hutter, 2017, arXiv:1608.03983), as long as the last in-range check of a
             round says that the task was not learned. null: ``ROUNDS``, or 1 with ``drop_encoder_after`` or
             ``max_steps``, which say themselves when training ends.
@@ -127,7 +127,7 @@ class TrainConfig:
         return max(1, self.steps // self.curve_points)
 
     def is_checked(self, done: int) -> bool:
-        """Whether there is an in-range check after so many steps."""
+        """Whether there is an in-range check after ``done`` steps."""
         return done % self.steps % self.check_every == 0 or done == self.last_step
 
     def ends(self, done: int, learned: bool) -> str | None:

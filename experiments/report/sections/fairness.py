@@ -91,8 +91,7 @@ def tuning(task: TaskResults) -> Section:
 
 
 def _orders(task: TaskResults) -> list[str]:
-    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["eval_length"].gt(0)]
-    rows = rows[rows["metric"].isin(task.beyond["metric"])]
+    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.beyond["metric"])]
     return [
         f"The order of the series by area at learning rate {line['first_rate']:g} and that at {line['second_rate']:g} "
         f"have Kendall's τ {line['tau']:.2f} (1: the same order, 0: nothing in common; {line['series']} series)."

@@ -41,8 +41,8 @@ def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
 
 def _apart(tasks: Sequence[TaskResults]) -> list[str]:
     """Name the tasks that no series keeps."""
-    known = counted(tasks)
-    lost = [task.key for task in ranked(tasks) if task not in known] if len(tasks) > 1 else []
+    known = {task.key for task in counted(tasks)}
+    lost = [task.key for task in ranked(tasks) if task.key not in known] if len(tasks) > 1 else []
     why = "Not counted over tasks, since no series keeps half of its quality at twice the training length:"
     return [f"{why} {words.listed(lost)}."] if lost else []
 

@@ -50,7 +50,7 @@ def thresholds(text: str) -> list[tuple[str, float, int]]:
         In words, the threshold, and 1 where a value must be above it, -1 where it must be below.
 
     Raises:
-        ValueError: the text is none of these, or the range is empty.
+        ValueError: another text, or an empty range.
     """
     number = r"(-?[\d.]+(?:e-?\d+)?)"
     found = re.fullmatch(rf"(below|above) {number}|within {number} to {number}", str(text))

@@ -10,7 +10,7 @@ from pe_zoo import Registry, Unsupported
 from pe_zoo._knobs import whole
 
 HELD_OUT = 8
-"""One input in so many is held out of training at the training length."""
+"""At the training length, one of this many inputs is held out of training."""
 FEWEST = 32
 """Different inputs of the training length for some to be held out."""
 
