@@ -3,7 +3,7 @@
 python -m pe_zoo                    list every encoder
 python -m pe_zoo NAME               show one: equation, knobs, departures, paper
 python -m pe_zoo check FILE.py      check every encoder that a file registers (also: check NAME)
-python -m pe_zoo --markdown         print the table of pe_zoo/README.md
+python -m pe_zoo --markdown         print the table of docs/encoders.md
 """
 
 import argparse

@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,17 +19,12 @@ from support import QUICK, ROOT, Command
 import pe_zoo
 
 CHINESE = ROOT / "README.zh-CN.md"
-FILES = [ROOT / "README.md", ROOT / "pe_zoo" / "README.md", ROOT / "experiments" / "README.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+FILES = [ROOT / "README.md", *DOCS]
 README = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
 LINKS = [
     (path, link)
-    for path in [
-        *FILES,
-        CHINESE,
-        ROOT / "results" / "README.md",
-        ROOT / "configs" / "README.md",
-        ROOT / "CONTRIBUTING.md",
-    ]
+    for path in [*FILES, CHINESE, ROOT / "CONTRIBUTING.md"]
     for link in sorted(set(re.findall(r"\]\(((?!http)[^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))))
 ]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
@@ -54,7 +50,7 @@ def test_the_chinese_readme_says_the_same() -> None:
 
     def named(text: str) -> list[str]:
         words = re.sub(r"```.*?```", "", text.partition("**")[2], flags=re.DOTALL)
-        return sorted(found[0] for found in re.finditer(r"`[^`\n]+`|\]\([^)]+\)", words))
+        return sorted(found[0] for found in re.finditer(r"`[^`\n]+`|\]\([^)#][^)]*\)", words))
 
     assert commands(chinese) == commands(english)
     assert [sorted(found) for found in tables(chinese)] == [sorted(found) for found in tables(english)]
@@ -64,13 +60,12 @@ def test_the_chinese_readme_says_the_same() -> None:
     assert files[0] == files[1]
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
-def test_the_headline_is_what_was_measured(path: Path) -> None:
-    """Every area, interval and range of places of its table is that of the report, best first."""
+def test_the_headline_is_what_was_measured() -> None:
+    """Every area, interval and range of places of the table is that of the report, best first."""
     with (ROOT / "results" / "reference" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"], line["series"]): line for line in csv.DictReader(file)}
-    _, _, below = path.read_text(encoding="utf-8").partition("reference/report/figures/standings_1.png")
-    head, _, *lines = re.search(r"(?:^\|.*\n)+", below, flags=re.M)[0].splitlines()  # type: ignore[index]
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    head, _, *lines = re.search(r"(?:^\|.*\n)+", results, flags=re.M)[0].splitlines()  # type: ignore[index]
     tasks = re.findall(r"`(\w+)`", head)
     told = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]] for cells in (row.split("|") for row in lines)}
     for series, cells in told.items():
@@ -161,7 +156,8 @@ def test_every_linked_path_exists(path: Path, link: str) -> None:
 
 
 def test_every_path_of_the_tree_exists() -> None:
-    (tree,) = (block for language, block in BLOCKS if not language and "pe_zoo/" in block)
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (tree,) = re.findall(r"```\n(run.py .*?)```", contributing, flags=re.DOTALL)
     folder = ROOT
     named = 0
     for line in tree.splitlines():
@@ -174,6 +170,23 @@ def test_every_path_of_the_tree_exists() -> None:
             named += 1
             assert (folder / name).exists(), line
     assert named > 20
+
+
+def test_the_documents_make_a_site(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("zensical"), "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path.relative_to(tmp_path / "docs").with_suffix(".html") for path in (tmp_path / "docs").rglob("*.md")}
+    site = tmp_path / "site"
+    assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
+    assert 'src="http' not in (site / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_test_command_is_what_ci_runs() -> None:
@@ -189,7 +202,7 @@ def test_every_encoder_task_numbering_and_experiment_is_named() -> None:
     own = [name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")]
     for name in [*own, *tasks.names(), *pe_zoo.numberings.names(), *experiment_names()]:
         assert f"`{name}`" in README
-    assert f"\n{len(own)} encoders" in README
+    assert f"{len(own)} encoders" in README
 
 
 def test_the_changelog_has_the_version() -> None:

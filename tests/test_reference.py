@@ -8,6 +8,7 @@ must be.
 from __future__ import annotations
 
 import math
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,8 @@ import pytest
 import yaml
 from support import ROOT
 
-import report
 from experiments.plan.request import DRAWN
-from experiments.rows.read import ARCHIVE, read_run
+from experiments.rows.read import ARCHIVE, read_run, run_folders
 from experiments.rows.row import COORDINATES
 from experiments.runs import rerun
 
@@ -108,9 +108,12 @@ def test_what_has_changed_is_noticed(run_id: str, tmp_path: Path) -> None:
     assert astray(before, {other: cell for other, cell in before.items() if other != key}) == [key]
 
 
-def test_packed_runs_say_how_they_are_unpacked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / ARCHIVE).touch()
-    assert report.main([str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        f"error: the runs of '{tmp_path}' are packed: tar -xf {tmp_path / ARCHIVE} -C {tmp_path} unpacks them\n"
-    )
+def test_packed_runs_are_unpacked_for_a_report(tmp_path: Path) -> None:
+    run = unpacked(tmp_path, UNTRAINED[0])
+    place = run.parent.parent
+    with tarfile.open(place / ARCHIVE, "w:xz") as archive:
+        archive.add(run.parent, "runs")
+    before = run_folders(place)
+    shutil.rmtree(place / "runs")
+    assert run_folders(place) == before
+    assert read_run(run, place)[2] is not None

@@ -1,6 +1,6 @@
 """Which arithmetic and which attention kernel: by processor, width, length, and whether gradients are needed.
 
-A test compares each path with plain float32 attention. The limits were measured; results/LOG.md has the figures.
+A test compares each path with plain float32 attention. The limits were measured; the log of 2026-11-21 has figures.
 Attention itself is always in float32: bfloat16 scores rotate the gradient of a learned angle, which grows with the
 position (at 10 000, by 14 degrees), and the fused kernel's bfloat16 backward is slower than its float32.
 """

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from functools import lru_cache, partial
@@ -40,7 +41,7 @@ MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 """Of these, what made a run's numbers besides its packages."""
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
 ARCHIVE = "runs.tar.xz"
-"""Packed runs that come with the code."""
+"""Packed runs that come with the code, and the record of their sweep."""
 NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]
 """Columns that a file must have; the others are filled where an older file lacks them."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Row)}
@@ -53,7 +54,7 @@ Table = dict[str, list[Any]]
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """Return every folder below ``<folder>/runs``, in alphabetical order.
+    """Return every folder below ``<folder>/runs``, in alphabetical order; runs that come packed are unpacked first.
 
     Raises:
         ValueError: there is no such folder, or no run in it.
@@ -61,9 +62,10 @@ def run_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
     stays_within(folder / "runs", folder)
+    if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
+        with tarfile.open(folder / ARCHIVE) as archive:
+            archive.extractall(folder, filter="data")
     places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
-    if not places and (folder / ARCHIVE).is_file():
-        raise ValueError(f"the runs of {str(folder)!r} are packed: tar -xf {folder / ARCHIVE} -C {folder} unpacks them")
     if not places:
         raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
     return places

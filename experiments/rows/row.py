@@ -21,7 +21,7 @@ RELATIVE_DISTANCE = "relative_distance"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement of one run. ``results/README.md`` is the dictionary of columns, metrics and conditions.
+    """One measurement of one run. ``docs/rows.md`` is the dictionary of columns, metrics and conditions.
 
     ``step`` to ``sequence_length`` say where it was measured (`COORDINATES`). With a ``size``, ``position`` and
     ``distance`` are the first of that many; layer 0 of representations is the embedded input.

@@ -286,7 +286,7 @@ def test_names_that_collide_are_told_apart() -> None:
 
 
 def test_readme_has_the_catalogue_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails: put the output of ``python -m pe_zoo --markdown`` between the two markers in pe_zoo/README.md."""
-    readme = (ROOT / "pe_zoo" / "README.md").read_text(encoding="utf-8")
+    """If this fails: put the output of ``python -m pe_zoo --markdown`` between the two markers in docs/encoders.md."""
+    readme = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"<!-- catalogue -->\n(.*?)\n<!-- /catalogue -->", readme, flags=re.DOTALL)
     assert section.strip() == printed(capsys, "--markdown").strip()

@@ -41,7 +41,7 @@ Found = float | Tensor | tuple[float, int] | list[tuple[Where, float]]
 
 
 def numbers(subject: Subject, *, reach: int, shifts: tuple[int, ...], draws: int) -> list[Row]:
-    """Return all numbers of the untrained encoder as rows; ``results/README.md`` defines them.
+    """Return all numbers of the untrained encoder as rows; ``docs/rows.md`` defines them.
 
     Positions are 0, 1, 2, … whatever the numbering, but for ``uncovered``. Everything is float64 on the CPU, but for
     ``receptive_field``; parameters are those of layer 0. ``reach`` is in training lengths.
