@@ -95,6 +95,8 @@ class Encoder(nn.Module):
     name: ClassVar[str]
     """Key in the registry; set by ``register``."""
 
+    family: ClassVar[str] = ""
+    """What kind of method it is, which decides its colour in figures; blank: as its behaviour shows."""
     shift_invariant: bool = False
     """Adding one number to all positions changes nothing."""
     direction_aware: bool = False

@@ -63,10 +63,12 @@ def claims(encoder: Encoder) -> str:
 
 
 def family(encoder: Encoder) -> str:
-    """The family that the class declares, or else the one that its hooks and their dependence show."""
-    declared = getattr(encoder, "family", None)
-    if isinstance(declared, str):
-        return declared
+    """The family that the class declares, or else the one that its behaviour shows."""
+    return encoder.family or observed_family(encoder)
+
+
+def observed_family(encoder: Encoder) -> str:
+    """The family that the hooks of an encoder and their dependence show."""
     hooks = {hook for hook in HOOKS if encoder.overrides(hook)}
     if hooks <= {"embed"}:
         return "input" if hooks else "no position"

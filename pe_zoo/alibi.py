@@ -30,6 +30,7 @@ class ALiBi(Encoder):
     and only there; here it is the distance.
     """
 
+    family = "score bias"
     shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry, *, max_bias: float = MAX_BIAS, form: str = "symmetric") -> None:

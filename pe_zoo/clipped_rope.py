@@ -30,6 +30,7 @@ class ClippedRoPE(Rotary):
     clipped.
     """
 
+    family = "rotation"
     relative_of = "rope"
 
     def __init__(

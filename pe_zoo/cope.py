@@ -24,6 +24,7 @@ class CoPE(Encoder):
     where it meets them. Counts are summed in float32 at least.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, p_max: int = 64) -> None:

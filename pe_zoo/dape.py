@@ -27,6 +27,7 @@ class DAPE(Encoder):
     causal code has 0.
     """
 
+    family = "content"
     shift_invariant = True
 
     def __init__(self, geometry: Geometry, *, prior: str = "logarithmic", width: int = 32) -> None:

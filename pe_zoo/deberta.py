@@ -33,6 +33,7 @@ class DeBERTa(Encoder):
     trunk's projections do. A fractional distance counts as the nearest whole one, a half as the further.
     """
 
+    family = "relative term"
     shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, max_distance: int | None = None, num_buckets: int | None = None) -> None:

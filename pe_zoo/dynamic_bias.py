@@ -36,6 +36,7 @@ class DynamicBias(Encoder):
     before the logarithm, and bounds the bias to (0, 16) by a sigmoid.
     """
 
+    family = "score bias"
     shift_invariant = direction_aware = static_bias = distance_bias = True
 
     def __init__(

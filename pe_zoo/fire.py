@@ -33,6 +33,7 @@ class FIRE(Encoder):
     output layer has no bias, which softmax cannot see.
     """
 
+    family = "score bias"
     causal_only = static_bias = True
 
     def __init__(

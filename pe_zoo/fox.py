@@ -27,6 +27,7 @@ class FoX(Encoder):
     queries and keys, and shifted keys and values are not included. Sums are in float64.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
     static_bias = True  # neither scores nor q and k decide the bias, though the layer's input does
 

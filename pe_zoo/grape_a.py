@@ -27,6 +27,7 @@ class GRAPEA(Encoder):
     starts at 1 and stays positive by softplus. Its normalised queries and keys, GRAPE-AP and GRAPE-M are not included.
     """
 
+    family = "relative term"
     shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, gates: str = "query_key") -> None:

@@ -27,6 +27,8 @@ class HoPE(Rotary):
     Departures: the pair of the highest frequency is rotated even if that is shorter than its wavelength of 2π.
     """
 
+    family = "rotation"
+
     def __init__(self, geometry: Geometry, *, longest_wavelength: int | None = None, base: float = 10000.0) -> None:
         super().__init__(geometry, base)
         longest = geometry.train_length if longest_wavelength is None else longest_wavelength

@@ -18,6 +18,7 @@ class KERPLELog(Encoder):
     learned numbers. They start as there: amplitude uniform in (0, 2), rate in (0, 1), neither below 0.01.
     """
 
+    family = "score bias"
     shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry) -> None:

@@ -20,6 +20,7 @@ class KERPLEPower(Encoder):
     there: amplitude uniform in (0, 1), exponent in (0, 2), neither below 0.01.
     """
 
+    family = "score bias"
     shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry) -> None:

@@ -29,6 +29,7 @@ class LearnableFourier(Encoder):
     0, so that vectors have about the scale of the token embeddings. Angles are computed in float64.
     """
 
+    family = "input"
     direction_aware = True
 
     def __init__(

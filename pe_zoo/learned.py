@@ -23,6 +23,7 @@ class Learned(Encoder):
     Departures: a position between two whole numbers gets the linear interpolation of their rows.
     """
 
+    family = "input"
     direction_aware = True
 
     def __init__(self, geometry: Geometry, *, num_rows: int = 2048, init_std: float = 1.0) -> None:

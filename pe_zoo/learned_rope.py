@@ -23,6 +23,8 @@ class LearnedRoPE(Rotary):
     Departures: written without code of the authors; ``log_scale`` learns at the rate of every other parameter.
     """
 
+    family = "rotation"
+
     def __init__(self, geometry: Geometry, *, per_layer: bool = False, base: float = 10000.0) -> None:
         super().__init__(geometry, base)
         true_or_false("learned_rope per_layer", per_layer)

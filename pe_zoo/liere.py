@@ -29,6 +29,7 @@ class LieRE(Encoder):
     Entries start uniform in [0, 2π), as published. Everything is computed in float64.
     """
 
+    family = "rotation"
     shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, block_fraction: float = 1.0, span: int | None = None) -> None:

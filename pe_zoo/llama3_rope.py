@@ -31,6 +31,7 @@ class Llama3RoPE(Rotary):
     Departures: the factor holds from the start of training; Llama continued training of a model pretrained with RoPE.
     """
 
+    family = "rotation"
     extends = "rope"
     fine_tuned = True
 

@@ -35,6 +35,7 @@ class LongRoPE(Encoder):
     text up to it.
     """
 
+    family = "rotation"
     direction_aware = True
     extends = "rope"
     fine_tuned = True

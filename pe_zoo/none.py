@@ -15,4 +15,5 @@ class NoPE(Encoder):
     Departures: none.
     """
 
+    family = "no position"
     shift_invariant = True

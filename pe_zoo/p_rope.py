@@ -25,6 +25,7 @@ class PRoPE(Rotary):
     Departures: none. Angles are computed in float64.
     """
 
+    family = "rotation"
     relative_of = "rope"
 
     def __init__(self, geometry: Geometry, *, fraction: float = 0.75, base: float = 10000.0) -> None:

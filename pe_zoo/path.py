@@ -30,6 +30,7 @@ class PaTH(Encoder):
     Departures: weights start with variance 1/fan-in, as this trunk's do. Products are computed at least in float32.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
 
     def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:

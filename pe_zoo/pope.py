@@ -29,6 +29,7 @@ class PoPE(Encoder):
     phases; x-transformers shares one set. Angles are computed in float64, magnitudes at least in float32.
     """
 
+    family = "rotation"
     shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, base: float = 10000.0, phase: str = "zero") -> None:

@@ -29,6 +29,7 @@ class RandomFourier(Encoder):
     are computed in float64.
     """
 
+    family = "input"
     direction_aware = True
 
     def __init__(self, geometry: Geometry, *, scale: float = 10.0) -> None:

@@ -27,6 +27,7 @@ class RelativeProjection(Encoder):
     deviation 0.02, the default in transformers.
     """
 
+    family = "relative term"
     shift_invariant = direction_aware = True
     static_bias = True  # neither scores nor q and k decide the bias, though the layer's input does
 

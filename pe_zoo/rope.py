@@ -28,6 +28,8 @@ class RoPE(Rotary):
     Departures: none. Angles are computed in float64.
     """
 
+    family = "rotation"
+
     def __init__(
         self,
         geometry: Geometry,

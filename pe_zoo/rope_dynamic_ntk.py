@@ -30,6 +30,7 @@ class DynamicNTKRoPE(Encoder):
     earlier outputs; here a query uses the text up to it.
     """
 
+    family = "rotation"
     direction_aware = True
     extends = "rope"
 

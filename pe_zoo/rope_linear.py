@@ -21,6 +21,7 @@ class LinearRoPE(Rotary):
     Departures: the factor holds from the start of training; the paper fine-tunes a model pretrained with RoPE.
     """
 
+    family = "rotation"
     extends = "rope"
     fine_tuned = True
 

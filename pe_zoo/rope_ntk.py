@@ -25,6 +25,7 @@ class NTKRoPE(Rotary):
     Departures: the factor holds from the start of training; the method was made for a model already trained with RoPE.
     """
 
+    family = "rotation"
     extends = "rope"
 
     def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:

@@ -26,6 +26,7 @@ class Sandwich(Encoder):
     Departures: none.
     """
 
+    family = "score bias"
     shift_invariant = static_bias = distance_bias = True
 
     def __init__(self, geometry: Geometry, *, dim: int = 128, base: float = 10000.0, max_ratio: float = 8.0) -> None:

@@ -33,6 +33,7 @@ class SelectiveRoPE(Encoder):
     sum is taken in float64.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
 
     def __init__(

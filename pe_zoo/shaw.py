@@ -26,6 +26,7 @@ class Shaw(Encoder):
     head_dim)), as here. A fractional distance takes the vector of the nearest whole one, a half that of the further.
     """
 
+    family = "relative term"
     shift_invariant = direction_aware = True
 
     def __init__(self, geometry: Geometry, *, max_distance: int = 16, value_term: bool = True) -> None:

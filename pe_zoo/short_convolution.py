@@ -28,6 +28,7 @@ class ShortConvolution(Encoder):
     other weights with variance 1/fan-in, as this trunk's do.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
     control = True
 

@@ -22,6 +22,7 @@ class Sinusoidal(Encoder):
     Departures: none. Angles are computed in float64, so that position 10⁶ is right to 1e-9 radian.
     """
 
+    family = "input"
     direction_aware = True
 
     def __init__(self, geometry: Geometry, *, base: float = 10000.0, channels: str = "interleaved") -> None:

@@ -26,6 +26,7 @@ class StickBreaking(Encoder):
     least in float32.
     """
 
+    family = "content"
     shift_invariant = causal_only = True
     static_bias = distance_bias = True  # −inf at a query's own place, or nothing
 

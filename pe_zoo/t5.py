@@ -27,6 +27,7 @@ class T5(Encoder):
     deviation model_dim^(−1/2), as in the official code. Distances count by their whole part.
     """
 
+    family = "score bias"
     shift_invariant = direction_aware = static_bias = distance_bias = True
 
     def __init__(

@@ -28,6 +28,7 @@ class TransformerXL(Encoder):
     0.02. Angles are computed in float64.
     """
 
+    family = "relative term"
     shift_invariant = direction_aware = True
 
     def __init__(

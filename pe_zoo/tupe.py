@@ -35,6 +35,7 @@ class TUPE(Encoder):
     interpolated, as in ``learned``.
     """
 
+    family = "score bias"
     direction_aware = static_bias = True
 
     def __init__(

@@ -33,6 +33,7 @@ class XPos(Encoder):
     attention is not part of the encoder.
     """
 
+    family = "rotation"
     shift_invariant = causal_only = True
     relative_of = "rope"
     blockwise_rotation = True  # exponents count from the middle of the queries at hand

@@ -31,6 +31,7 @@ class YaRN(Rotary):
     ramp's upper end stays at pair 0 or above, where original lengths under 7 would reverse the official one.
     """
 
+    family = "rotation"
     extends = "rope"
     fine_tuned = True
 

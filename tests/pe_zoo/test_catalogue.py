@@ -21,7 +21,7 @@ from pe_zoo._cost import extra_operations
 from pe_zoo._knobs import knobs
 from pe_zoo._numberings import numberings
 from pe_zoo._pages import collisions
-from pe_zoo._profile import CLAIMS, family, profile
+from pe_zoo._profile import CLAIMS, family, observed_family, profile
 
 GEOMETRY = Geometry(model_dim=128, num_heads=4, num_layers=3, train_length=33)
 OWN = [entry.name for entry in _catalogue.encoders()]
@@ -64,6 +64,7 @@ def test_every_encoder_has_family_hooks_claims_and_paper(name: str) -> None:
     found = profile(name, GEOMETRY)
     encoder = pe_zoo.build(name, GEOMETRY)
     assert not found.remark
+    assert found.family == encoder.family == observed_family(encoder)
     assert found.family in FAMILIES
     assert found.hooks == tuple(hook for hook in ("embed", "rotate", "score", "mix") if encoder.overrides(hook))
     assert found.parameters == f"{sum(parameter.numel() for parameter in encoder.parameters()):,}"
