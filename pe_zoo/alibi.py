@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported
+from pe_zoo import Encoder, Geometry, Site, Unsupported, register
 from pe_zoo._knobs import number, one_of
 from pe_zoo._positions import slopes
-from pe_zoo._registry import register
 
 MAX_BIAS = 8.0
 

@@ -2,10 +2,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import one_of, whole
 from pe_zoo._positions import slopes
-from pe_zoo._registry import register
 
 
 @register("dape")

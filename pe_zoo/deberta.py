@@ -3,10 +3,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import whole
 from pe_zoo._positions import look_up, nearest
-from pe_zoo._registry import register
 from pe_zoo._tables import pick
 
 

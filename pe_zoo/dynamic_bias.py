@@ -4,11 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import one_of, true_or_false, whole
 from pe_zoo._layers import linear
 from pe_zoo._positions import angles, geometric_frequencies
-from pe_zoo._registry import register
 from pe_zoo._tables import heads_first
 
 NUM_FREQUENCIES = 16

@@ -4,10 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, true_or_false, whole
 from pe_zoo._layers import linear
-from pe_zoo._registry import register
 from pe_zoo._tables import heads_first
 
 

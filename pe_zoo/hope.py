@@ -3,9 +3,8 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Geometry
+from pe_zoo import Geometry, register
 from pe_zoo._knobs import number, whole
-from pe_zoo._registry import register
 from pe_zoo._rotation import Rotary
 
 

@@ -1,8 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
-from pe_zoo._registry import register
+from pe_zoo import Encoder, Geometry, Site, register
 
 
 @register("kerple_log")

@@ -2,10 +2,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry
+from pe_zoo import Encoder, Geometry, register
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import angles
-from pe_zoo._registry import register
 
 
 @register("learnable_fourier")

@@ -1,9 +1,8 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry
+from pe_zoo import Encoder, Geometry, register
 from pe_zoo._knobs import number
-from pe_zoo._registry import register
 from pe_zoo._tables import enough_rows, rows_at
 
 

@@ -1,9 +1,8 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Geometry, Site
+from pe_zoo import Geometry, Site, register
 from pe_zoo._knobs import true_or_false
-from pe_zoo._registry import register
 from pe_zoo._rotation import Rotary, rotate_both
 
 

@@ -3,9 +3,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, whole
-from pe_zoo._registry import register
 
 
 @register("liere")

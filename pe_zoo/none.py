@@ -1,5 +1,4 @@
-from pe_zoo._encoder import Encoder
-from pe_zoo._registry import register
+from pe_zoo import Encoder, register
 
 
 @register("none")

@@ -1,9 +1,8 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Geometry
+from pe_zoo import Geometry, register
 from pe_zoo._knobs import number
-from pe_zoo._registry import register
 from pe_zoo._rotation import Rotary
 
 

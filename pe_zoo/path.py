@@ -2,10 +2,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import whole
 from pe_zoo._layers import look_back, unit_length
-from pe_zoo._registry import register
 
 CHUNK = 64
 """Keys handled at once. It changes cost, not results."""

@@ -3,10 +3,9 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry
+from pe_zoo import Encoder, Geometry, register
 from pe_zoo._knobs import number
 from pe_zoo._positions import angles, even_width
-from pe_zoo._registry import register
 
 STEP = 2.0**-40
 

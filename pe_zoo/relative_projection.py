@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import whole
 from pe_zoo._positions import ROUNDING, row_of
-from pe_zoo._registry import register
 
 
 @register("relative_projection")

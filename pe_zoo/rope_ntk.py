@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Geometry
+from pe_zoo import Geometry, register
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
-from pe_zoo._registry import register
 from pe_zoo._rotation import Rotary
 
 

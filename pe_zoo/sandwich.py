@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, whole
 from pe_zoo._positions import angles, geometric_frequencies
-from pe_zoo._registry import register
 
 
 @register("sandwich")

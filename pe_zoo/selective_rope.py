@@ -1,11 +1,10 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, true_or_false, whole
 from pe_zoo._layers import look_back, unit_length
 from pe_zoo._positions import geometric_frequencies
-from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, rotate_pairs
 
 

@@ -1,10 +1,9 @@
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import whole
 from pe_zoo._layers import look_back
-from pe_zoo._registry import register
 
 
 @register("short_convolution")

@@ -2,9 +2,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pe_zoo._encoder import Encoder, Geometry, Site
+from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import true_or_false
-from pe_zoo._registry import register
 from pe_zoo._tables import Buckets, enough_rows, heads_first, rows_at
 
 

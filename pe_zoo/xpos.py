@@ -3,10 +3,9 @@ import math
 import torch
 from torch import Tensor
 
-from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported
+from pe_zoo import Encoder, Geometry, Site, Unsupported, register
 from pe_zoo._knobs import number
 from pe_zoo._positions import angles, geometric_frequencies
-from pe_zoo._registry import register
 from pe_zoo._rotation import pairs_of, rotate_pairs
 from pe_zoo._tables import known_to_hold
 
