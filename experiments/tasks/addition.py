@@ -3,8 +3,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from experiments.tasks.kinds.problem import Problem
-from experiments.tasks.kinds.task import tasks
+from experiments.tasks import Problem, tasks
 from pe_zoo._knobs import one_of, true_or_false, whole
 
 

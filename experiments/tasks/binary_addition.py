@@ -6,8 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import tasks
-from experiments.tasks.kinds.transduction import Ended
+from experiments.tasks import Ended, tasks
 
 PLUS = END = 2
 

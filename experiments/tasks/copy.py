@@ -3,8 +3,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import shuffles, tasks
-from experiments.tasks.kinds.transduction import Transduction
+from experiments.tasks import Transduction, shuffles, tasks
 from pe_zoo._knobs import true_or_false
 
 

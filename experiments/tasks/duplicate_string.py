@@ -1,8 +1,7 @@
 import torch
 from torch import Tensor
 
-from experiments.tasks.kinds.task import tasks
-from experiments.tasks.kinds.transduction import Blanks
+from experiments.tasks import Blanks, tasks
 
 
 @tasks.register("duplicate_string")

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, ask, tasks
+from experiments.tasks import Batch, Task, ask, tasks
 from pe_zoo._knobs import whole
 
 

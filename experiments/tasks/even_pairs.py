@@ -1,7 +1,6 @@
 from torch import Tensor
 
-from experiments.tasks.kinds.problem import Question
-from experiments.tasks.kinds.task import tasks
+from experiments.tasks import Question, tasks
 
 
 @tasks.register("even_pairs")

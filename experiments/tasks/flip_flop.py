@@ -1,7 +1,7 @@
 import torch
 from torch import Generator
 
-from experiments.tasks.kinds.task import Batch, Task, tasks
+from experiments.tasks import Batch, Task, tasks
 from pe_zoo._knobs import number
 
 WRITE, IGNORE, READ, BEGIN, HIDDEN = range(2, 7)

@@ -1,7 +1,7 @@
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, ask, shuffles, tasks
+from experiments.tasks import Batch, Task, ask, shuffles, tasks
 from pe_zoo._knobs import whole
 
 PLUS, MINUS, ONE, BEGIN, MARK, FIRST_VARIABLE = range(6)

@@ -3,8 +3,7 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.problem import Stepwise
-from experiments.tasks.kinds.task import tasks
+from experiments.tasks import Stepwise, tasks
 from pe_zoo._knobs import one_of, whole
 
 OPERATORS = {"+": np.add, "-": np.subtract, "*": np.multiply}

@@ -1,8 +1,7 @@
 import torch
 from torch import Tensor
 
-from experiments.tasks.kinds.problem import Question, Stepwise
-from experiments.tasks.kinds.task import tasks
+from experiments.tasks import Question, Stepwise, tasks
 
 
 @tasks.register("parity")

@@ -1,8 +1,7 @@
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.problem import Question
-from experiments.tasks.kinds.task import shuffles, tasks
+from experiments.tasks import Question, shuffles, tasks
 from pe_zoo._knobs import whole
 
 

@@ -1,8 +1,7 @@
 import torch
 from torch import Tensor
 
-from experiments.tasks.kinds.task import tasks
-from experiments.tasks.kinds.transduction import Blanks, Transduction
+from experiments.tasks import Blanks, Transduction, tasks
 
 
 @tasks.register("reverse")

@@ -4,7 +4,7 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, ask, tasks
+from experiments.tasks import Batch, Task, ask, tasks
 from pe_zoo._knobs import one_of
 
 Permutation = tuple[int, ...]

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, ask, held_out, tasks
+from experiments.tasks import Batch, Task, ask, held_out, tasks
 from pe_zoo import Unsupported
 
 ACTIONS = ("WALK", "LOOK", "RUN", "JUMP", "LTURN", "RTURN")

@@ -1,8 +1,7 @@
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.hidden import Hidden
-from experiments.tasks.kinds.task import shuffles, tasks
+from experiments.tasks import Hidden, shuffles, tasks
 from pe_zoo._knobs import whole
 
 

@@ -3,8 +3,7 @@ import math
 import numpy as np
 from torch import Tensor
 
-from experiments.tasks.kinds.task import tasks
-from experiments.tasks.kinds.transduction import Blanks, Transduction
+from experiments.tasks import Blanks, Transduction, tasks
 
 
 @tasks.register("sort")

@@ -5,8 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import tasks
-from experiments.tasks.kinds.transduction import Ended
+from experiments.tasks import Ended, tasks
 
 POP, PUSH_0, END = 2, 3, 2
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks.kinds.task import Batch, Task, tasks
+from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.source import Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
