@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
+
+from experiments.rows.untrusted import Loader
 
 OVER_LENGTHS = "length_extrapolation"
 """The experiment that measures a task's quality over lengths."""
+LABELS = Path(__file__).with_name("metrics.yaml")
 RELATIVE_DISTANCE = "relative_distance"
 """The metric of how far scores are from a relative's, which the condition names."""
 
@@ -122,78 +126,17 @@ class Metric:
         return (0.0, math.inf) if self.unit.startswith(("bits", "nats")) else (-math.inf, math.inf)
 
 
-METRICS = {
-    "bits_per_byte": Metric("bits per byte", "bits", False),
-    "token_accuracy": Metric("token accuracy", "share of tokens", True),
-    "exact_match": Metric("exact match", "share of sequences", True),
-    "generated_token_accuracy": Metric("token accuracy, free-running", "share of tokens", True),
-    "generated_exact_match": Metric("exact match, free-running", "share of sequences", True),
-    "free_running_gap": Metric("free-running less teacher-forced token accuracy", "share of tokens", True),
-    "position_loss": Metric("loss by position", "bits per token", False),
-    "loss": Metric("training loss", "nats per token", False),
-    "validation_loss": Metric("loss on held-out data in range", "nats per token", False),
-    "quality_loss": Metric("quality lost", "difference from the untouched input", False),
-    "output_change": Metric("output change, trained", "relative to the untouched output", None),
-    "equivariance_error": Metric("equivariance error, trained", "relative", None),
-    "index_displacement": Metric("index displacement", "share of the length", None),
-    "neighbours_lost": Metric("neighbours lost", "share of adjacent pairs", None),
-    "probe_error": Metric("position probe error, trained", "places", None),
-    "code": Metric("what is added to embeddings", "deviations of an embedding", None),
-    "wave": Metric("what is added to embeddings", "deviations of an embedding", None),
-    "kernel": Metric("expected score of equal content", "score", None),
-    "kernel_at": Metric("expected score over distance", "score", None),
-    "train_positions": Metric("training sequence", "positions", None),
-    "attention_mass": Metric("weight over distance", "share of a query's weight", None),
-    "mean_distance": Metric("mean distance", "tokens", None),
-    "attention_entropy_share": Metric("entropy", "share of the most possible", None),
-    "first_token_mass": Metric("first-token weight", "share of a query's weight", None),
-    "previous_token_score": Metric("previous-token score", "share of a query's weight", None),
-    "induction_score": Metric("induction score", "share of a query's weight", None),
-    "answers_changed": Metric("answers changed", "share of the answer's places", None),
-    "displacement_sensitivity": Metric("displacement sensitivity", "quality lost per length moved", None),
-    "neighbour_sensitivity": Metric("neighbour sensitivity", "quality lost per share of neighbours parted", None),
-    "representation_change": Metric("representation change, trained", "relative to the untouched", None),
-    "far_context_gain": Metric("what far context gives", "bits per byte", True),
-    "far_context_content": Metric("what the content of far context gives", "bits per byte", True),
-    "translation_invariance": Metric("translation invariance", "share of the kernel's variance", None),
-    "score_shift_change": Metric("change of scores under a shift", "relative to the largest score", None),
-    "relative_distance": Metric("distance of scores from another encoder's", "relative to the other's", None),
-    "monotonicity": Metric("falls with distance", "share of steps", None),
-    "rank_correlation": Metric("nearness and score", "rank correlation", None),
-    "direction_awareness": Metric("tells left from right", "relative to the output", None),
-    "shift_map_residual": Metric("residual of a linear shift", "relative", None),
-    "code_collisions": Metric("equal codes", "pairs of positions", False),
-    "code_range": Metric("largest component of a code", "embedding deviations", None),
-    "half_life": Metric("half of the weight", "positions back", None),
-    "window_99": Metric("99 % of the weight", "positions back", None),
-    "attention_entropy": Metric("entropy of attention", "nats", None),
-    "entropy_growth": Metric("growth of entropy", "nats per ln(length)", None),
-    "uncovered": Metric("not covered by training", "share of features at positions", False),
-    "receptive_field": Metric("receptive field", "positions back", None),
-    "wavelength": Metric("wavelength", "positions", None),
-    "frequency_error": Metric("error of float32 frequencies", "relative", False),
-    "encoder_parameters": Metric("encoder's parameters", "parameters", None),
-    "encoder_parameter_share": Metric("encoder's parameters", "share of the trunk's", None),
-    "operations_per_token": Metric("operations", "per token", False),
-    "relative_operations": Metric("operations", "times those without encoder", False),
-    "train_tokens_per_second": Metric("training speed", "tokens per second", True, repeats=False),
-    "relative_train_time": Metric("training time", "times that without encoder", False, repeats=False),
-    "inference_tokens_per_second": Metric("inference speed", "tokens per second", True, repeats=False),
-    "relative_inference_time": Metric("inference time", "times that without encoder", False, repeats=False),
-    "generation_ms_per_token": Metric("generation", "milliseconds per token", False, repeats=False),
-    "relative_generation_time": Metric("generation time", "times that without encoder", False, repeats=False),
-    "peak_memory_mib": Metric("memory of inference", "MiB", False),
-    "relative_peak_memory": Metric("memory of inference", "times that without encoder", False),
-    "train_peak_memory_mib": Metric("memory of training", "MiB", False),
-    "relative_train_peak_memory": Metric("memory of training", "times that without encoder", False),
-}
-BOTH = ["output_change", "equivariance_error", "probe_error", "attention_mass", "mean_distance"]
-BOTH += ["attention_entropy_share", "first_token_mass", "previous_token_score"]
-BOTH += ["induction_score", "representation_change"]
-"""Metrics that are measured before training too, as ``initial_<name>``."""
-for _name in BOTH:
-    _label = f"{METRICS[_name].label.removesuffix(', trained')}, at initialisation"
-    METRICS[f"initial_{_name}"] = replace(METRICS[_name], label=_label)
+def _metrics() -> dict[str, Metric]:
+    found = {}
+    for name, (label, unit, better, *marks) in yaml.load(LABELS.read_text(encoding="utf-8"), Loader=Loader).items():
+        found[name] = Metric(label, unit, {"higher": True, "lower": False}.get(better), "timed" not in marks)
+        if "initial" in marks:
+            before = f"{label.removesuffix(', trained')}, at initialisation"
+            found[f"initial_{name}"] = replace(found[name], label=before)
+    return found
+
+
+METRICS = _metrics()
 
 
 def metric_of(name: str) -> Metric:
