@@ -3,35 +3,13 @@
 import re
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from pe_zoo._encoder import Geometry
 from pe_zoo._profile import Profile
 from pe_zoo._registry import get
 
-LEGEND = """\
-Extra work: operations that the hooks add to one forward pass at the training length, as a share of the model without \
-an encoder (plain attention path). A matrix product counts 2·m·n·k, any other operation one per number of its result. \
-Counted, not timed: the same on every machine, and no estimate of seconds.
-Family: how position reaches a score. input: a vector added to the token embeddings. rotation: queries and keys \
-transformed by position. score bias: a term that depends on positions alone. relative term: a term that also depends \
-on queries or keys. content: content takes part in deciding how far away a key is.
-Claims: shift: adding a constant to all positions changes nothing. direction: a bidirectional model can tell a \
-sequence from its reversal. causal only: undefined without a causal mask. static: the term added to a score depends \
-on neither scores, queries nor keys, so that fused attention can add it (unless the encoder overrides mix). \
-nearly rope: its scores are those of rope within 10 % at short training lengths. extends rope: its paper puts it into \
-a trained rope model, to reach longer texts; trained from scratch here. control: no method, but a part of others. \
-< n: positions up to n − 1 only. Contract tests check each claim both ways, except causal only, which limits what is \
-tested, and control."""
-COLLISIONS = (
-    "Two methods are called CoPE: Contextual Position Encoding (arXiv:2405.18719) and Clipped RoPE (arXiv:2602.05258).",
-    "Three methods are called HoPE: high-frequency rotary (arXiv:2410.21216), hyperbolic rotary (arXiv:2509.05218) and "
-    "one for vision-language models (arXiv:2505.20444).",
-    "Three methods are called partial RoPE: rotating the first dimensions only, with all frequencies spread over fewer "
-    "pairs (GPT-J, GPT-NeoX: RoPE with `fraction` below 1); the same at a quarter of the head in a trunk that does not "
-    "scale its scores (Kazemnejad et al. 2023); rotating only at the fastest frequencies of the full head (p-RoPE, "
-    "arXiv:2410.06205).",
-)
-"""Names that several methods share. The encoder that cites an arXiv id is added behind it."""
+LEGEND = Path(__file__).with_name("_legend.md")
 COLUMNS = ("encoder", "family", "acts at", "parameters", "extra work", "claims", "paper")
 NUMBERS = ("parameters", "extra work")
 
@@ -45,7 +23,7 @@ def table(profiles: Sequence[Profile], geometry: Geometry) -> str:
     ]
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     remarks = [f"{profile.name}: {profile.remark}" for profile in profiles if profile.remark]
-    return "\n".join([*lines, "", *(_filled(note, 118, then="  ") for note in [*_notes(profiles, geometry), *remarks])])
+    return "\n".join([*lines, "", *(_filled(note, 118, then="  ") for note in [*notes(profiles, geometry), *remarks])])
 
 
 def markdown(profiles: Sequence[Profile], geometry: Geometry) -> str:
@@ -53,7 +31,7 @@ def markdown(profiles: Sequence[Profile], geometry: Geometry) -> str:
     right = ["---:" if column in NUMBERS else "---" for column in COLUMNS]
     rows = [COLUMNS, right, *(_cells(profile, linked=True) for profile in profiles)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*lines, "", "\n\n".join(_filled(note, 120) for note in _notes(profiles, geometry))])
+    return "\n".join([*lines, "", "\n\n".join(_filled(note, 120) for note in notes(profiles, geometry))])
 
 
 def card(profile: Profile, geometry: Geometry, width: int = 100) -> str:
@@ -80,18 +58,16 @@ def card(profile: Profile, geometry: Geometry, width: int = 100) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def collisions(profiles: Sequence[Profile]) -> list[str]:
-    """Names that mean several methods, each with the encoders here that cite its paper."""
+def notes(profiles: Sequence[Profile], geometry: Geometry) -> list[str]:
+    """Return what the table's words mean; behind the paper of a name that several methods share, who cites it here."""
 
     def here(cited: re.Match[str]) -> str:
         citing = [f"`{of.name}`" for of in profiles if any(paper.arxiv == cited[1] for paper in of.entry.papers)]
         return f"{cited[0]}, {'here ' + ' and '.join(citing) if citing else 'not here'}"
 
-    return [re.sub(r"arXiv:(\d{4}\.\d{4,5})", here, sentence) for sentence in COLLISIONS]
-
-
-def _notes(profiles: Sequence[Profile], geometry: Geometry) -> list[str]:
-    return [f"Parameters: learned, {_sizes(geometry)}", *LEGEND.splitlines(), *collisions(profiles)]
+    paragraphs = [" ".join(text.split()) for text in LEGEND.read_text(encoding="utf-8").split("\n\n")]
+    legend = [re.sub(r"arXiv:(\d{4}\.\d{4,5})", here, text) for text in paragraphs]
+    return [f"Parameters: learned, {_sizes(geometry)}", *legend]
 
 
 def _sizes(geometry: Geometry) -> str:

@@ -65,22 +65,6 @@ def evenly_spaced(positions: Tensor) -> bool:
     return positions.ndim == 1 and bool((steps == steps[:1]).all())
 
 
-def site_of(positions: Tensor, x: Tensor, *, causal: bool, layer: int = 0, queries: int | None = None) -> Site:
-    """Return the site of the last queries of a sequence without windows, all of them unless a number is given."""
-    length = positions.shape[-1]
-    rows = slice(length - (queries or length), length)
-    mask = torch.ones(length, length, dtype=torch.bool)
-    return Site(
-        layer=layer,
-        query_positions=positions[..., rows],
-        key_positions=positions,
-        rows=rows,
-        mask=(mask.tril() if causal else mask)[rows],
-        causal=causal,
-        x=x,
-    )
-
-
 def attend(
     encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED, *, rotated: bool = False
 ) -> Tensor:

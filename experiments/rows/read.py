@@ -147,7 +147,8 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
     if strangers := set(cells["run_id"]) - {run_id}:
         raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
     table: Table = {column: [default] * len(lines) for column, default in DEFAULTS.items()}
-    split = [_unpack(condition) for condition in cells["condition"]] if _is_packed(head) else []
+    packed = not set(head) & set(COORDINATES)  # older versions packed coordinates into conditions
+    split = [_unpack(condition) for condition in cells.get("condition", ())] if packed else []
     if split:
         cells["condition"] = [condition for condition, _ in split]
     for column in COLUMNS:
@@ -167,11 +168,6 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
         elif status != "ok":
             table["value"][number] = math.nan
     return table
-
-
-def _is_packed(head: list[str]) -> bool:
-    """Whether a file is of the older versions that packed coordinates into conditions."""
-    return "condition" in head and not set(head) & set(COORDINATES)
 
 
 _unpack = lru_cache(maxsize=65536)(unpack)

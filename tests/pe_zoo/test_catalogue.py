@@ -20,7 +20,7 @@ from pe_zoo._contract.claims import depends_on
 from pe_zoo._cost import extra_operations
 from pe_zoo._knobs import knobs
 from pe_zoo._numberings import numberings
-from pe_zoo._pages import collisions
+from pe_zoo._pages import notes
 from pe_zoo._profile import CLAIMS, family, observed_family, profile
 
 GEOMETRY = Geometry(model_dim=128, num_heads=4, num_layers=3, train_length=33)
@@ -273,14 +273,14 @@ def test_an_encoder_from_outside_without_a_word_has_a_card_too(capsys: pytest.Ca
 
 def test_names_that_collide_are_told_apart() -> None:
     listed = [profile(name, GEOMETRY) for name in OWN]
-    told = " ".join(collisions(listed))
+    told = " ".join(notes(listed, GEOMETRY))
     for name in ("CoPE", "HoPE", "partial RoPE"):
         assert name in told
     for found in listed:
         for paper in found.entry.papers:
             if paper.arxiv in told:
                 assert re.search(rf"arXiv:{paper.arxiv}, here [^)]*`{found.name}`", told)
-    assert all("not here" in sentence or "arXiv" not in sentence for sentence in collisions([]))
+    assert all("not here" in sentence or "arXiv" not in sentence for sentence in notes([], GEOMETRY))
 
 
 # ---------------------------------------------------------------------------------------------------- README

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import pe_zoo
-from experiments.model.attention import PLAIN, attend, site_of
+from experiments.model.attention import PLAIN, attend
 from experiments.model.transformer import Layer, Transformer
 from pe_zoo import Encoder, Unsupported
+from pe_zoo._contract.bench import site_of
 from pe_zoo._contract.relatives import FACTOR, shared_knobs
 from pe_zoo._knobs import knobs
 
@@ -97,8 +98,7 @@ def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
     )
     outputs = [encoder.embed(x, positions)]
     for layer in range(geometry.num_layers):
-        site = site_of(positions, x, causal=causal, layer=layer)
-        outputs.append(attend(encoder, q, k, v, site, PLAIN))
+        outputs.append(attend(encoder, q, k, v, site_of(positions, causal, x, layer=layer), PLAIN))
     return outputs
 
 

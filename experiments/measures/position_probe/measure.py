@@ -68,7 +68,7 @@ def measure(subject: Subject, *, samples: int = 256) -> list[Row]:
             (INITIAL, "", layer, initial[layer, 0]),
             (MAIN, SHUFFLED, layer, trained[layer, 1]),
         ]
-    tested = {"chance": constant_error(length), "n": num_tested(count) * length}
+    tested = {"chance": constant_error(length), "n": len(range(count)[_parts(count)[2]]) * length}
     return [
         subject.row(NAME, metric, condition=condition, layer=layer, value=value.item(), **tested)
         for metric, condition, layer, value in found
@@ -120,11 +120,6 @@ def probe_errors(features: Features, labels: Tensor) -> Tensor:
     probes = [total.probe() for total in sums]
     best = _errors(probes, features, labels, choose).argmin(1, keepdim=True)
     return _errors(probes, features, labels, test).gather(1, best).squeeze(1)
-
-
-def num_tested(num_sequences: int) -> int:
-    """Return the number of sequences that are tested on."""
-    return len(range(num_sequences)[_parts(num_sequences)[2]])
 
 
 def constant_error(length: int) -> float:

@@ -7,12 +7,12 @@ from torch.utils.checkpoint import checkpoint
 import pe_zoo
 from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, window
 from experiments.measures.structure.vectors import codes
-from experiments.model.attention import site_of
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.rows.row import RELATIVE_DISTANCE, Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported, scores
+from pe_zoo._contract.bench import site_of
 from pe_zoo._contract.relatives import score_distance
 
 CONTENTS = "structure/kernel"
@@ -132,7 +132,7 @@ def rotated(encoder: Encoder, positions: Tensor, *, causal: bool) -> Tensor:
     samples, length = positions.shape
     ones = torch.ones(samples, geometry.num_heads, length, geometry.head_dim, dtype=torch.float64)
     x = torch.ones(samples, length, geometry.model_dim, dtype=torch.float64)
-    return encoder.rotate(ones, ones, site_of(positions, x, causal=causal))[0]
+    return encoder.rotate(ones, ones, site_of(positions, causal, x))[0]
 
 
 def uncovered(subject: Subject, encoder: Encoder, keys: int, draws: int) -> tuple[float, int]:

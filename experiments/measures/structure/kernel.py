@@ -7,8 +7,9 @@ import torch
 from scipy.stats import rankdata
 from torch import Generator, Tensor
 
-from experiments.model.attention import site_of, weights
+from experiments.model.attention import weights
 from pe_zoo import Encoder, Unsupported, scores
+from pe_zoo._contract.bench import site_of
 
 AT_ONCE = 1 << 21
 """Scores computed at a time: a few encoders need dozens of numbers for each."""
@@ -54,7 +55,7 @@ def kernel(
 def kernel_weights(encoder: Encoder, expected: Tensor, positions: Tensor, *, causal: bool) -> Tensor:
     """Return attention to content that is all alike, from a ``kernel`` of the last queries: of the same shape."""
     nothing = torch.zeros(1, len(positions), encoder.geometry.model_dim, dtype=torch.float64)
-    site = site_of(positions, nothing, causal=causal, queries=expected.shape[-2])
+    site = site_of(positions, causal, nothing, slice(len(positions) - expected.shape[-2], len(positions)))
     return weights(encoder, expected.unsqueeze(0), site)[0]
 
 

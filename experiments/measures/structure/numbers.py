@@ -9,16 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.measures.structure import NAME, kernel, vectors
-from experiments.measures.structure.behaviour import (
-    CONTENTS,
-    SEQUENCES,
-    direction_awareness,
-    receptive_field,
-    rotated,
-    score_shift_change,
-    uncovered,
-)
+from experiments.measures.structure import NAME, behaviour, kernel, vectors
 from experiments.measures.structure.kernel import count_up
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row
@@ -98,7 +89,7 @@ class Untrained:
 
     def _kernel(self, length: int, queries: int | None = None) -> Tensor:
         how: dict[str, Any] = {"causal": self.model.causal, "draws": self.draws, "queries": queries}
-        return kernel.kernel(self.encoder, count_up(length), self.subject.stream(CONTENTS), **how)
+        return kernel.kernel(self.encoder, count_up(length), self.subject.stream(behaviour.CONTENTS), **how)
 
 
 def _of_kernel(it: Untrained, shifts: tuple[int, ...]) -> Iterator[Row]:
@@ -114,7 +105,7 @@ def _of_kernel(it: Untrained, shifts: tuple[int, ...]) -> Iterator[Row]:
     yield from it.rows("monotonicity", min(it.length - 1, NEAR), falling, NEAR, **near)
     yield from it.rows("rank_correlation", it.length, lambda: kernel.rank_correlation(it.curve))
     for shift in shifts:
-        arguments = (score_shift_change, it.subject, it.encoder, shift)
+        arguments = (behaviour.score_shift_change, it.subject, it.encoder, shift)
         yield from it.rows("score_shift_change", it.train_length, *arguments, shift=shift)
 
 
@@ -139,10 +130,13 @@ def _of_weights(it: Untrained) -> Iterator[Row]:
 
 
 def _of_model(it: Untrained) -> Iterator[Row]:
-    yield from it.rows("direction_awareness", SEQUENCES, direction_awareness, it.subject, it.model)
+    yield from it.rows("direction_awareness", behaviour.SEQUENCES, behaviour.direction_awareness, it.subject, it.model)
     for keys in (multiple * it.train_length for multiple in LONGER):
-        yield from it.rows("uncovered", 0, uncovered, it.subject, it.encoder, keys, it.draws, sequence_length=keys)
-    yield from it.rows("receptive_field", SEQUENCES, receptive_field, it.subject, it.model, it.length)
+        arguments = (behaviour.uncovered, it.subject, it.encoder, keys, it.draws)
+        yield from it.rows("uncovered", 0, *arguments, sequence_length=keys)
+    yield from it.rows(
+        "receptive_field", behaviour.SEQUENCES, behaviour.receptive_field, it.subject, it.model, it.length
+    )
 
 
 def _of_codes(it: Untrained) -> Iterator[Row]:
@@ -204,7 +198,7 @@ def _wavelengths(it: Untrained) -> list[tuple[Where, float]]:
     if adds:
         of_dimensions.append(({}, vectors.frequencies(it.codes(count_up(it.length)))))
     if rotates:
-        queries = rotated(it.encoder, count_up(it.length).unsqueeze(0), causal=it.model.causal)[0]
+        queries = behaviour.rotated(it.encoder, count_up(it.length).unsqueeze(0), causal=it.model.causal)[0]
         heads = torch.stack([vectors.frequencies(query) for query in queries])
         done = {"condition": "turned"} if adds else {}  # codes and heads both count their dimensions from 0
         alike = torch.allclose(heads, heads[:1].expand_as(heads), rtol=vectors.SAME, atol=0, equal_nan=True)
