@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from experiments.runs import pool
 from experiments.runs.help import text
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
@@ -15,7 +16,13 @@ def main() -> int:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(text())
         return 0
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # repeatable GPU kernels; torch reads it when imported
+    os.environ.update(pool.FOR_ALL | os.environ)
+    if (
+        {"-m", "--multirun"} & set(sys.argv[1:])
+        and not any("launcher" in word for word in sys.argv)
+        and pool.cores() > 1
+    ):
+        pool.warm_up()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for

@@ -13,7 +13,7 @@ from support import ROOT, Command, Done, last_of_each
 
 import run
 from experiments.figures import style
-from experiments.runs import config
+from experiments.runs import config, pool
 from pe_zoo import _registry
 
 torch.set_num_threads(1)
@@ -68,6 +68,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
             published[:] = menus
 
     monkeypatch.setattr(config, "publish", publish)
+    monkeypatch.setattr(pool, "cores", lambda: 1)  # a sweep starts no workers unless it is asked to
 
     def call(*arguments: str) -> Done:
         monkeypatch.chdir(tmp_path)

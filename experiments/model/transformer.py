@@ -89,6 +89,8 @@ class Transformer(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
+        if self.token_embedding.weight.is_meta:  # a rehearsal; torch would import its compiler
+            return
         # Token embeddings of unit variance, as Vaswani et al. have them at the input (their √model_dim
         # times N(0, 1/model_dim)): the scale every encoder that adds vectors is compared at.
         nn.init.normal_(self.token_embedding.weight, std=1.0)

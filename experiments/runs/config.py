@@ -5,16 +5,17 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
+import torch
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -30,7 +31,7 @@ from experiments.model.layout import Layout
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConfig
-from experiments.runs import options
+from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
 from experiments.runs.options import DECLARED, LISTS, MENUS, PARCEL, UNTIL_DECIDED
@@ -39,10 +40,11 @@ from experiments.training.config import TrainConfig
 from pe_zoo._knobs import listing, suggestion, whole
 
 ERRORS = (HydraException, errors.OmegaConfBaseException)
-LAUNCHERS = {"joblib": "joblib", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
-"""Engines that run a sweep in workers, and the extra that installs each."""
+LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+"""Engines that run a sweep on a cluster, and the extra that installs each."""
 MOST_SEEDS = 10_000
 """As many runs as a report is made for."""
+MOST_WORKERS = 1024
 VERSION = "1.3"
 
 
@@ -233,7 +235,7 @@ def check_launcher(given: Arguments, processes: int) -> None:
     offered = ConfigStore.instance().list(LAUNCHER)
     for word in given.overrides:
         key, _, name = word.lstrip("+").partition("=")
-        if key.startswith((LAUNCHER, "hydra.launcher")):
+        if key.startswith((LAUNCHER, "hydra.launcher", "workers")):
             if not given.multirun:
                 raise BadRequest(f"{word} is for the runs of a sweep: add -m")
             if processes > 1:
@@ -262,17 +264,21 @@ def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None
     return found, whole("seed", given.seed, at_least=0, at_most=LAST_SEED - found.looks[-1])
 
 
-Engine = Callable[[Callable[[Any], Any], Sequence[str]], Iterator[Any]]
-"""Takes a function and packed jobs to workers, and yields its results."""
+class Engine(NamedTuple):
+    """What does jobs in workers; ``here`` if these are on this machine and a job may be one run."""
+
+    start: Callable[[Callable[[Any], Any], Sequence[str]], Generator[Any]]
+    """Takes a function and packed jobs to workers, and yields its results."""
+    here: bool
 
 
 def engine(overrides: Iterable[str]) -> Engine | None:
-    """Return what runs jobs in workers, or None where a command line, expanded, asks for none."""
-    concerned = ("name", *(f"+{group}" for group in LISTS))
+    """Return what runs jobs in workers: by default one a core, None where that is one, or on a GPU."""
+    concerned = ("name", "device=", "threads=", "workers=", *(f"+{group}" for group in LISTS))
     words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
     settings = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
 
-    def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Iterator[Any]:
+    def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Generator[Any]:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callback())  # type: ignore[arg-type]
         launcher = Plugins.instance().instantiate_launcher(context, function, settings)
         size = settings.hydra.sweeper.max_batch_size or len(parcels)
@@ -280,7 +286,23 @@ def engine(overrides: Iterable[str]) -> Engine | None:
             batch = [[f"+{PARCEL}='{parcel}'"] for parcel in parcels[first : first + size]]
             yield from (job.return_value for job in launcher.launch(batch, initial_job_idx=first))
 
-    return None if settings.hydra.runtime.choices[LAUNCHER] == "basic" else launch
+    def launch_here(function: Callable[[Any], Any], parcels: Sequence[str]) -> Generator[Any]:
+        return pool.launch(function, [{PARCEL: parcel} for parcel in parcels], size)
+
+    if settings.hydra.runtime.choices[LAUNCHER] != "basic":
+        return Engine(launch, here=False)
+    return Engine(launch_here, here=True) if (size := _workers(settings)) > 1 else None
+
+
+def _workers(settings: DictConfig) -> int:
+    """How many workers of this machine a sweep has, see `pool`."""
+    if settings.workers is not None:
+        try:
+            return whole("workers", settings.workers, at_least=1, at_most=MOST_WORKERS)
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+    on_gpu = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
+    return 1 if on_gpu else max(1, pool.cores() // max(1, settings.threads))
 
 
 def explain(error: BaseException) -> str:

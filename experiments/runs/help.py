@@ -40,6 +40,7 @@ OPTIONS = {
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",
+    "workers=null": "with -m: runs side by side; as many as there are cores, on a GPU one; 1: one after another",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py": "a file that registers encoders of your own",
     "force=false": "true repeats runs that have ended, replacing their files; interrupted ones resume",

@@ -19,12 +19,12 @@ from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL
 from experiments.runs.outcome import Outcome
+from experiments.runs.pool import FOR_ALL
 from experiments.runs.record import Stopped, run
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
 
-FOR_WORKERS = {
-    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # as in every process that computes
+FOR_WORKERS = FOR_ALL | {
     "TQDM_DISABLE": "1",  # bars of several workers write over one another
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_DEDUP_LOGS": "0",  # runs print similar lines, and each is meant

@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,8 @@ def run(words: list[str], configs: Path) -> int:
                 return 0
             config.check_launcher(given, team.size)
             with config.initialized(configs, given.config_dir):
-                points, engine = config.points(lines, multirun=given.multirun), config.engine(lines[0])
+                points = config.points(lines, multirun=given.multirun)
+                engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
                 if rule := config.rule(lines[0], multirun=given.multirun):
                     return _until_decided(given, team, points, engine, *rule)
                 launch = Launch(given, team)
@@ -127,7 +128,7 @@ class Launch:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
         self._note(self._before)
         try:
-            if self._jobs and engine:
+            if engine and self._jobs and not (engine.here and len(self._before) == 1):
                 self._in_workers(engine)
             else:
                 for outcome in (outcome for job in self._jobs for outcome in job.outcomes(self.team)):
@@ -146,16 +147,20 @@ class Launch:
 
     def _in_workers(self, engine: config.Engine) -> None:
         os.environ.update(FOR_WORKERS | os.environ)
+        jobs = self._jobs
+        if engine.here:
+            jobs = [replace(job, configs=[run]) for job in jobs for run in job.configs]
         roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
         places = ", ".join(map(str, self._places()))
-        count = words.count(len(self._jobs), "job")
+        count = words.count(len(jobs), "run" if engine.here else "job")
         print(f"{count} to workers; python report.py {places} --status tells how many runs are done", flush=True)
         try:
             with Interruption().listening():
-                parcels = [Parcel(job, self.given.words).packed() for job in self._jobs]
-                for outcome in itertools.chain.from_iterable(engine(work, parcels)):
-                    self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
+                parcels = [Parcel(job, self.given.words).packed() for job in jobs]
+                with closing(engine.start(work, parcels)) as ended:
+                    for outcome in itertools.chain.from_iterable(ended):
+                        self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
         except SystemExit as ended:
             raise Interrupted(signal.SIGTERM) from ended  # Ray listens in our place, and makes this of it
         except Exception as error:

@@ -50,6 +50,7 @@ class Request:
     name: str = "scratch"
     device: str = "auto"
     threads: int = 1
+    workers: int | None = None
     tune: bool = False
     plugin: str | None = None
     force: bool = False

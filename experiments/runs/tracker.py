@@ -90,7 +90,7 @@ class Trackers:
         config, rate = self._plan.config, run.step.config.learning_rate
         if run is not self._run:
             self._run, self._points = run, 0
-        current = float(run.step.schedule.get_last_lr()[0])
+        current = float(run.step.optimizer.param_groups[0]["lr"])
         now = {"learning_rate": current, "tokens_per_second": run.log.tokens / run.seconds}
         before = rates(config.train).index(rate) * config.train.last_step if config.tune else 0  # steps must rise
         self._curve(run.log, now, f"learning_rate_{rate:g}/" if config.tune else "", before)

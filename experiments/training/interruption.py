@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM during a run: it stops at a place where it can be resumed."""
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        stopping = [*ALWAYS]
+        stopping = [signum for signum in ALWAYS if signal.getsignal(signum) is not signal.SIG_IGN]
         warning = getattr(signal, "SIGUSR2", None)  # Slurm's, where a handler in this process waits for it
         if warning is not None and callable(signal.getsignal(warning)):
             stopping.append(warning)
@@ -49,7 +50,7 @@ class Interruption:
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self._received:
-            if signum in ALWAYS:
+            if signum in ALWAYS and multiprocessing.parent_process() is None:  # a pool sends its workers several
                 signal.signal(signum, signal.SIG_DFL)
                 signal.raise_signal(signum)
             return

@@ -138,7 +138,7 @@ class SharedStep(Step):
         mine = slice(number * self.team.rank // size, number * (self.team.rank + 1) // size)
         if positions is not None and positions.ndim == 2:
             positions = positions[mine]
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss = torch.zeros((), device=batch.tokens.device)
         if mine.stop > mine.start:
             loss = self.gradient(batch.part(mine), positions)

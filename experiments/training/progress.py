@@ -80,12 +80,10 @@ class Training:
     def state(self) -> State:
         """Return what a checkpoint holds; tensors are not copied."""
         self.log.seconds = self.seconds
-        optimizer = self.step.optimizer
-        moments = optimizer.state_dict()["state"]
+        moments = self.step.optimizer.moments()
         return State(
             {
                 "learning_rate": self.step.config.learning_rate,
-                "rates": [group["lr"] for group in optimizer.param_groups],
                 "encoder_dropped": self.step.model.encoder_dropped,
                 "loss_count": self.loss_count,
                 "log": asdict(self.log),
@@ -99,16 +97,14 @@ class Training:
         )
 
     def restore(self, saved: State) -> None:
-        model, optimizer = self.step.model, self.step.optimizer
+        model = self.step.model
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in saved.tensors.items():
             if name.startswith("optimizer/"):
                 _, i, key = name.split("/")
                 moments.setdefault(int(i), {})[key] = tensor
         model.load_state_dict({k.removeprefix("model/"): t for k, t in saved.tensors.items() if k.startswith("model/")})
-        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-        for group, rate in zip(optimizer.param_groups, saved.facts["rates"], strict=True):
-            group["lr"] = rate
+        self.step.optimizer.load_moments(moments)
         for purpose, generator in self.streams.items():
             generator.set_state(saved.tensors[f"stream/{purpose}"])
         if saved.facts["encoder_dropped"]:
@@ -116,7 +112,7 @@ class Training:
         self.loss_sum.copy_(saved.tensors["loss_sum"])
         self.loss_count = saved.facts["loss_count"]
         self.log = TrainLog.load(saved.facts["log"])
-        self.step.schedule.last_epoch = self.log.steps
+        self.step.taken = self.log.steps
         self._began = time.perf_counter() - self.log.seconds * self.log.together
 
 

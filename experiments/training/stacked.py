@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
-from torch.nn import Parameter, functional
+from torch.nn import functional
 
 from experiments.model.attention import PLAIN
 from experiments.model.transformer import Layer
 from experiments.tasks import Batch
+from experiments.training.adamw import AdamW
 from experiments.training.step import Step
 
 
@@ -33,23 +34,21 @@ class StackedStep:
             assert isinstance(layer, Layer)
             layer.attention = PLAIN  # the fused kernel takes no stack with a bias that is learned
         names = {id(parameter): name for name, parameter in first.model.named_parameters()}
-        self._stacks = [self._values[names[id(parameter)]] for parameter in _parameters(first)]
+        self._stacks = [self._values[names[id(parameter)]] for parameter in first.optimizer.parameters()]
         stacks = iter(self._stacks)
         groups = [
             {**group, "params": [next(stacks) for _ in group["params"]]} for group in first.optimizer.param_groups
         ]
-        self._optimizer = type(first.optimizer)(groups)
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, first.share_of_peak)
-        self._schedule.last_epoch = first.schedule.last_epoch
-        states = [step.optimizer.state_dict() for step in steps]
+        self._optimizer = AdamW(groups, first.config.beta2)
+        states = [step.optimizer.moments() for step in steps]
         moments = {
             i: {
-                key: value.clone() if key == "step" else torch.stack([each["state"][i][key] for each in states])
+                key: value.clone() if key == "step" else torch.stack([each[i][key] for each in states])
                 for key, value in of_first.items()
             }
-            for i, of_first in states[0]["state"].items()
+            for i, of_first in states[0].items()
         }
-        self._optimizer.load_state_dict({"state": moments, "param_groups": states[0]["param_groups"]})
+        self._optimizer.load_moments(moments)
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
         """Take one step on a batch per seed, of one shape; return each seed's mean loss, ``(seeds,)``, detached."""
@@ -64,29 +63,31 @@ class StackedStep:
             logits = functional_call(model, (values, buffers), (tokens, places))[:, counted]
             return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.zero_grad()
         tokens = torch.stack([batch.tokens for batch in batches])
         targets = torch.stack([batch.targets[:, counted] for batch in batches])
         losses = vmap(loss)(self._values, self._buffers, tokens, targets, torch.stack(list(positions)))
         losses.sum().backward()
         self._clip(self.steps[0].config.gradient_clip)
         self._optimizer.step()
-        self._schedule.step()
+        for step in self.steps:
+            step.taken += 1
+        for group, leading in zip(self._optimizer.param_groups, self.steps[0].optimizer.param_groups, strict=True):
+            group["lr"] = leading["lr"]
         return losses.detach()
 
     def distribute(self) -> None:
         """Copy the stack's state to every seed's own model, moments and schedule."""
-        state = self._optimizer.state_dict()
+        state = self._optimizer.moments()
         for seed, step in enumerate(self.steps):
             with torch.no_grad():
-                for parameter, stack in zip(_parameters(step), self._stacks, strict=True):
+                for parameter, stack in zip(step.optimizer.parameters(), self._stacks, strict=True):
                     parameter.copy_(stack[seed])
             moments = {
                 i: {key: (value if key == "step" else value[seed]).clone() for key, value in of_stack.items()}
-                for i, of_stack in state["state"].items()
+                for i, of_stack in state.items()
             }
-            step.optimizer.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
-            step.schedule.last_epoch = self._schedule.last_epoch
+            step.optimizer.load_moments(moments)
 
     def _clip(self, limit: float) -> None:
         """Clip each seed's gradient by its own norm, so that a seed that diverges leaves the others alone."""
@@ -96,7 +97,3 @@ class StackedStep:
         shares = (limit / (norms.sqrt() + 1e-6)).clamp(max=1.0)
         for gradient in gradients:
             gradient.mul_(shares.view(-1, *[1] * (gradient.ndim - 1)))
-
-
-def _parameters(step: Step) -> list[Parameter]:
-    return [parameter for group in step.optimizer.param_groups for parameter in group["params"]]

@@ -11,6 +11,7 @@ from torch.nn import functional
 from experiments.model.precision import BFLOAT16, resolved
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
+from experiments.training.adamw import AdamW
 from experiments.training.config import TrainConfig
 
 
@@ -28,13 +29,20 @@ class Step:
         decayed = [p for name, p in trunk if p.ndim >= 2 and not name.startswith("token_embedding.")]
         chosen = {id(p) for p in decayed}
         spared = [p for p in model.parameters() if id(p) not in chosen]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}],
-            lr=config.learning_rate,
-            betas=(0.9, config.beta2),
-            fused=True,
-        )
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.share_of_peak)
+        groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
+        self.optimizer = AdamW(groups, config.beta2)
+        self.taken = 0
+
+    @property
+    def taken(self) -> int:
+        """How many steps were taken, which decides the learning rate of the next."""
+        return self._taken
+
+    @taken.setter
+    def taken(self, steps: int) -> None:
+        self._taken = steps
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * self.share_of_peak(steps)
 
     def share_of_peak(self, step: int) -> float:
         """Return the learning rate after ``step`` steps, as a share of its peak."""
@@ -60,16 +68,16 @@ class Step:
 
     def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Compute the gradient of the batch's mean loss; return the detached loss."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         logits = self.model(batch.tokens, positions)[:, batch.counted]
         loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
         loss.backward()
         return loss.detach()
 
     def update(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip, foreach=True)
         self.optimizer.step()
-        self.schedule.step()
+        self.taken += 1
 
 
 def next_token(tokens: Tensor) -> Batch:

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
-from experiments.runs import config, job, launch
+from experiments.runs import config, job, launch, pool
 from experiments.runs.options import PARCEL
-
-joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="joblib is an extra")
 
 SWEEP = """# @package _global_
 name: parted
@@ -35,9 +33,6 @@ def assert_alike(folder: Path, name: str, other: str) -> None:
         assert not [path for path in run.iterdir() if path.name.startswith((".", "checkpoint"))], "left behind"
 
 
-JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-
-
 @pytest.fixture
 def configs(tmp_path: Path) -> Path:
     """A sweep in parts, beside ours."""
@@ -49,13 +44,13 @@ def configs(tmp_path: Path) -> Path:
 @pytest.mark.timeout(1800)
 def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its story: a worker is killed, then all are told to stop, then it is done, and is as one run after another."""
-    sweep = [*SHORT, "plugin=slow.py", "+sweep=parted", "hydra/launcher=joblib"]
-    with start(tmp_path, *sweep, "hydra.launcher.n_jobs=2") as process:
+    sweep = [*SHORT, "plugin=slow.py", "+sweep=parted"]
+    with start(tmp_path, *sweep, "workers=2") as process:
         killed = two_at_work(tmp_path, "parted", process)
         os.kill(min(killed.values()), signal.SIGKILL)
         stopped = ended(process)
     assert stopped.returncode == 1, stopped.stderr
-    assert "6 jobs to workers" in stopped.stdout
+    assert "6 runs to workers" in stopped.stdout
     assert tally(stopped.stdout) == {"done": 2, "failed": 1, "interrupted": 2, "not begun": 1}
     assert all(run.name in stopped.stdout for run in killed)
     assert "RuntimeError: planted" in stopped.stdout
@@ -64,7 +59,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     until(lambda: not at_work(tmp_path, "parted"), "the other worker to end")
 
     saved = set(tmp_path.rglob("checkpoint-*"))
-    with start(tmp_path, *sweep, "hydra.launcher.n_jobs=2") as process:
+    with start(tmp_path, *sweep, "workers=2") as process:
         until(lambda: len(set(tmp_path.rglob("checkpoint-*")) - saved) > 1, "both to save their progress again")
         two_at_work(tmp_path, "parted", process)
         process.send_signal(signal.SIGTERM)
@@ -78,7 +73,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     (tmp_path / "go").touch()
     there = set(tmp_path.iterdir())
     monkeypatch.setattr("run.CONFIGS", configs)
-    found = command("-m", *sweep, "hydra.launcher.n_jobs=1")  # here, which saves the start of workers
+    found = command("-m", *sweep, "workers=1")
     assert found.code == 1, found.err
     assert tally(found.out) == {"finished before": 2, "failed before": 1, "done": 2, "failed": 1}
     assert found.out.count("\nfiles: ") == 2, "each is shown when it has ended"
@@ -88,7 +83,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     assert {record["threads"] for record in records} == {1}
     assert all(record_of(run)["resumed"] for run in killed)
     notes = [json.loads(note.read_text()) for note in (tmp_path / "results" / "parted" / "sweeps").glob("*.json")]
-    last = [note for note in notes if note["command"].endswith("n_jobs=1")]
+    last = [note for note in notes if note["command"].endswith("workers=1")]
     assert sorted(run for note in last for run in note["runs"]) == [run.name for run in runs_of(tmp_path, "parted")]
 
     assert command("-m", *SHORT, "plugin=slow.py", "encoder=none,slow_to_go", "seed=0,1", "name=alone").code == 0
@@ -96,7 +91,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
 
 
 def test_what_is_refused_does_not_stop_the_rest(command: Command) -> None:
-    words = [*TINY, "encoder=none", "task.train_length=4,100000000", "hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]
+    words = [*TINY, "encoder=none", "task.train_length=4,100000000", "workers=2"]
     found = command("-m", *words)
     assert found.code == 2, found.err
     assert tally(found.out) == {"done": 1, "refused": 1}
@@ -122,12 +117,13 @@ def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([*JOBLIB], "hydra/launcher=joblib is for the runs of a sweep: add -m"),
-        (["-m", "hydra/launcher=jolib"], "no hydra/launcher named 'jolib'. Did you mean 'joblib'?"),
+        (["hydra/launcher=ray"], "hydra/launcher=ray is for the runs of a sweep: add -m"),
+        (["-m", "hydra/launcher=rya"], "no hydra/launcher named 'rya'. Did you mean 'ray'?"),
         (["-m", "hydra/launcher=nowhere"], "hydra/launcher=nowhere is not installed here: pip install 'pe-zoo[none]'"),
-        (["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=two"], "hydra.launcher.n_jobs: Value 'two'"),
-        (["-m", *JOBLIB, "encoder=ropee"], "no encoder named 'ropee'"),
-        (["-m", *JOBLIB, "name=../elsewhere"], "name='../elsewhere' must be a plain folder name"),
+        (["-m", "workers=two"], "workers: Value 'two'"),
+        (["-m", "workers=0"], "workers must be a whole number of at least 1"),
+        (["workers=2"], "workers=2 is for the runs of a sweep: add -m"),
+        (["-m", "workers=2", "name=../elsewhere"], "name='../elsewhere' must be a plain folder name"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
@@ -140,3 +136,33 @@ def test_a_bad_request_is_one_line(
     assert found.err.startswith(f"error: {said}")
     assert found.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_takes_up_no_run_after_one_that_was_stopped(tmp_path: Path) -> None:
+    """Its worker alone is told to stop: the sweep ends, and the run has saved its progress."""
+    sweep = [*SHORT, "plugin=slow.py", "encoder=slow_to_go", "seed=0,1,2,3", "workers=2", "name=parted"]
+    with start(tmp_path, *sweep) as process:
+        working = two_at_work(tmp_path, "parted", process)
+        os.kill(min(working.values()), signal.SIGTERM)
+        stopped = ended(process)
+    assert stopped.returncode == 1, stopped.stderr
+    assert tally(stopped.stdout) == {"interrupted": 2, "not begun": 2}
+    until(lambda: not at_work(tmp_path, "parted"), "the workers to end")
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    sweep = [*SHORT, "plugin=slow.py", "encoder=slow_to_go", "seed=0,1", "workers=2", "name=parted"]
+    with start(tmp_path, *sweep) as process:
+        two_at_work(tmp_path, "parted", process)
+        process.kill()
+        ended(process)
+    until(lambda: not at_work(tmp_path, "parted"), "the workers to end", seconds=60)
+
+
+def test_cores_are_those_of_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert pool.cores() == 8
+    for quota, cores in {"max 100000": 8, "250000 100000": 2, "50000 100000": 1}.items():
+        (tmp_path / "cpu.max").write_text(quota)
+        assert pool.cores() == cores

@@ -98,7 +98,7 @@ def at_step(wanted, who, do):
     def before(rank):
         gradient = parallel.SharedStep.gradient
         def patched(self, *given):
-            if self.schedule.last_epoch == wanted:
+            if self.taken == wanted:
                 do()
             return gradient(self, *given)
         if rank == who:
