@@ -1,12 +1,12 @@
 """One run, or a sweep of them: compose, train, measure, write rows and figures. ``python run.py --help``."""
 
-import logging
 import os
 import sys
 from pathlib import Path
 
 from experiments.runs import pool
 from experiments.runs.help import text
+from experiments.training import heartbeat
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 
@@ -23,13 +23,15 @@ def main() -> int:
         and pool.cores() > 1
     ):
         pool.warm_up()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    leads = os.environ.get("RANK", "0") == "0"  # of several processes that share a run, one prints
+    heartbeat.listen(quiet=not leads)
     try:
-        from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for
+        with heartbeat.beating(), heartbeat.doing("starting"):
+            from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for
 
-        return launch.run(sys.argv[1:], CONFIGS)
+            return launch.run(sys.argv[1:], CONFIGS)
     except KeyboardInterrupt as stopped:
-        if os.environ.get("RANK", "0") == "0":  # of several processes that share a run, one prints
+        if leads:
             print("interrupted; the same command resumes where this one stopped", file=sys.stderr)
         return getattr(stopped, "exit_code", 130)
 

@@ -13,7 +13,7 @@ from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
 from experiments.rows.row import Row
-from experiments.training import loop
+from experiments.training import heartbeat, loop
 from experiments.training.evaluate import Subject
 from experiments.training.log import TrainLog
 from experiments.training.loop import Session
@@ -38,8 +38,9 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
         session.trained(model, log)
         subject = plan.subject(model, log)
         rows = log.rows(subject)
-        for name in plan.experiments:
-            rows += attempt(name, subject, plan, log)
+        for number, name in enumerate(plan.experiments, 1):
+            with heartbeat.doing(f"{plan.config.run_id}: measuring {name} ({number} of {len(plan.experiments)})"):
+                rows += attempt(name, subject, plan, log)
     return rows
 
 

@@ -14,6 +14,7 @@ from support import ROOT, Command, Done, last_of_each
 import run
 from experiments.figures import style
 from experiments.runs import config, pool
+from experiments.training import heartbeat
 from pe_zoo import _registry
 
 torch.set_num_threads(1)
@@ -68,6 +69,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
             published[:] = menus
 
     monkeypatch.setattr(config, "publish", publish)
+    monkeypatch.setattr(heartbeat, "SECONDS", 3600)
     monkeypatch.setattr(pool, "cores", lambda: 1)  # a sweep starts no workers unless it is asked to
 
     def call(*arguments: str) -> Done:

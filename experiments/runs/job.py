@@ -1,7 +1,6 @@
 """One point of a sweep: its runs one after another, in this process or in a worker of an engine."""
 
 import io
-import logging
 import os
 import pickle
 import signal
@@ -21,11 +20,11 @@ from experiments.runs.options import PARCEL
 from experiments.runs.outcome import Outcome
 from experiments.runs.pool import FOR_ALL
 from experiments.runs.record import Stopped, run
+from experiments.training import heartbeat
 from experiments.training.interruption import ALWAYS, Interrupted
 from experiments.training.parallel import Team
 
 FOR_WORKERS = FOR_ALL | {
-    "TQDM_DISABLE": "1",  # bars of several workers write over one another
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_DEDUP_LOGS": "0",  # runs print similar lines, and each is meant
 }
@@ -85,7 +84,7 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
     outcomes, printed = list[Outcome](), io.StringIO()
     try:
         _settle(parcel)
-        with redirect_stdout(printed):
+        with redirect_stdout(printed), heartbeat.beating():
             for outcome in parcel.job.outcomes():
                 outcomes.append(replace(outcome, rows=[]))
                 summary.show(outcome)
@@ -105,7 +104,7 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
 
 def _settle(parcel: Parcel) -> None:
     os.environ.update(FOR_WORKERS | os.environ)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    heartbeat.listen(quiet=True)
     sys.argv = ["run.py", *parcel.words]
     try:
         os.chdir(parcel.folder)

@@ -19,6 +19,7 @@ from experiments.runs import provenance
 from experiments.runs.folder import digest, draw_figures
 from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
+from experiments.training import heartbeat
 from experiments.training.checkpoint import Checkpoints
 from experiments.training.log import TrainLog
 from experiments.training.loop import Session
@@ -118,7 +119,8 @@ class Recording(Session):
     def _finish(self, outcome: Outcome, figures: bool) -> None:
         write_rows(self.folder / "rows.csv", outcome.rows)
         if figures:
-            draw_figures(self.folder, frame(outcome.rows), self.plan.experiments)
+            with heartbeat.doing(f"{outcome.run_id}: drawing figures"):
+                draw_figures(self.folder, frame(outcome.rows), self.plan.experiments)
         self.record |= self.result | {"rows_sha256": digest(self.folder)}
         outcome.status = self.record["status"]
         self._close()

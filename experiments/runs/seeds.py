@@ -10,7 +10,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
-from tqdm import tqdm
 
 from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
@@ -20,6 +19,7 @@ from experiments.rows.untrusted import message_of
 from experiments.runs.lease import RunLocked
 from experiments.runs.outcome import Outcome
 from experiments.runs.record import ended_before, taken
+from experiments.training import heartbeat
 from experiments.training.interruption import Interruption
 from experiments.training.loop import Session
 from experiments.training.parallel import Team
@@ -101,13 +101,12 @@ def _train(seeds: list[_Seed], interruption: Interruption) -> None:
     stacked = StackedStep([run.step for run in runs])
     first, last = runs[0].log.steps, config.last_step
     title = f"{len(runs)} seeds of {seeds[0].plan.config.run_id}"
-    with tqdm(total=last, initial=first, desc=title, unit="step", disable=None, leave=False) as bar:
+    with heartbeat.doing(lambda: f"{title}: {runs[0]}"):
         for done in range(first + 1, last + 1):
             batches, positions = zip(*(run.draw() for run in runs), strict=True)
             for seed, batch, loss in zip(seeds, batches, stacked(batches, positions), strict=True):
                 if not seed.ended:
                     seed.run.note(batch, loss)
-            bar.update()
             due = config.is_checked(done)
             if due or interruption.signum is not None:
                 stacked.distribute()

@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
-
 from experiments.model.transformer import Transformer
 from experiments.tasks import Task
+from experiments.training import heartbeat
 from experiments.training.checkpoint import Checkpoints, State
 from experiments.training.config import TrainConfig
 from experiments.training.log import TrainLog
@@ -47,7 +45,7 @@ def train(
     """Train a model on a task, in place, on the model's device.
 
     Each batch has one length, uniform between the task's shortest and longest. The seed decides the data and their
-    order, whatever the encoder. The label is shown on the progress bar, which is silent where there is no terminal.
+    order, whatever the encoder. The label is shown with the progress.
     Interrupted where the session is told to stop.
     """
     session = session or Session()
@@ -56,17 +54,12 @@ def train(
     if saved is not None and saved.facts["learning_rate"] == config.learning_rate:
         run.restore(saved)
     session.watch(run)
-    last, title = config.last_step, f"{label}, until learned" if config.stop_at_convergence else label
-    with (
-        session.team.leading(run),
-        logging_redirect_tqdm(),
-        tqdm(total=last, initial=run.log.steps, desc=title, unit="step", disable=None, leave=False) as bar,
-    ):
-        for done in range(run.log.steps + 1, last + 1):
+    title = f"{label}, until learned" if config.stop_at_convergence else label
+    with session.team.leading(run), heartbeat.doing(lambda: f"{title}: {run}"):
+        for done in range(run.log.steps + 1, config.last_step + 1):
             run.advance()
-            bar.update()
             if config.is_checked(done):
-                bar.set_postfix_str(run.check())
+                run.check()
                 session.watch(run)
                 if run.ended:
                     break

@@ -12,6 +12,7 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch, Task
 from experiments.training.checkpoint import State
 from experiments.training.evaluate import Scored, evaluate
+from experiments.training.heartbeat import span
 from experiments.training.log import TrainLog
 from experiments.training.step import Step
 from pe_zoo import Numbering
@@ -57,21 +58,35 @@ class Training:
         if self.log.steps == self.step.config.drop_step:
             self.step.model.drop_encoder()
 
-    def check(self) -> str:
-        """Add a point to the curve, decide whether training ends there, and return a summary for the progress bar."""
+    def check(self) -> None:
+        """Add a point to the curve and decide whether training ends there."""
         log, loss = self.log, float(self.loss_sum) / self.loss_count
         self.loss_sum.zero_()
         self.loss_count = 0
         if not math.isfinite(loss):
             log.status = "diverged"
             log.points.append((log.steps, loss, {}, 0))
-            return f"loss {loss}"
+            return
         scored = check_in_range(self.step.model, self.task, self.numbering, self.streams["checks"])
         quality = scored.quality()
         log.points.append((log.steps, loss, quality, scored.n("token_accuracy")))
         log.stopped = self.step.config.ends(log.steps, self.task.has_converged(quality))
-        rate = log.tokens / self.seconds
-        return f"loss {loss:.3f}, in-range accuracy {quality['token_accuracy']:.3f}, {rate:,.0f} tokens/s"
+
+    def __str__(self) -> str:
+        """Return how far it is. The time left is that of the round: a task that is learned ends there."""
+        config, done = self.step.config, self.log.steps
+        of_round = min(done - (done - 1) // config.steps * config.steps, config.steps) if done else 0
+        end = min(config.steps, config.max_steps or config.steps)
+        rounds = f"round {1 + (max(done, 1) - 1) // config.steps} of up to {config.most_rounds}, "
+        text = f"{rounds if config.most_rounds > 1 else ''}step {of_round:,} of {end:,}"
+        if self.log.points:
+            text += f", loss {self.log.final_loss:.3f}"
+            if accuracy := self.log.quality.get("token_accuracy"):
+                text += f", accuracy {accuracy:.1%}"
+        if done:
+            text += f", {span(self.seconds / done * (end - of_round))} left"
+            text += " in this round" if config.most_rounds > 1 else ""
+        return text
 
     @property
     def ended(self) -> bool:
