@@ -25,12 +25,12 @@ def test_a_phase_is_reported_again_and_again(caplog: pytest.LogCaptureFixture, m
 
 def test_a_run_s_log_says_how_far_it_is(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(heartbeat, "SECONDS", 0.01)
-    found = command(*TINY, "train.steps=200", "train.rounds=4")
+    found = command(*TINY, "train.steps=50", "train.rounds=4")
     assert found.code == 0
     log = (run_of(tmp_path) / "run.log").read_text()
     assert "round 1 of up to 4, step " in log
     assert " left in this round" in log
-    assert " of 200, " in log
+    assert " of 50, " in log
 
 
 def test_without_rounds_there_is_no_word_of_them(
