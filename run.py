@@ -4,7 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from experiments.runs import pool
+from experiments.plan.refusal import BadRequest
+from experiments.runs import arguments, names, pool
 from experiments.runs.help import text
 from experiments.training import heartbeat
 
@@ -13,15 +14,18 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 
 def main() -> int:
     """Run the command line. Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request, 130 Ctrl-C."""
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(text())
-        return 0
+    words = sys.argv[1:]
+    try:
+        if asked := {"-h", "--help"} & set(words):
+            print(text(*words[words.index(asked.pop()) + 1 :][:1]))
+            return 0
+        if arguments.RERUN not in words and "RANK" not in os.environ:
+            names.check(arguments.read(words).overrides, CONFIGS)
+    except BadRequest as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     os.environ.update(pool.FOR_ALL | os.environ)
-    if (
-        {"-m", "--multirun"} & set(sys.argv[1:])
-        and not any("launcher" in word for word in sys.argv)
-        and pool.cores() > 1
-    ):
+    if {"-m", "--multirun"} & set(words) and "launcher" not in "".join(words) and pool.cores() > 1:
         pool.warm_up()
     leads = os.environ.get("RANK", "0") == "0"  # of several processes that share a run, one prints
     heartbeat.listen(quiet=not leads)
@@ -29,7 +33,7 @@ def main() -> int:
         with heartbeat.beating(), heartbeat.doing("starting"):
             from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for
 
-            return launch.run(sys.argv[1:], CONFIGS)
+            return launch.run(words, CONFIGS)
     except KeyboardInterrupt as stopped:
         if leads:
             print("interrupted; the same command resumes where this one stopped", file=sys.stderr)

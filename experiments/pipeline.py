@@ -1,6 +1,6 @@
 """How a number is made. Read this first: prepare, train, measure each, rows.
 
-Folders, locks, checkpoints and workers wrap this from ``runs/record.py``; nothing in here knows of them.
+Folders, locks, checkpoints and workers wrap this from ``runs/record.py``.
 """
 
 from functools import partial
@@ -13,8 +13,9 @@ from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
 from experiments.rows.row import Row
-from experiments.training import heartbeat, loop
+from experiments.training import loop
 from experiments.training.evaluate import Subject
+from experiments.training.heartbeat import doing
 from experiments.training.log import TrainLog
 from experiments.training.loop import Session
 from experiments.training.tune import tune
@@ -39,7 +40,7 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
         subject = plan.subject(model, log)
         rows = log.rows(subject)
         for number, name in enumerate(plan.experiments, 1):
-            with heartbeat.doing(f"{plan.config.run_id}: measuring {name} ({number} of {len(plan.experiments)})"):
+            with doing(f"{plan.config.run_id}: measuring {name} ({number} of {len(plan.experiments)})"):
                 rows += attempt(name, subject, plan, log)
     return rows
 

@@ -3,12 +3,14 @@
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
+MOST_LISTED = 8
+"""Names that an error lists; of more, the nearest to what was given."""
 
 LARGEST, LARGEST_REAL = 2**31 - 1, float.fromhex("0x1.fffffep+127")
 """Limits of whole numbers without one of their own, and of float32: a larger number is a typing error."""
@@ -43,7 +45,7 @@ def check_knobs(owner: str, component: Callable[..., Any], given: Iterable[str])
     known = knobs(component)
     for name in given:
         if name not in known:
-            raise ValueError(f"{owner} has no knob {name!r}.{suggestion(name, known)}{listing('Its knobs', known)}")
+            raise ValueError(f"{owner} has no knob {name!r}.{hint(name, known, 'Its knobs')}")
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
@@ -57,9 +59,22 @@ def suggestion(given: str, known: Iterable[str]) -> str:
     return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 
-def listing(what: str, known: Iterable[str]) -> str:
-    """Return `` Known: alibi, rope.``"""
-    return f" {what}: {', '.join(sorted(known)) or 'none'}."
+def hint(given: str, known: Collection[str], what: str = "Known") -> str:
+    """Return the name that was meant, perhaps, and which there are: `suggestion` and `listing`."""
+    return suggestion(given, known) + listing(what, known, given)
+
+
+def listing(what: str, known: Iterable[str], given: str = "") -> str:
+    """Return `` Known: alibi, rope.``; of many names the three nearest to what was given.
+
+    >>> listing("Known", [f"rope_{letter}" for letter in "abcdefghi"], "rope_c")
+    ' Nearest of 9: rope_c, rope_i, rope_h.'
+    """
+    names = sorted(known)
+    if len(names) <= MOST_LISTED:
+        return f" {what}: {', '.join(names) or 'none'}."
+    near = difflib.get_close_matches(given.lower(), names, n=3, cutoff=0)
+    return f" Nearest of {len(names)}: {', '.join(near)}."
 
 
 def true_or_false(name: str, value: bool) -> bool:

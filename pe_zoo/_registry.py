@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pe_zoo._encoder import Encoder, Geometry
-from pe_zoo._knobs import check_knobs, knobs, listing, suggestion
+from pe_zoo._knobs import check_knobs, hint, knobs
 
 ENTRY_POINT_GROUP = "pe_zoo.encoders"
 
@@ -65,7 +65,7 @@ class Registry(Generic[T]):
         """Return the class of a name; the message for an unknown one names the nearest."""
         if name not in self._classes:
             known = self.names()
-            raise ValueError(f"no {self.kind} named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
+            raise ValueError(f"no {self.kind} named {name!r}.{hint(str(name), known)}")
         return self._classes[name]
 
     def build(self, name: str, *arguments: Any, **knobs: Any) -> T:

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from experiments import measures
-from pe_zoo._knobs import check_knobs, listing, suggestion
+from pe_zoo._knobs import check_knobs, hint
 
 
 def experiment_names() -> list[str]:
@@ -22,7 +22,7 @@ def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> Module
     """
     known = experiment_names()
     if name not in known:
-        raise ValueError(f"no experiment named {name!r}.{suggestion(str(name), known)}{listing('Known', known)}")
+        raise ValueError(f"no experiment named {name!r}.{hint(str(name), known)}")
     module = import_module(f"experiments.measures.{name}.measure")
     if given is not None:
         check_knobs(name, module.measure, given)

@@ -16,7 +16,8 @@ import pe_zoo
 from experiments.model.streams import stream
 from experiments.plan.measures import load_experiment
 from experiments.plan.plan import Plan
-from experiments.plan.request import LAST_SEED, BadRequest, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import LAST_SEED, RunConfig
 from experiments.plan.sizes import check_measurements, check_parts, check_sizes, within_memory
 from experiments.rows.untrusted import message_of
 from experiments.tasks import tasks

@@ -25,10 +25,6 @@ DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
 
 
-class BadRequest(ValueError):
-    """A request that cannot be run; the message names what was given, what is allowed and what to do."""
-
-
 @dataclass(kw_only=True)
 class ModelConfig:
     """The trunk.

@@ -16,7 +16,8 @@ from experiments.rows import results as stored
 from experiments.rows import sweeps, untrusted
 from experiments.rows.results import Results
 from experiments.rows.row import beyond_training
-from experiments.statistics import comparisons, sequential
+from experiments.statistics import comparisons
+from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
 from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
@@ -99,9 +100,9 @@ def _measured(
     return opening + statements_page.summary_sentences(decided), sections
 
 
-def _rule(results: Results) -> tuple[sequential.Rule, int] | None:
+def _rule(results: Results) -> tuple[Rule, int] | None:
     """Return the rule by which a sweep of the folder added seeds, and the first of them."""
-    return sequential.declared(sweep.rule for sweep in sweeps.read(results.folder)[0])
+    return declared_rule(sweep.rule for sweep in sweeps.read(results.folder)[0])
 
 
 def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
@@ -111,7 +112,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     sweep's rule, the encoder ``none``, or the first series.
     """
     rule = _rule(results)
-    if wanted is None and rule is not None and rule[0].question not in (sequential.BEST, sequential.STATEMENTS):
+    if wanted is None and rule is not None and rule[0].question not in (BEST, STATEMENTS):
         wanted = rule[0].question
     found, misses = {}, []
     find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)

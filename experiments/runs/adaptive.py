@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.plan.request import BadRequest
+from experiments.plan.refusal import BadRequest
 from experiments.rows import results
 from experiments.runs.status import decisions, decisions_text
-from experiments.statistics.sequential import Rule, wanted
+from experiments.statistics.rule import Rule
+from experiments.statistics.sequential import wanted
 
 Point = tuple[str, ...]
 Launched = Callable[[Mapping[Point, range]], tuple[int, dict[Point, list[Path]]]]

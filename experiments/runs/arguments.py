@@ -10,9 +10,10 @@ from typing import NoReturn
 import yaml
 
 import pe_zoo
-from experiments.plan.request import BadRequest
-from experiments.runs.options import DECLARED, GROUPS, LISTS, MENUS, UNTIL_DECIDED
-from experiments.statistics.sequential import STATEMENTS
+from experiments.plan.refusal import BadRequest
+from experiments.runs import names
+from experiments.runs.names import DECLARED, GROUPS, LISTS, UNTIL_DECIDED
+from experiments.statistics.rule import STATEMENTS
 
 RERUN = "--rerun"
 BATCH = "hydra.sweeper.max_batch_size"
@@ -74,7 +75,7 @@ def _check(overrides: Iterable[str]) -> None:
         if not name:
             raise BadRequest(f"{word!r} names no option; write option=value")
         if not equals:
-            groups = [group for group, (names, _) in MENUS.items() if word in names()]
+            groups = [group for group in names.REGISTERED if word in names.entries(group)]
             meant = f"{groups[0]}={word}" if groups else f"option=value; {HELP}"
             raise BadRequest(f"{word!r} is no option; write {meant}")
         if name.partition(".")[0].partition("/")[0] == "hydra" and not name.startswith(OF_HYDRA):

@@ -30,14 +30,16 @@ import pe_zoo
 from experiments.model.layout import Layout
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
-from experiments.plan.request import LAST_SEED, BadRequest, ModelConfig, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import LAST_SEED, ModelConfig, RunConfig
 from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
-from experiments.runs.options import DECLARED, LISTS, MENUS, PARCEL, UNTIL_DECIDED
-from experiments.statistics.sequential import Rule
+from experiments.runs.names import DECLARED, LISTS, UNTIL_DECIDED
+from experiments.runs.options import MENUS, PARCEL
+from experiments.statistics.rule import Rule
 from experiments.training.config import TrainConfig
-from pe_zoo._knobs import listing, suggestion, whole
+from pe_zoo._knobs import hint, listing, whole
 
 ERRORS = (HydraException, errors.OmegaConfBaseException)
 LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
@@ -214,7 +216,7 @@ def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
     known = signature(node).parameters
     for name in (name for name in given if name not in known):
         option = f"{prefix}{name}" if prefix else repr(name)
-        raise BadRequest(f"no option {option}.{suggestion(name, known)}{listing('Known', known)}")
+        raise BadRequest(f"no option {option}.{hint(name, known)}")
 
 
 def load_plugin(overrides: Iterable[str]) -> None:
@@ -313,12 +315,12 @@ def explain(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, given = str(error.missing_cfg_file).rpartition("/")
         kind = {"positions": "numbering"}.get(group, group)
-        return f"no {kind} named {given!r}.{suggestion(given, error.options)}{listing('Known', error.options)}"
+        return f"no {kind} named {given!r}.{hint(given, error.options)}"
     if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError) and cause.full_key:
         given = str(cause.full_key)
         below, dot, _ = given.rpartition(".")
         known = [f"{below}{dot}{key}" for key in cause.parent_node or () if key not in ("name", "hydra")]
-        return f"no option {given!r}.{suggestion(given, known)}{listing('Known', known)}"
+        return f"no option {given!r}.{hint(given, known)}"
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return f"{cause.full_key}: {str(cause).strip().splitlines()[0].strip()}"
     if (unread := message.removeprefix("LexerNoViableAltException: ")) != message:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from experiments.figures import style
 from experiments.measures import report_of
-from experiments.plan.request import BadRequest
+from experiments.plan.refusal import BadRequest
 from experiments.rows.read import FINISHED, read_run
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease

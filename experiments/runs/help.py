@@ -1,33 +1,35 @@
-"""The text of ``python run.py --help``: everything there is to choose from, a line each. Imports no torch."""
+"""The text of ``python run.py --help``: one screen; of ``--help encoders``: a line for each. Imports no torch."""
 
 import itertools
 import textwrap
-from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from experiments import measures
-from pe_zoo import _catalogue
+from experiments.plan.refusal import BadRequest
+from experiments.runs import names
 from pe_zoo._catalogue import Entry
+from pe_zoo._knobs import hint
 
 ROOT = Path(__file__).resolve().parents[2]
 
 HEAD = """\
 pe-zoo: what does this positional encoding do to a Transformer?
 
-  python run.py encoder=rope encoder.base=500000 task=reverse seed=3     one run
-  python run.py -m encoder=none,sinusoidal,learned seed=0,1,2            all combinations
-  python run.py -m +sweep=classic                                        a sweep from a file
-  torchrun --nproc_per_node=2 run.py model=base task=text                one run over two devices
-  python run.py --rerun results/classic/runs/<run_id>                    repeat a run and compare its rows
-  python report.py results/classic                                       rows -> comparison page
-  python report.py results/classic --status                              how many runs of a sweep are done"""
-
-FOOT = """\
-With -m any option but plugin takes a list. Knobs are set below their group: encoder.base=, task.train_length=,
-model.num_layers=, train.steps=, length_extrapolation.samples=. The defaults are in configs/; --cfg job prints the
-resolved configuration of one run."""
+  python run.py -m +sweep=hello                                      compare five, in two minutes
+  python run.py encoder=rope encoder.base=500000 task=copy seed=3    one run; knobs stand below their group
+  python run.py -m encoder=none,rope seed=0,1,2 name=mine            all combinations, on all cores
+  python run.py plugin=my_encoder.py encoder=mine                    an encoder of your own
+  python run.py --rerun results/mine/runs/<run_id>                   repeat a run and compare its rows
+  python report.py results/mine                                      rows -> comparison page; --status: what is done
+"""
+FOOT = """
+Each has a list: --help encoders, tasks, positions, experiments, layouts, models, train, sweeps, statements, options.
+Defaults are in configs/; --cfg job prints the configuration of a run. Results: results/<name>/runs/<run_id>/."""
+FIRST = ("none", "sinusoidal", "learned", "rope", "alibi", "t5", "copy", "reverse", "text", "hello", "classic")
+"""Names that the first screen begins with."""
+SHOWN = 92
+"""Columns that the names of a group take on the first screen."""
 
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure, or all; by default length_extrapolation and permutation_sensitivity",
@@ -51,22 +53,41 @@ OPTIONS = {
 }
 
 
-def text() -> str:
-    """Return what ``--help`` prints."""
+def text(topic: str = "") -> str:
+    """Return what ``--help`` prints: of one topic, such as ``encoders``, everything there is; BadRequest if unknown."""
+    groups = {names.topic_of(group): group for group in (*names.REGISTERED, "experiment", *names.PARTS, *names.LISTS)}
+    if topic == "options":
+        return _table("options of a run", OPTIONS)
+    if topic in groups:
+        return _list(groups[topic])
+    if topic:
+        raise BadRequest(f"no list of {topic!r}.{hint(topic, groups)}")
+    lines = [_glance(group) for group in groups.values()]
+    lines.append(_short("options", list(dict.fromkeys(option.partition("=")[0] for option in OPTIONS))))
+    return "\n".join([HEAD, *lines, FOOT])
+
+
+def _glance(group: str) -> str:
+    choices = sorted(names.choices(group, ROOT / "configs"), key=lambda name: name not in FIRST)
+    return _short(f"{'+' * (group in names.LISTS)}{group}=", choices)
+
+
+def _short(title: str, choices: list[str]) -> str:
+    shown = textwrap.shorten(", ".join(choices), SHOWN, placeholder=" …")
+    return f"  {title:13}{len(choices):3}: {shown}"
+
+
+def _list(group: str) -> str:
     plugins = {each.name: each.dist.name if each.dist else each.value for each in entry_points(group="pe_zoo.encoders")}
     installed = [Entry(name, f"from the installed package {package}") for name, package in plugins.items()]
-    menus: dict[str, Iterable[Entry]] = {
-        "encoder=": [*_catalogue.encoders(), *installed],
-        "task=": _catalogue.registered(*(ROOT / "experiments" / "tasks").rglob("*.py")),
-        "positions=": _catalogue.numberings(),
-        "experiment=": measures.entries(),
-    }
-    for group in ("encoder", "task", "layout", "model", "train", "sweep", "statements"):
-        if files := sorted((ROOT / "configs" / group).glob("*.yaml")):
-            sign = "+" if group in ("sweep", "statements") else ""
-            menus[f"{sign}{group}= (configs/{group}/)"] = map(_file_entry, files)
-    tables = [_table(title, {entry.name: _line(entry) for entry in entries}) for title, entries in menus.items()]
-    return "\n\n".join([HEAD, *tables, _table("options", OPTIONS), FOOT])
+    entries = [*names.entries(group).values(), *(installed if group == "encoder" else [])]
+    files = [_file_entry(file) for file in sorted((ROOT / "configs" / group).glob("*.yaml"))]
+    sign = "+" if group in names.LISTS else ""
+    titled = {f"{group}=": entries, f"{sign}{group}= (configs/{group}/)": files}
+    tables = [_table(title, {entry.name: _line(entry) for entry in found}) for title, found in titled.items() if found]
+    if group in names.PARTS:
+        tables.append(_table("options", {f"{group}.": ", ".join(names.fields(*names.PARTS[group]))}))
+    return "\n\n".join(tables)
 
 
 def _line(entry: Entry) -> str:

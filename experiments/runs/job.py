@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pe_zoo
-from experiments.plan.request import RESULTS, BadRequest, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import RESULTS, RunConfig
 from experiments.rows.untrusted import message_of
 from experiments.runs import seeds, summary
 from experiments.runs.options import PARCEL

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
-from experiments.plan.request import BadRequest
+from experiments.plan.refusal import BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import adaptive, arguments, config, lease, rerun, summary
 from experiments.runs.folder import record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
-from experiments.statistics.sequential import Rule
+from experiments.statistics.rule import Rule
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined

@@ -9,7 +9,7 @@ import pe_zoo
 from experiments.model.layout import Layout
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.request import ModelConfig
-from experiments.statistics.sequential import Rule
+from experiments.statistics.rule import Rule
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 from pe_zoo._knobs import Knob
@@ -20,18 +20,10 @@ MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
     "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
 }
 """Groups whose choices are registered classes; a choice's options are the class's knobs."""
-LISTS = ("sweep", "statements")
-"""Groups whose choices are lists of runs."""
-GROUPS = (*MENUS, "layout", "model", "train", *LISTS)
-"""Every group that is chosen from by name."""
 HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
 """Options that change what happens to a run's files, not its results."""
 PARCEL = "parcel"
 """The option in which a job travels to a worker."""
-UNTIL_DECIDED = "until_decided"
-"""The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
-DECLARED = ("against", "looks", "weights", "delta")
-"""The options of that rule."""
 REQUIRED = "???"
 """How OmegaConf writes a value that must be given."""
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
-from experiments.plan.request import BadRequest, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import RunConfig
 from experiments.runs.folder import clear, draw_missing_figures, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
 from experiments.runs.outcome import Outcome, Recording, status_before

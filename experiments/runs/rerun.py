@@ -13,7 +13,8 @@ import pe_zoo
 from experiments.figures import words
 from experiments.model.layout import Layout
 from experiments.plan.prepare import check_name
-from experiments.plan.request import BadRequest, ModelConfig, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import ModelConfig, RunConfig
 from experiments.rows.packed import RETIRED
 from experiments.rows.read import FINISHED, MADE_WITH, TUNED, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name

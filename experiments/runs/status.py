@@ -17,10 +17,10 @@ from experiments.rows.read import read_run, run_folders
 from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
-from experiments.statistics import sequential
 from experiments.statistics.comparisons import find_baseline
+from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
 from experiments.statistics.scores import scores
-from experiments.statistics.sequential import BEST, STATEMENTS, Rule, decide
+from experiments.statistics.sequential import decide
 from experiments.statistics.statements import schema, verdicts
 
 WIDTH = 100
@@ -99,7 +99,7 @@ def text(folder: Path) -> str:
         tabulate([*table, ["in all", len(runs)]], headers=["state", "runs"], tablefmt="simple"),
         "\n".join([*_time(runs), *(f"Not readable: {line}" for line in broken)]),
     ]
-    if declared := sequential.declared(sweep.rule for sweep in sweeps):
+    if declared := declared_rule(sweep.rule for sweep in sweeps):
         parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))
     for state, advice in STATES.items():
         of_state = [run for run in runs if run.state == state] if advice else []

@@ -20,7 +20,7 @@ from experiments.rows.row import Row, slice_name
 from experiments.training.log import TrainLog
 from experiments.training.progress import Training
 from experiments.training.tune import rates
-from pe_zoo._knobs import listing, suggestion
+from pe_zoo._knobs import hint
 
 logger = logging.getLogger("pe_zoo")
 
@@ -53,7 +53,7 @@ def known_trackers(given: object) -> tuple[str, ...]:
     available = {str(name) for name in tracking.get_available_trackers()} | ({*known} - {*utils.LoggerType.list()})
     for name in chosen:
         if name not in known:
-            raise ValueError(f"no tracker named {name!r}.{suggestion(name, known)}{listing('Known', known)}")
+            raise ValueError(f"no tracker named {name!r}.{hint(name, known)}")
         if name not in available:
             raise ValueError(f"tracker={name} needs the package {name}, which is not installed: pip install {name}")
     return chosen

@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln, stdtr, stdtrit
 
-from experiments.statistics.intervals import FEWEST, SIGNIFICANCE, Matrix, Vector, bounded
+from experiments.statistics.intervals import SIGNIFICANCE, Matrix, Vector, bounded
+from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"

@@ -14,11 +14,10 @@ import pandas as pd
 from scipy.special import expit, logit, stdtrit
 
 from experiments.rows.row import coordinates_in, metric_of, rows_of
+from experiments.statistics.rule import FEWEST
 
 SIGNIFICANCE = 0.05
 CONFIDENCE = 1 - SIGNIFICANCE
-FEWEST = 3
-"""Fewest seeds that have an interval."""
 APART, OF_RANGE = 0.1, 1.2
 """Seeds form two clusters where neighbours differ by more than `APART` of the metric's bounds, and by more than
 `OF_RANGE` / √(seeds - 1) of the range of all."""

@@ -16,7 +16,8 @@ from experiments.model.layout import Layout
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
-from experiments.plan.request import BadRequest, ModelConfig, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import ModelConfig, RunConfig
 from experiments.rows import results as _results
 from experiments.training.config import TrainConfig
 from pe_zoo import Geometry

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,9 @@ from experiments.measures.length_extrapolation import measure as length_extrapol
 from experiments.model import precision
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
-from experiments.plan.request import RESULTS, BadRequest, ModelConfig, RunConfig
-from experiments.runs import arguments, job, summary
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import RESULTS, ModelConfig, RunConfig
+from experiments.runs import arguments, job, names, options, summary
 from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
 
@@ -338,9 +343,35 @@ def test_help_names_everything_there_is(command: Command) -> None:
     from experiments.plan.measures import experiment_names
     from experiments.tasks import tasks
 
-    done = command("--help")
-    assert done.code == 0
-    lines = {line.split()[0] for line in done.out.splitlines() if line.startswith("  ")}
-    own = pe_zoo.names()
-    assert lines >= {*tasks.names(), *pe_zoo.numberings.names(), *experiment_names(), "classic", "tiny", "quick"}
-    assert lines >= {name for name in own if pe_zoo.get(name).__module__.startswith("pe_zoo.")}
+    own = {name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")}
+    topics = {"encoders": own, "tasks": tasks.names(), "positions": pe_zoo.numberings.names()}
+    topics |= {"experiments": experiment_names(), "sweeps": ["classic"], "models": ["tiny"], "train": ["quick"]}
+    first = command("--help")
+    assert first.code == 0
+    assert first.out.count("\n") < 30, "one screen"
+    for topic, expected in topics.items():
+        assert topic in first.out
+        done = command("--help", topic)
+        assert {line.split()[0] for line in done.out.splitlines() if line.startswith("  ")} >= set(expected)
+    assert "steps" in command("--help", "train").out
+    refused = command("--help", "encodrs")
+    assert (refused.code, "Did you mean 'encoders'?" in refused.err) == (2, True)
+
+
+def test_names_are_checked_without_torch(tmp_path: Path) -> None:
+    """What the sources say is what the classes are, so that a good request is never refused."""
+    asked = [sys.executable, "-X", "importtime", str(ROOT / "run.py"), "encoder=ropee"]
+    found = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "no encoder named 'ropee'" in found.stderr
+    assert not re.search(r"\b(torch|hydra|pandas)\n", found.stderr)
+
+
+def test_options_in_the_sources_are_those_of_the_classes() -> None:
+    assert names.options() == set(signature(options.schema()).parameters) | set(names.LISTS)
+    for group, node in {"layout": Layout, "model": ModelConfig, "train": TrainConfig}.items():
+        assert list(names.fields(*names.PARTS[group])) == list(signature(node).parameters)
+    for group, (known, get) in options.MENUS.items():
+        for name in known():
+            if (entry := names.entries(group).get(name)) is not None:
+                assert set(entry.knobs) == set(pe_zoo.knobs(get(name)))

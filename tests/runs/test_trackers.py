@@ -174,7 +174,7 @@ def test_every_seed_trained_together_logs_its_curve(
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("tensorbord", r"no tracker named 'tensorbord'\. Did you mean 'tensorboard'\? Known: aim, "),
+        ("tensorbord", r"no tracker named 'tensorbord'\. Did you mean 'tensorboard'\? Nearest of "),
         (["tensorboard", "wandb"], "tracker=wandb needs the package wandb, which is not installed: pip install wandb"),
         (3, "tracker=3 must be a name or a list of names, or null"),
     ],

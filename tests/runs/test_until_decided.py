@@ -15,7 +15,7 @@ import report
 from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import adaptive, status
-from experiments.statistics.sequential import Rule
+from experiments.statistics.rule import Rule
 from experiments.statistics.statements import schema
 
 RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))

@@ -23,7 +23,7 @@ from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import arguments, job, record, summary
 from experiments.runs.outcome import Outcome
-from experiments.statistics.sequential import Rule
+from experiments.statistics.rule import Rule
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.compare import compare
 from experiments.statistics.statements.schema import NOT_MEASURED, Statement

@@ -12,7 +12,8 @@ from scipy import stats as scipy_stats
 from simulation import NOISES, false_alarms, play, power
 from support import only
 
-from experiments.statistics.sequential import Rule, decide, wanted
+from experiments.statistics.rule import Rule
+from experiments.statistics.sequential import decide, wanted
 
 
 def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:

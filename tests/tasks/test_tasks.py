@@ -18,7 +18,8 @@ from support import draw, generator
 
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
-from experiments.plan.request import BadRequest, ModelConfig, RunConfig
+from experiments.plan.refusal import BadRequest
+from experiments.plan.request import ModelConfig, RunConfig
 from experiments.statistics.intervals import bounded
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig

@@ -15,6 +15,7 @@ from experiments.report.sections import likeness
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
 from experiments.statistics import comparisons, intervals, sequential
+from experiments.statistics.rule import BEST, Rule
 from experiments.statistics.scores import scores
 
 IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
@@ -49,7 +50,7 @@ class TaskResults:
     results: Results
     baseline: str | None
     tasks: int
-    rule: tuple[sequential.Rule, int] | None = None
+    rule: tuple[Rule, int] | None = None
 
     def __post_init__(self) -> None:
         self.configs, self.order = self.results.configs, list(style.looks(self.rows))
@@ -105,7 +106,7 @@ class TaskResults:
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
         if self.rule is not None and len(table):
             rule, first_seed = self.rule
-            if rule.question != sequential.BEST:
+            if rule.question != BEST:
                 rule = replace(rule, question=str(self.baseline))
             return sequential.family(table, rule, first_seed)
         return comparisons.family(table, self.baseline)

@@ -14,8 +14,7 @@ import numpy as np
 
 from experiments.statistics import sequential
 from experiments.statistics.comparisons import BETTER, TOO_FEW, UNDECIDED, WORSE
-from experiments.statistics.intervals import FEWEST
-from experiments.statistics.sequential import STATEMENTS, Rule
+from experiments.statistics.rule import FEWEST, STATEMENTS, Rule
 from experiments.statistics.statements.schema import FAILS, HOLDS, comparisons
 from experiments.statistics.statements.values import Measured
 

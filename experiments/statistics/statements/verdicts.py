@@ -17,11 +17,11 @@ import pandas as pd
 from experiments.rows import sweeps
 from experiments.rows.read import FINISHED
 from experiments.rows.results import Results
-from experiments.statistics import sequential
 from experiments.statistics.comparisons import EQUAL, TOO_FEW, UNDECIDED
 from experiments.statistics.intervals import bounded
+from experiments.statistics.rule import Rule, declared_rule
 from experiments.statistics.scores import UNLEARNED
-from experiments.statistics.sequential import OPEN, Rule
+from experiments.statistics.sequential import OPEN
 from experiments.statistics.statements.compare import Comparison, compare
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Statement
 from experiments.statistics.statements.values import NO_ROWS, Measured, measure, selectable
@@ -83,7 +83,7 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
         or folder.startswith(f"{each.name}_")
         or {f"+statements={each.name}", f"+reproduce={each.name}"} & given
     ]
-    rule = sequential.declared(sweep.rule for sweep in noted)
+    rule = declared_rule(sweep.rule for sweep in noted)
     parts = [part for each in statements for test in each.tests for part in (test["rows"], test.get("against", {}))]
     rows = selectable(results, {part["metric"] for part in parts if "metric" in part})
     unfinished = int((~results.runs["status"].isin(FINISHED)).sum()) + len(results.missing)

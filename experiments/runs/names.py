@@ -1,0 +1,121 @@
+"""The names on a command line, checked from the sources before torch is imported: a typing mistake costs no time."""
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from experiments import measures
+from experiments.plan.refusal import BadRequest
+from pe_zoo import _catalogue
+from pe_zoo._catalogue import Entry
+from pe_zoo._knobs import hint
+
+CODE = Path(__file__).resolve().parents[1]
+REGISTERED = ("encoder", "task", "positions")
+"""Groups whose choices are classes; a choice's options are the class's knobs."""
+LISTS = ("sweep", "statements")
+"""Groups whose choices are lists of runs."""
+PARTS = {
+    "layout": ("model/layout.py", "Layout"),
+    "model": ("plan/request.py", "ModelConfig"),
+    "train": ("training/config.py", "TrainConfig"),
+}
+"""Groups whose options are the fields of a class: its file and its name."""
+GROUPS = (*REGISTERED, *PARTS, *LISTS)
+"""Every group that is chosen from by name."""
+UNTIL_DECIDED = "until_decided"
+"""The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
+DECLARED = ("against", "looks", "weights", "delta")
+"""The options of that rule."""
+KINDS = {"positions": "numbering"}
+
+
+@cache
+def entries(group: str) -> Mapping[str, Entry]:
+    """Return what the sources say of every registered encoder, task, numbering or experiment, by name."""
+    sources: dict[str, Callable[[], Iterable[Entry]]] = {
+        "encoder": _catalogue.encoders,
+        "task": partial(_catalogue.registered, *(CODE / "tasks").rglob("*.py")),
+        "positions": _catalogue.numberings,
+        "experiment": measures.entries,
+    }
+    return {entry.name: entry for entry in sources[group]()} if group in sources else {}
+
+
+def choices(group: str, configs: Path) -> list[str]:
+    """Return every name that may be chosen: registered ones and those of files."""
+    return sorted({*entries(group), *(file.stem for file in configs.joinpath(group).glob("*.yaml"))})
+
+
+@cache
+def fields(path: str, name: str) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, from its source."""
+    body = ast.parse((CODE / path).read_text(encoding="utf-8")).body
+    (found,) = (item for item in body if isinstance(item, ast.ClassDef) and item.name == name)
+    return tuple(ast.unparse(item.target) for item in found.body if isinstance(item, ast.AnnAssign))
+
+
+@cache
+def options() -> frozenset[str]:
+    """Return every option and group."""
+    return frozenset({*GROUPS, *entries("experiment"), *fields("runs/options.py", "Request")})
+
+
+def check(overrides: Iterable[str], configs: Path) -> None:
+    """Refuse a name that is none of ours. Whatever cannot be judged from the sources alone passes."""
+    given = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in overrides)}
+    try:
+        for word in overrides:
+            key, _, value = word.partition("=")
+            name = key.lstrip("+")
+            if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
+                continue
+            if "." in name and name.partition(".")[0] in options():
+                _check_knob(name, given)
+            elif name == "experiment" or name in GROUPS:
+                if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
+                    _check_choices(name, re.findall(r"\w+", value), configs)
+            elif name not in options():
+                _refuse(f"option {name!r}", name.partition(".")[0], options(), "options")
+    except BadRequest:
+        if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
+            raise
+
+
+def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
+    known = choices(group, configs)
+    for name in names:
+        if name not in (*known, "all", "null"):
+            kind = KINDS.get(group, group)
+            _refuse(f"{kind} named {name!r}", name, known, topic_of(group))
+
+
+def _check_knob(name: str, given: Mapping[str, str]) -> None:
+    group, _, knob = name.partition(".")
+    topic = "options"
+    if group in PARTS:
+        known: Collection[str] = fields(*PARTS[group])
+    elif group in entries("experiment"):
+        known, topic = entries("experiment")[group].knobs, "experiments"
+    elif group in REGISTERED and set(given).isdisjoint(LISTS):
+        default = {"encoder": "sinusoidal", "task": "copy", "positions": "sequential"}[group]
+        chosen = given.get(group, default).split(",")
+        if not set(chosen) <= set(entries(group)):
+            return
+        known, topic = [one for choice in chosen for one in entries(group)[choice].knobs], topic_of(group)
+    else:
+        return
+    if knob.partition(".")[0] not in (*known, "name"):
+        _refuse(f"option {name!r}", name, [f"{group}.{one}" for one in known], topic)
+
+
+def _refuse(what: str, given: str, known: Collection[str], topic: str) -> None:
+    raise BadRequest(f"no {what}.{hint(given, known)} All: python run.py --help {topic}")
+
+
+def topic_of(group: str) -> str:
+    """Return what ``--help`` takes to list a group: encoders, sweeps, positions, train …"""
+    return group if group.endswith("s") or group == "train" else f"{group}s"

@@ -1,0 +1,49 @@
+"""The rule by which seeds are added, as it is declared before the first run; see `sequential`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+BEST, STATEMENTS = "best", "statements"
+FEWEST = 3
+"""Seeds that an interval needs."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How many seeds are run, and what ends it.
+
+    Args:
+        question: ``best`` (which series may be the best), ``statements`` (what is published, see `statements`), or the
+            series that each other is compared with.
+        looks: numbers of seeds after which is tested, ascending.
+        weights: share of the level that each look spends; they sum to 1 at most.
+        delta: difference in area below which two series count as equal; None: never.
+
+    Raises:
+        ValueError: looks, weights or delta cannot be used.
+    """
+
+    question: str
+    looks: tuple[int, ...] = (5, 8, 12, 20)
+    weights: tuple[float, ...] = (0.25, 0.20, 0.25, 0.30)
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.looks or self.looks[0] < FEWEST or list(self.looks) != sorted(set(self.looks)):
+            raise ValueError(f"looks={self.looks}: use ascending numbers of seeds, {FEWEST} or more")
+        if len(self.weights) != len(self.looks) or min(self.weights) <= 0 or sum(self.weights) > 1 + 1e-9:
+            raise ValueError(f"weights={self.weights}: use one positive weight for each of {self.looks}, sum at most 1")
+        if self.delta is not None and not self.delta > 0:
+            raise ValueError(f"delta={self.delta}: use a difference above 0")
+
+
+def declared_rule(noted: Iterable[Mapping[str, Any] | None]) -> tuple[Rule, int] | None:
+    """Return the rule, and the first seed, of the first sweep that declared one (see `experiments.rows.sweeps`)."""
+    for note in filter(None, noted):
+        try:
+            looks, weights = (tuple(note[name]) for name in ("looks", "weights"))
+            return Rule(str(note["question"]), looks, weights, note["delta"]), int(note["first_seed"])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None
