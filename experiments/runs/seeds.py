@@ -102,7 +102,7 @@ def _train(seeds: list[_Seed], interruption: Interruption) -> None:
     stacked = StackedStep([run.step for run in runs])
     first, last = runs[0].log.steps, config.last_step
     title = f"{len(runs)} seeds of {seeds[0].plan.config.run_id}"
-    with heartbeat.doing(lambda: f"{title}: {runs[0]}"):
+    with heartbeat.doing(lambda: f"{title}: {runs[0]}", runs[0].share_of_round):
         for done in range(first + 1, last + 1):
             batches, positions = zip(*(run.draw() for run in runs), strict=True)
             for seed, batch, loss in zip(seeds, batches, stacked(batches, positions), strict=True):

@@ -1,31 +1,42 @@
 """What a process is doing, reported every few seconds so that nothing is silent for long. Imports no torch.
 
-A line goes into the run's log, and to standard error; a terminal has one line in place instead, twice a second.
+A line goes into the run's log, and to standard error; a terminal has a bar instead.
 """
 
 import logging
 import multiprocessing
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+from tqdm import tqdm
 
 SECONDS = 4.0
 """Between two lines; a hundredth of the time so far where that is longer."""
 ON_TERMINAL = 0.5
 logger = logging.getLogger("pe_zoo.progress")
 
-_doing: list[Callable[[], str]] = []
-_shown = False
+
+class _Phase(NamedTuple):
+    text: Callable[[], str]
+    share: Callable[[], float] | None
+
+
+_doing: list[_Phase] = []
 
 
 @contextmanager
-def doing(what: str | Callable[[], str]) -> Iterator[None]:
-    """Report this within the block, instead of what surrounds it; a text is followed by its seconds."""
+def doing(what: str | Callable[[], str], share: Callable[[], float] | None = None) -> Iterator[None]:
+    """Report this within the block, instead of what surrounds it; a text is followed by its seconds.
+
+    ``share`` returns how much of it is done, from 0 to 1, for a terminal's bar.
+    """
     began = time.monotonic()
-    _doing.append((lambda: f"{what}, {time.monotonic() - began:.0f} s") if isinstance(what, str) else what)
+    text = (lambda: f"{what}, {time.monotonic() - began:.0f} s") if isinstance(what, str) else what
+    _doing.append(_Phase(text, share))
     try:
         yield
     finally:
@@ -36,15 +47,22 @@ def doing(what: str | Callable[[], str]) -> Iterator[None]:
 def beating() -> Iterator[None]:
     """Report within the block, from a thread."""
     ended, began = threading.Event(), time.monotonic()
-    on_terminal = sys.stderr.isatty() and multiprocessing.parent_process() is None  # a worker's is that of all
+    # A worker's terminal is that of all.
+    bar = tqdm(
+        total=1, bar_format="{desc}", leave=False, disable=None if multiprocessing.parent_process() is None else True
+    )
 
     def beat() -> None:
         last = began
-        while not ended.wait(ON_TERMINAL if on_terminal else min(SECONDS, 1)):
-            text, now = _doing[-1]() if _doing else "", time.monotonic()
-            if text and on_terminal:
-                _show(text)
-            if text and now - last >= max(SECONDS, (now - began) / 100):
+        while not ended.wait(min(SECONDS, 1) if bar.disable else ON_TERMINAL):
+            if not _doing:
+                continue
+            phase, now = _doing[-1], time.monotonic()
+            text = phase.text()
+            bar.bar_format = "{desc} {percentage:.0f}%|{bar:20}|" if phase.share else "{desc}"
+            bar.n = phase.share() if phase.share else 0
+            bar.set_description_str(text)
+            if now - last >= max(SECONDS, (now - began) / 100):
                 logger.info("%s", text)
                 last = now
 
@@ -55,23 +73,7 @@ def beating() -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        clear()
-
-
-def _show(text: str) -> None:
-    global _shown
-    sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
-    sys.stderr.flush()
-    _shown = True
-
-
-def clear() -> None:
-    """Remove the line in place, before something else is printed."""
-    global _shown
-    if _shown:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
-        _shown = False
+        bar.close()
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
@@ -79,8 +81,8 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != logger.name or not (self.quiet or sys.stderr.isatty()):
-            clear()
-            super().emit(record)
+            with tqdm.external_write_mode(file=sys.stderr):
+                super().emit(record)
 
 
 def listen(*, quiet: bool = False) -> None:

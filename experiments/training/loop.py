@@ -55,7 +55,7 @@ def train(
         run.restore(saved)
     session.watch(run)
     title = f"{label}, until learned" if config.stop_at_convergence else label
-    with session.team.leading(run), heartbeat.doing(lambda: f"{title}: {run}"):
+    with session.team.leading(run), heartbeat.doing(lambda: f"{title}: {run}", run.share_of_round):
         for done in range(run.log.steps + 1, config.last_step + 1):
             run.advance()
             if config.is_checked(done):

@@ -72,11 +72,20 @@ class Training:
         log.points.append((log.steps, loss, quality, scored.n("token_accuracy")))
         log.stopped = self.step.config.ends(log.steps, self.task.has_converged(quality))
 
-    def __str__(self) -> str:
-        """Return how far it is. The time left is that of the round: a task that is learned ends there."""
+    def _of_round(self) -> tuple[int, int]:
+        """Return the steps done in this round, and its last: a task that is learned ends there."""
         config, done = self.step.config, self.log.steps
         of_round = min(done - (done - 1) // config.steps * config.steps, config.steps) if done else 0
-        end = min(config.steps, config.max_steps or config.steps)
+        return of_round, min(config.steps, config.max_steps or config.steps)
+
+    def share_of_round(self) -> float:
+        done, end = self._of_round()
+        return done / end
+
+    def __str__(self) -> str:
+        """Return how far it is, with the time left of this round."""
+        config, done = self.step.config, self.log.steps
+        of_round, end = self._of_round()
         rounds = f"round {1 + (max(done, 1) - 1) // config.steps} of up to {config.most_rounds}, "
         text = f"{rounds if config.most_rounds > 1 else ''}step {of_round:,} of {end:,}"
         if self.log.points:
