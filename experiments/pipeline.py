@@ -23,11 +23,7 @@ from pe_zoo import Unsupported
 
 
 def run(config: RunConfig) -> list[Row]:
-    """Train a model as requested and measure it.
-
-    Raises:
-        BadRequest: the request cannot be run; nothing was trained.
-    """
+    """Train a model as requested and measure it; BadRequest, before training, for what cannot be run."""
     return execute(prepare(config))
 
 
@@ -39,8 +35,8 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
         session.trained(model, log)
         subject = plan.subject(model, log)
         rows = log.rows(subject)
-        for number, name in enumerate(plan.experiments, 1):
-            with doing(f"{plan.config.run_id}: measuring {name} ({number} of {len(plan.experiments)})"):
+        for name in plan.experiments:
+            with doing(f"{plan.config.run_id}: measuring {name}"):
                 rows += attempt(name, subject, plan, log)
     return rows
 
@@ -72,8 +68,7 @@ def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]
     measure, knobs = plan.experiments[name], plan.config.experiments[name]
     metric = package_of(name).MAIN or plan.task.metrics[0]
     if log.status != "ok" and hasattr(measure, "unmeasured"):
-        rows: list[Row] = measure.unmeasured(subject, log.status, **knobs)
-        return rows
+        return list[Row](measure.unmeasured(subject, log.status, **knobs))
     if log.status != "ok":
         return [subject.row(name, metric, status=log.status)]
     try:

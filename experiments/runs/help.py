@@ -26,8 +26,6 @@ pe-zoo: what does this positional encoding do to a Transformer?
 FOOT = """
 Each has a list: --help encoders, tasks, positions, experiments, layouts, models, train, sweeps, statements, options.
 Defaults are in configs/; --cfg job prints the configuration of a run. Results: results/<name>/runs/<run_id>/."""
-FIRST = ("none", "sinusoidal", "learned", "rope", "alibi", "t5", "copy", "reverse", "text", "hello", "classic")
-"""Names that the first screen begins with."""
 SHOWN = 92
 """Columns that the names of a group take on the first screen."""
 
@@ -68,8 +66,7 @@ def text(topic: str = "") -> str:
 
 
 def _glance(group: str) -> str:
-    choices = sorted(names.choices(group, ROOT / "configs"), key=lambda name: name not in FIRST)
-    return _short(f"{'+' * (group in names.LISTS)}{group}=", choices)
+    return _short(f"{'+' * (group in names.LISTS)}{group}=", names.choices(group, ROOT / "configs"))
 
 
 def _short(title: str, choices: list[str]) -> str:

@@ -7,6 +7,8 @@ from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import yaml
+
 from experiments import measures
 from experiments.plan.refusal import BadRequest
 from pe_zoo import _catalogue
@@ -74,7 +76,7 @@ def check(overrides: Iterable[str], configs: Path) -> None:
             if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
                 continue
             if "." in name and name.partition(".")[0] in options():
-                _check_knob(name, given)
+                _check_knob(name, _defaults(configs) | given)
             elif name == "experiment" or name in GROUPS:
                 if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
                     _check_choices(name, re.findall(r"\w+", value), configs)
@@ -83,6 +85,11 @@ def check(overrides: Iterable[str], configs: Path) -> None:
     except BadRequest:
         if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
             raise
+
+
+def _defaults(configs: Path) -> dict[str, str]:
+    listed = yaml.safe_load((configs / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+    return {group: name for default in listed if isinstance(default, dict) for group, name in default.items()}
 
 
 def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
@@ -101,8 +108,7 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
     elif group in entries("experiment"):
         known, topic = entries("experiment")[group].knobs, "experiments"
     elif group in REGISTERED and set(given).isdisjoint(LISTS):
-        default = {"encoder": "sinusoidal", "task": "copy", "positions": "sequential"}[group]
-        chosen = given.get(group, default).split(",")
+        chosen = given[group].split(",")
         if not set(chosen) <= set(entries(group)):
             return
         known, topic = [one for choice in chosen for one in entries(group)[choice].knobs], topic_of(group)
