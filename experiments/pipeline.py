@@ -6,7 +6,6 @@ Folders, locks, checkpoints and workers wrap this from ``runs/record.py``.
 from functools import partial
 from typing import Any
 
-from experiments.measures import package_of
 from experiments.model.precision import repeatable
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
@@ -66,12 +65,12 @@ def beyond(plan: Plan, model: Transformer) -> list[Row]:
 def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> list[Row]:
     """Measure; a diverged model and a measurement that the encoder refuses become rows that say so."""
     measure, knobs = plan.experiments[name], plan.config.experiments[name]
-    metric = package_of(name).MAIN or plan.task.metrics[0]
-    if log.status != "ok" and hasattr(measure, "unmeasured"):
-        return list[Row](measure.unmeasured(subject, log.status, **knobs))
+    metric = measure.main or plan.task.metrics[0]
+    if log.status != "ok" and measure.unmeasured is not None:
+        return measure.unmeasured(subject, log.status, **knobs)
     if log.status != "ok":
         return [subject.row(name, metric, status=log.status)]
     try:
-        return list[Row](measure.measure(subject, **knobs))
+        return measure.measure(subject, **knobs)
     except Unsupported as reason:
         return [subject.cannot(name, metric, reason)]

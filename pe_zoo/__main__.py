@@ -8,19 +8,17 @@ python -m pe_zoo --markdown         print the table of docs/encoders.md
 
 import argparse
 import sys
-import textwrap
-from collections import Counter
 from pathlib import Path
 from typing import NoReturn
 
 from pe_zoo import Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
-from pe_zoo._contract.bench import ADVICE, FAILS, HOLDS, NOT_APPLICABLE
 from pe_zoo._contract.claims import HOOKS
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
+from pe_zoo._registry import registered_by
 
 SIZES = {"model_dim": 128, "num_heads": 4, "num_layers": 3, "train_length": 33}
 
@@ -75,11 +73,11 @@ def _targets(target: str) -> list[str]:
     path = Path(target)
     if path.suffix != ".py" and not path.exists() and len(path.parts) == 1:
         return [target]
-    before = set(names())
     load_file(path)
-    place = path.resolve()
-    sources = {name: getattr(sys.modules.get(get(name).__module__), "__file__", None) for name in names()}
-    return [name for name, file in sources.items() if name not in before or Path(file or "").resolve() == place]
+    found = [name for kind, name in registered_by(path.resolve()) if kind == "encoder"]
+    if not found:
+        raise ValueError(f"{target!r} registers no encoder; python -m experiments check is for tasks and measures")
+    return found
 
 
 def _check(name: str) -> bool:
@@ -87,18 +85,7 @@ def _check(name: str) -> bool:
     cls = get(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    counts: Counter[str] = Counter()
-    for verdict in check.check(cls):
-        counts[verdict.outcome] += 1
-        for text in filter(
-            None, (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
-        ):
-            _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
-    advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
-    _print(
-        f"{name}: {counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}\n"
-    )
-    return not counts[FAILS]
+    return check.show(name, check.check(cls))
 
 
 def _print(text: str) -> None:

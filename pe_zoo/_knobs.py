@@ -40,9 +40,8 @@ def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
     return {p.name: Knob(p.name, hints[p.name], p.default) for p in parameters}
 
 
-def check_knobs(owner: str, component: Callable[..., Any], given: Iterable[str]) -> None:
-    """Refuse a name that is no knob of a component; the message names the nearest."""
-    known = knobs(component)
+def check_knobs(owner: str, known: Iterable[str], given: Iterable[str]) -> None:
+    """Refuse a name that is none of a component's knobs; the message names the nearest."""
     for name in given:
         if name not in known:
             raise ValueError(f"{owner} has no knob {name!r}.{hint(name, known, 'Its knobs')}")

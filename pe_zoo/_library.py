@@ -5,7 +5,7 @@ from pathlib import Path
 from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported, raw_scores, scores
 from pe_zoo._knobs import Knob, knobs
 from pe_zoo._numberings import Numbering, numberings
-from pe_zoo._registry import PluginError, Registry, build, get, load_catalogue, load_file, load_plugins, names, register
+from pe_zoo._registry import PluginError, Registry, build, get, load_catalogue, load_file, load_files, names, register
 
 __all__ = [
     "Encoder",
@@ -21,7 +21,7 @@ __all__ = [
     "knobs",
     "load_catalogue",
     "load_file",
-    "load_plugins",
+    "load_files",
     "names",
     "numberings",
     "raw_scores",

@@ -1,4 +1,4 @@
-"""Registries: name to class. Encoders of this package, of installed plug-ins and of files all register here."""
+"""Registries: name to class. What this package, installed plug-ins and files bring all registers here."""
 
 import hashlib
 import importlib
@@ -6,7 +6,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -16,19 +16,17 @@ from typing import Any, Generic, TypeVar
 from pe_zoo._encoder import Encoder, Geometry
 from pe_zoo._knobs import check_knobs, hint, knobs
 
-ENTRY_POINT_GROUP = "pe_zoo.encoders"
-
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
 
 class Registry(Generic[T]):
-    """Names and classes of one ``kind``, all of which extend ``parent``."""
+    """Names and classes of one ``kind``, all of which extend ``parent``; packages add theirs by an entry point."""
 
-    def __init__(self, kind: str, parent: type[T]) -> None:
-        self.kind = kind
-        self.parent = parent
+    def __init__(self, kind: str, parent: type[T], entry_point: str = "") -> None:
+        self.kind, self.parent, self.entry_point = kind, parent, entry_point
         self._classes: dict[str, type[T]] = {}
+        _registries.append(self)
 
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator: register a class under a name and set its ``name``; a name can be registered once."""
@@ -47,51 +45,57 @@ class Registry(Generic[T]):
 
         return enter
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """Undo the registrations within if an error is raised."""
-        before = dict(self._classes)
-        try:
-            yield
-        except BaseException:
-            self._classes = before
-            raise
-
     def names(self) -> list[str]:
-        """Every registered name, sorted."""
+        """Every registered name, sorted; installed plug-ins included."""
+        self.load_plugins()
         return sorted(self._classes)
 
     def get(self, name: str) -> type[T]:
         """Return the class of a name; the message for an unknown one names the nearest."""
-        if name not in self._classes:
-            known = self.names()
+        if name not in (known := self.names()):
             raise ValueError(f"no {self.kind} named {name!r}.{hint(str(name), known)}")
         return self._classes[name]
 
-    def build(self, name: str, *arguments: Any, **knobs: Any) -> T:
+    def build(self, name: str, *arguments: Any, **given: Any) -> T:
         """Construct by name: positional arguments first, then knobs, whose names are checked."""
         cls = self.get(name)
-        check_knobs(name, cls, knobs)
-        return cls(*arguments, **knobs)
+        check_knobs(name, knobs(cls), given)
+        return cls(*arguments, **given)
+
+    def load_plugins(self) -> None:
+        """Import every installed package that offers some by the entry point, once."""
+        for entry in _offered(self.entry_point, tuple(sys.path)) if self.entry_point else ():
+            key = f"{self.entry_point} {entry.name} = {entry.value}"
+            if key in _loaded:
+                continue
+            try:
+                with _all_or_nothing():
+                    entry.load()
+                    package = entry.module.partition(".")[0]
+                    if package not in {of.__module__.partition(".")[0] for of in self._classes.values()}:
+                        raise LookupError(f"{entry.module} registers no {self.kind}")
+            except (Exception, SystemExit) as error:
+                package = entry.dist.name if entry.dist else "an installed package"
+                failed = f"{self.kind} plug-in {entry.name!r} of {package} failed to import"
+                raise PluginError(f"{failed}: {type(error).__name__}: {error}. Repair or uninstall it") from error
+            _loaded.add(key)
 
 
-encoders: Registry[Encoder] = Registry("encoder", Encoder)
+class PluginError(ImportError):
+    """What comes from outside could not be imported; a comparison must not lose it silently."""
 
+
+_registries: list[Registry[Any]] = []
+_loaded: set[str] = set()
+"""Plug-ins and files imported so far."""
+encoders: Registry[Encoder] = Registry("encoder", Encoder, "pe_zoo.encoders")
 
 register = encoders.register
 """Class decorator: register an encoder under a name."""
-
-
-def names() -> list[str]:
-    """Every encoder's name, sorted; installed plug-ins included."""
-    load_plugins()
-    return encoders.names()
-
-
-def get(name: str) -> type[Encoder]:
-    """Return the class of an encoder."""
-    load_plugins()
-    return encoders.get(name)
+names = encoders.names
+"""Every encoder's name, sorted; installed plug-ins included."""
+get = encoders.get
+"""Return the class of an encoder."""
 
 
 def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:
@@ -100,78 +104,76 @@ def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:
     Raises:
         ValueError: an unknown name or knob (the message names the nearest), or a value out of range.
     """
-    load_plugins()
     return encoders.build(name, geometry, **knobs)
 
 
-class PluginError(ImportError):
-    """An outside encoder could not be imported; a comparison must not lose it silently."""
-
-
-_loaded: set[str] = set()
-"""Plug-ins and files imported so far."""
-
-
 @cache
-def _offered(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+def _offered(entry_point: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """The entry points of installed packages, whose look-up reads every package's metadata."""
-    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+    return tuple(entry_points(group=entry_point))
 
 
-def _check_new(before: Collection[str]) -> None:
-    for name in encoders.names():
-        if name not in before:
-            knobs(encoders.get(name))
-
-
-def load_plugins() -> None:
-    """Import every installed package that offers encoders by an entry point, once."""
-    for entry in _offered(tuple(sys.path)):
-        key = f"{entry.name} = {entry.value}"
-        if key in _loaded:
-            continue
-        try:
-            with encoders.all_or_nothing():
-                before = encoders.names()
-                entry.load()
-                _check_new(before)
-                package = entry.module.partition(".")[0]
-                if package not in {encoders.get(name).__module__.partition(".")[0] for name in encoders.names()}:
-                    raise LookupError(f"{entry.module} registers no encoder")
-        except (Exception, SystemExit) as error:
-            package = entry.dist.name if entry.dist else "an installed package"
-            failed = f"encoder plug-in {entry.name!r} of {package} failed to import: {type(error).__name__}: {error}"
-            raise PluginError(f"{failed}. Repair or uninstall it") from error
-        _loaded.add(key)
+@contextmanager
+def _all_or_nothing() -> Iterator[None]:
+    """Check the knobs of what is registered within; undo all of it if an error is raised."""
+    before = {registry: dict(registry._classes) for registry in _registries}
+    try:
+        yield
+        for registry, known in before.items():
+            for name in registry._classes.keys() - known.keys():
+                knobs(registry._classes[name])
+    except BaseException:
+        for registry, known in before.items():
+            registry._classes = known
+        raise
 
 
 def load_file(path: str | Path) -> str:
-    """Import a Python file that registers encoders; return the sha256 of its bytes, on which results depend."""
+    """Import a Python file that registers encoders, tasks or measures; return the sha256 of its bytes.
+
+    Raises:
+        PluginError: it cannot be imported, or registers nothing.
+    """
     file = Path(path).resolve()
     if not file.is_file():
-        raise PluginError(f"encoder file {str(path)!r} does not exist")
+        raise PluginError(f"plug-in file {str(path)!r} does not exist")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     key = f"{file}:{digest}"
     if key in _loaded:
         return digest
-    before = set(encoders.names())
     module_name = f"pe_zoo_plugin_{digest[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise PluginError(f"encoder file {str(path)!r} is not a Python file")
+        raise PluginError(f"plug-in file {str(path)!r} is not a Python file")
+    before = {registry: set(registry._classes) for registry in _registries}
     module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
     try:
-        with encoders.all_or_nothing():
+        with _all_or_nothing():
             spec.loader.exec_module(module)
-            _check_new(before)
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
-        raise PluginError(f"encoder file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
-    if set(encoders.names()) == before:
-        remedy = "decorate one with @pe_zoo.register('name')"
-        raise PluginError(f"encoder file {str(path)!r} registers no encoder; {remedy}")
+        raise PluginError(f"plug-in file {str(path)!r} failed to import: {type(error).__name__}: {error}") from error
+    if not registered_by(file) and all(before[registry] == set(registry._classes) for registry in before):
+        remedy = "decorate an encoder with @pe_zoo.register('name')"
+        raise PluginError(f"plug-in file {str(path)!r} registers nothing; {remedy}")
     _loaded.add(key)
     return digest
+
+
+def load_files(paths: str | Sequence[str]) -> str:
+    """Import a file or several; return what results depend on: its sha256, or that of all of theirs in any order."""
+    digests = sorted(map(load_file, [paths] if isinstance(paths, str) else paths))
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def registered_by(file: Path) -> list[tuple[str, str]]:
+    """Return the kind and the name of everything that a file which was imported registers."""
+    return [
+        (registry.kind, name)
+        for registry in _registries
+        for name, of in registry._classes.items()
+        if getattr(sys.modules.get(of.__module__), "__file__", None) == str(file)
+    ]
 
 
 def load_catalogue(package: str, search_path: list[str]) -> None:

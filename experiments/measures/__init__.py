@@ -24,7 +24,11 @@ def report_of(name: str) -> ModuleType:
     Raises:
         ModuleNotFoundError: there is no measure of that name.
     """
-    folder = f"experiments.measures.{name}"
-    if not name.isidentifier() or find_spec(folder) is None:
+    if not has_report(name):
         raise ModuleNotFoundError(f"no measure named {name!r}")
-    return import_module(f"{folder}.report")
+    return import_module(f"experiments.measures.{name}.report")
+
+
+def has_report(name: str) -> bool:
+    """Return whether a measure is one of this repository, with figures and a table of its own."""
+    return name.isidentifier() and find_spec(f"experiments.measures.{name}") is not None

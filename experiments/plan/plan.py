@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
@@ -11,6 +10,7 @@ import pe_zoo
 from experiments.model.precision import FLOAT32
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
+from experiments.plan.measures import Experiment
 from experiments.plan.request import RunConfig
 from experiments.tasks import Task
 from experiments.training.evaluate import Subject
@@ -26,8 +26,8 @@ class Plan:
     geometry: Geometry
     task: Task
     numbering: Numbering
-    experiments: dict[str, ModuleType]
-    """The modules of the measures, by name."""
+    experiments: dict[str, Experiment]
+    """The measures, by name."""
     device: torch.device
 
     @property

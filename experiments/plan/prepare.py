@@ -23,7 +23,7 @@ from experiments.rows.untrusted import message_of
 from experiments.tasks import tasks
 from experiments.training.tune import check_tuning
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
-from pe_zoo._knobs import knobs, whole
+from pe_zoo._knobs import whole
 from pe_zoo._positions import FURTHEST
 
 REGISTRIES = {"encoder": pe_zoo.get, "task": tasks.get, "positions": pe_zoo.numberings.get}
@@ -58,7 +58,7 @@ def prepare(config: RunConfig) -> Plan:
 
 def _with_defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in knobs that the measure gained since the request was written."""
-    known = knobs(load_experiment(name).measure).values()
+    known = load_experiment(name).knobs.values()
     defaults = {knob.name: list(knob.default) if isinstance(knob.default, tuple) else knob.default for knob in known}
     return {**defaults, **given}
 

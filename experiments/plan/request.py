@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pe_zoo
-from experiments.measures import package_of
 from experiments.model.layout import ALL, Layout
 from experiments.model.precision import resolved
+from experiments.plan.measures import load_experiment
 from experiments.rows.read import TUNED
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
@@ -126,7 +126,7 @@ class RunConfig:
     @property
     def trains(self) -> bool:
         """Whether the run trains: it has steps, and a measure that needs them."""
-        return self.train.steps > 0 and any(package_of(name).NEEDS_TRAINING for name in self.experiments)
+        return self.train.steps > 0 and any(load_experiment(name).needs_training for name in self.experiments)
 
     @property
     def run_id(self) -> str:

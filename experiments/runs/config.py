@@ -166,7 +166,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
         **{group: node(**config[group]) for group, node in parts.items()},
         experiments={name: config[name] for name in measured},
-        plugin=pe_zoo.load_file(config["plugin"]) if config["plugin"] else None,
+        plugin=pe_zoo.load_files(config["plugin"]) if config["plugin"] else None,
         data=data_sha256(config["task"]),
         choice=str(choices.get("encoder", "")),
     )
@@ -219,17 +219,18 @@ def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
         raise BadRequest(f"no option {option}.{hint(name, known)}")
 
 
-def load_plugin(overrides: Iterable[str]) -> None:
-    """Import the file of ``plugin=path`` before the menus are made, so that its encoders are on them."""
-    for word in [word for word in overrides if word.lstrip("+").partition("=")[0] == "plugin"]:
+def plugins_in(words: Iterable[str]) -> list[str]:
+    """Return the files of ``plugin=path`` or ``plugin=[path,path]``, to be imported before the menus are made."""
+    found: list[str] = []
+    for word in [word for word in words if word.lstrip("+").partition("=")[0] == "plugin"]:
         override = OverridesParser.create().parse_override(word)
         if override.is_sweep_override():
-            raise BadRequest(f"{word} is more than one file: one may register all the encoders of a sweep")
-        path = override.value()
-        if isinstance(path, list | dict):
-            raise BadRequest(f"{word} is no file: give the path of one")
-        if path not in ("", None):
-            pe_zoo.load_file(str(path))
+            raise BadRequest(f"{word} is more than one file for each run: write plugin=[a.py,b.py]")
+        paths = override.value()
+        if isinstance(paths, dict):
+            raise BadRequest(f"{word} is no file: give the path of one, or a list of paths")
+        found += [str(path) for path in (paths if isinstance(paths, list) else [paths]) if path not in ("", None)]
+    return found
 
 
 def check_launcher(given: Arguments, processes: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import style
-from experiments.measures import report_of
+from experiments.measures import has_report, report_of
 from experiments.plan.refusal import BadRequest
 from experiments.rows.read import FINISHED, read_run
 from experiments.rows.untrusted import message_of
@@ -120,7 +120,7 @@ def log_file(folder: Path) -> Iterator[logging.FileHandler]:
 
 def draw_figures(folder: Path, table: pd.DataFrame, measures: Iterable[str]) -> None:
     """Draw the training curve and each measure's figures into ``figures/``: all of them or none."""
-    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in measures}}
+    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in measures if has_report(name)}}
     unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".figures."))
     try:
         for name, plot in plots.items():

@@ -39,8 +39,8 @@ class Job:
     configs: list[RunConfig]
     handling: dict[str, Any]
     """What `run` takes besides the configuration."""
-    plugin: str | None = None
-    """The file that the encoder comes from, if it is not one of ours."""
+    plugin: str | list[str] | None = None
+    """The files of an encoder, a task or measures that are not ours."""
 
     def outcomes(self, team: Team | None = None) -> Iterator[Outcome]:
         """Do the runs, in turn or together; Interrupted if one was told to stop, after its outcome."""
@@ -113,4 +113,4 @@ def _settle(parcel: Parcel) -> None:
         missing = f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror})"
         raise BadRequest(f"{missing}: workers need the file system that the sweep was started on") from error
     if parcel.job.plugin:
-        pe_zoo.load_file(parcel.job.plugin)
+        pe_zoo.load_files(parcel.job.plugin)

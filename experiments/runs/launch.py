@@ -26,7 +26,7 @@ from experiments.statistics.rule import Rule
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
-from pe_zoo import PluginError
+from pe_zoo import PluginError, load_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +38,7 @@ def run(words: list[str], configs: Path) -> int:
             if arguments.RERUN in words:
                 return _rerun(words, team)
             given = arguments.read(words)
-            config.load_plugin(given.overrides)
+            load_files(config.plugins_in(given.overrides))
             config.publish()
             lines = arguments.expand(given.overrides, configs, multirun=given.multirun)
             if given.shows:
@@ -88,11 +88,10 @@ def _until_decided(
 def _rerun(words: list[str], team: Team) -> int:
     """``--rerun results/<name>/runs/<run_id> [plugin=FILE.py]``: 0 where the rows came out the same, 1 where not."""
     places = [word for word in words if word != arguments.RERUN and not word.startswith("plugin=")]
-    plugins = [word.removeprefix("plugin=") for word in words if word.startswith("plugin=")]
-    if len(places) != 1 or len(plugins) > 1:
+    if len(places) != 1 or len(words) > 3:
         takes = "takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
         raise BadRequest(f"{arguments.RERUN} {takes}")
-    second = rerun.rerun(Path(places[0]), plugins[0] if plugins else None, team)
+    second = rerun.rerun(Path(places[0]), config.plugins_in(words), team)
     print(f"\n{second.text}\nfiles: {second.outcome.folder}")
     return 0 if second.same else 1
 

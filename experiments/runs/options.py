@@ -44,7 +44,7 @@ class Request:
     threads: int = 1
     workers: int | None = None
     tune: bool = False
-    plugin: str | None = None
+    plugin: Any = None
     force: bool = False
     retry: str | None = None
     checkpoint_seconds: float = 30.0
@@ -52,14 +52,18 @@ class Request:
     figures: bool | None = None
 
 
-@cache
 def schema() -> type:
     """Return a dataclass of all options with their types; a measure's knobs are below its name."""
+    return _schema(tuple(experiment_names()))
+
+
+@cache
+def _schema(measured: tuple[str, ...]) -> type:
     fields: list[tuple[str, Any, Any]] = [(group, Any, REQUIRED) for group in MENUS]
     for name, node in {"layout": Layout, "model": ModelConfig, "train": TrainConfig}.items():
         fields.append((name, node, field(default_factory=node)))
-    for name in experiment_names():
-        node = choice(name, pe_zoo.knobs(load_experiment(name).measure).values(), named=False)
+    for name in measured:
+        node = choice(name, load_experiment(name).knobs.values(), named=False)
         fields.append((name, node, field(default_factory=node)))
     return make_dataclass("Options", fields, bases=(Request,), kw_only=True)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,12 @@ class Repeated:
     text: str
 
 
-def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> Repeated:
+def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> Repeated:
     """Repeat a finished run in ``results/<name>-rerun/`` and compare its rows with the first ones.
 
     Args:
         place: ``results/<name>/runs/<run_id>``; BadRequest if no finished run is there.
-        plugin: the file that its encoder came from, if it was not one of ours.
+        plugin: the files that its encoder, task or measures came from, if they were not ours.
         team: the processes that share the repetition; None: this one alone.
     """
     place = place.resolve()
@@ -73,15 +73,17 @@ def rerun(place: Path, plugin: str | None = None, team: Team | None = None) -> R
     return Repeated(outcome, same, "\n".join([text, *_differences(record, repeated)]))
 
 
-def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: str | None, name: str) -> RunConfig:
+def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequence[str], name: str) -> RunConfig:
     """Return the request of a ``config.yaml``; ValueError if another version, or with another plug-in, wrote it."""
     digest = nested.get("plugin")
     short = f"{name_of(str(digest))[:12]}…" if digest else "no digest"
-    if digest and plugin is None:
-        raise ValueError(f"the encoder came from a file with sha256 {short}: add plugin=FILE.py, the same file")
-    given = pe_zoo.load_file(plugin) if plugin else None
+    if digest and not plugin:
+        raise ValueError(f"the run has a plug-in with sha256 {short}: add plugin=FILE.py, the same file")
+    given = pe_zoo.load_files(plugin) if plugin else None
     if given != digest:
-        raise ValueError(f"plugin={plugin} has sha256 {str(given)[:12]}…, the run's has {short}: give the same file")
+        raise ValueError(
+            f"plugin={', '.join(plugin)} has sha256 {str(given)[:12]}…, the run's has {short}: give the same file"
+        )
     try:
         train = {"rounds": 1, **(nested["train"] or {"steps": 0})}  # earlier releases had no other
         tuned = train.get("learning_rate") == TUNED

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pandas as pd
 from tabulate import tabulate
 
 from experiments.figures import words
-from experiments.measures import report_of
+from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
-from experiments.rows.row import Row, frame, main_metric, metric_of
+from experiments.rows.row import Row, frame, main_metric, metric_of, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
 from experiments.statistics.intervals import with_series
@@ -19,6 +20,8 @@ from experiments.statistics.scores import DOUBLINGS, scores
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with a table or a line of their own here, and the training curve."""
+MOST = 12
+"""Rows that are shown of a measure without a table of its own."""
 LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivariance_error")
 NOT_RUN = {
     "finished before": "{run_id} finished before; force=true repeats it. files: {folder}",
@@ -86,13 +89,21 @@ def _show_results(outcome: Outcome) -> None:
     title = f"order of the input (length {train_length})"
     _table(permuted, lambda row: Change(row.condition, row.size, row.share).name, title, upright=True)
     for name in dict.fromkeys(row.experiment for row in rows if row.experiment not in TABLED):
-        shown = report_of(name).shown(with_series(frame(row for row in rows if row.experiment == name)))
+        table = with_series(frame(row for row in rows if row.experiment == name))
+        shown = report_of(name).shown(table) if has_report(name) else _plain(table)
         lines = [
             (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
             for line in shown.to_dict("records")
         ]
         _print([(name.replace("_", " "), ""), *lines])
     print(f"files: {outcome.folder}")
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.head(MOST)
+    lines = table.to_dict("records")
+    where = [", ".join(filter(None, (f"at {line['eval_length']}", slice_name(line)))) for line in lines]
+    return table.assign(head=[f"{line['metric']} {place}" for line, place in zip(lines, where, strict=True)])
 
 
 def _kept(rows: list[Row], main: str, converged: bool | None) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.measures import package_of
 from experiments.plan.plan import Plan
 from experiments.rows.row import Row, slice_name
 from experiments.training.log import TrainLog
@@ -109,7 +108,7 @@ class Trackers:
 
     def results(self, rows: Iterable[Row], step: int) -> None:
         """Log every experiment's main metric, for every length and condition."""
-        main = {name: package_of(name).MAIN or self._plan.task.metrics[0] for name in self._plan.experiments}
+        main = {name: measure.main or self._plan.task.metrics[0] for name, measure in self._plan.experiments.items()}
         measured = [row for row in rows if main.get(row.experiment) == row.metric and row.status == "ok"]
         if measured:
             self._log({_name(row): row.value for row in measured}, step)

@@ -149,6 +149,7 @@ class Text(Task):
 
     def _text(self, split: str, length: int) -> Documents:
         text = self._splits[split]
+        self.check_length(length)
         if length > text.longest:
             whole = f"the {split} text of" if self._joined else f"any document of the {split} text; the longest has"
             raise Unsupported(f"text: a window of {length} {self._unit} is longer than {whole} {text.longest}")

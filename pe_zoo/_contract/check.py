@@ -1,8 +1,11 @@
 """Check every promise of an encoder, one by one: ``python -m pe_zoo check my_encoder.py``."""
 
-from collections.abc import Iterator
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -61,7 +64,8 @@ def check(make: Maker) -> Iterator[Verdict]:
     yield Verdict(works, FAILS if len(refused) == len(BOTH) else HOLDS, "; ".join(refused.values()))
     for promise in PROMISES if len(refused) < len(BOTH) else []:
         if masks := [mask for mask in promise.masks if mask not in refused]:
-            yield _judge(promise, make, masks, bench)
+            where = {True: "causal: ", False: "bidirectional: "} if len(promise.masks) > 1 else dict.fromkeys(BOTH, "")
+            yield judge(promise.sentence, {where[mask]: partial(promise.check, make, mask, bench) for mask in masks})
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
 
@@ -72,19 +76,37 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Broken) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-def _judge(promise: Promise, make: Maker, masks: list[bool], bench: Bench) -> Verdict:
+def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
+    """Return the worst outcome of a promise's trials, each from the same random state, by where they are tried."""
     outcomes, reasons = [HOLDS], []
-    for causal in masks:
+    for where, trial in trials.items():
         try:
             with _same_state():
-                promise.check(make, causal, bench)
+                trial()
         except Exception as error:  # noqa: BLE001  as above
             outcomes.append(getattr(error, "outcome", FAILS))
-            named = outcomes[-1] == FAILS and len(promise.masks) > 1
-            where = ("causal: " if causal else "bidirectional: ") if named else ""
-            reasons.append(where + (str(error) if outcomes[-1] == NOT_APPLICABLE else one_line(error)))
+            reason = str(error) if outcomes[-1] == NOT_APPLICABLE else one_line(error)
+            reasons.append(where + reason if outcomes[-1] == FAILS else reason)
     worst = max(outcomes, key=[HOLDS, NOT_APPLICABLE, ADVICE, FAILS].index)
-    return Verdict(promise.sentence, worst, "; ".join(dict.fromkeys(reasons)))
+    return Verdict(sentence, worst, "; ".join(dict.fromkeys(reasons)))
+
+
+def show(name: str, verdicts: Iterable[Verdict]) -> bool:
+    """Print the verdict on every promise as it comes, and their count; return whether none fails."""
+    counts: Counter[str] = Counter()
+    for verdict in verdicts:
+        counts[verdict.outcome] += 1
+        told = (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
+        for text in filter(None, told):
+            _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
+    advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
+    held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
+    _print(f"{name}: {held}\n")
+    return not counts[FAILS]
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
 
 
 @contextmanager

@@ -201,8 +201,8 @@ def test_an_encoder_that_raises_is_told_so_in_a_line(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["check", "nowhere.py"], "encoder file 'nowhere.py' does not exist"),
-        (["check", "empty.py"], "registers no encoder"),
+        (["check", "nowhere.py"], "plug-in file 'nowhere.py' does not exist"),
+        (["check", "empty.py"], "registers nothing"),
         (["check", "syntax.py"], "failed to import: SyntaxError"),
         (["check", "ropee"], "no encoder named 'ropee'. Did you mean 'rope'?"),
         (["check"], "check takes one file or one encoder's name; got 0"),

@@ -409,7 +409,7 @@ def test_knobs_are_read_off_the_signature() -> None:
     with pytest.raises(TypeError, match="base"):
         knobs(lacks_a_default)
     with pytest.raises(ValueError, match=r"rope has no knob 'bsae'. Did you mean 'base'\?"):
-        check_knobs("rope", RoPE, ["bsae"])
+        check_knobs("rope", knobs(RoPE), ["bsae"])
 
 
 # -------------------------------------------------------------------------------------------------- docstrings

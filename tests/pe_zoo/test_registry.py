@@ -190,7 +190,7 @@ def test_a_file_without_an_encoder_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "empty.py"
     file.write_text("x = 1\n")
     for _ in range(2):
-        with pytest.raises(PluginError, match=r"empty\.py.*registers no encoder"):
+        with pytest.raises(PluginError, match=r"empty\.py.*registers nothing"):
             pe_zoo.load_file(file)
 
 

@@ -80,7 +80,7 @@ BAD = {
     "name=a/b": "must be a plain folder name",
     "name=''": "must be a plain folder name",
     "device=abacus": "is not on this machine",
-    "plugin=/no/such/file.py": "encoder file '/no/such/file.py' does not exist",
+    "plugin=/no/such/file.py": "plug-in file '/no/such/file.py' does not exist",
     "encoder=rope,alibi": "a list of values needs -m",
     "+sweep=classic": "add -m to run them all",
     "-m +sweep=clasic": "no sweep named 'clasic'. Did you mean 'classic'?",
@@ -308,7 +308,7 @@ def test_a_configuration_of_an_earlier_release_gets_new_knobs() -> None:
     ids=str,
 )
 def test_a_malformed_configuration_is_one_line(changed: dict[str, Any]) -> None:
-    with pytest.raises(BadRequest, match=r"another version|no encoder named None") as refused:
+    with pytest.raises(BadRequest, match=r"another version|no (encoder|task) named") as refused:
         prepare(config_of(**changed))
     assert "\n" not in str(refused.value)
 
@@ -335,7 +335,7 @@ def test_a_plugin_that_fails_to_import_is_named(command: Command, tmp_path: Path
     (tmp_path / "mine.py").write_text("import no_such_module\n")
     done = command(*QUICK, "plugin=mine.py", "encoder=none")
     assert done.code == 2
-    assert "encoder file 'mine.py' failed to import: ModuleNotFoundError" in done.err
+    assert "plug-in file 'mine.py' failed to import: ModuleNotFoundError" in done.err
 
 
 def test_help_names_everything_there_is(command: Command) -> None:

@@ -193,7 +193,7 @@ class Task:
         return None
 
 
-tasks: Registry[Task] = Registry("task", Task)
+tasks: Registry[Task] = Registry("task", Task, "pe_zoo.tasks")
 
 
 def held_out(tokens: Tensor) -> Tensor:

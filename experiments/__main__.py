@@ -1,0 +1,52 @@
+"""Check a task, a measure or an encoder of your own, or one of this repository.
+
+python -m experiments check FILE.py     everything that a file registers, promise by promise
+python -m experiments check NAME        a task or an experiment
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.plan.measures import experiment_names
+from experiments.rows.untrusted import message_of
+from experiments.runs.promises import verdicts
+from experiments.tasks import tasks
+from pe_zoo import PluginError, get, load_file
+from pe_zoo._contract.check import Verdict, check, show
+from pe_zoo._knobs import suggestion
+from pe_zoo._registry import registered_by
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Exit code: 0 fine, 1 a promise does not hold, 2 a bad request."""
+    try:
+        match arguments:
+            case ["check", target]:
+                found = _found(target)
+                return 0 if all([show(name, _checked(kind, name)) for kind, name in found]) else 1
+            case ["-h" | "--help"]:
+                print(__doc__)  # noqa: T201
+                return 0
+        raise ValueError("usage: python -m experiments check FILE.py | NAME")
+    except (ValueError, PluginError) as error:
+        print(f"error: {message_of(error)}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+def _found(target: str) -> list[tuple[str, str]]:
+    if target.endswith(".py") or Path(target).exists():
+        load_file(target)
+        return [of for of in registered_by(Path(target).resolve()) if of[0] != "numbering"]
+    known = {**dict.fromkeys(tasks.names(), "task"), **dict.fromkeys(experiment_names(), "experiment")}
+    if target not in known:
+        raise ValueError(f"no task or experiment named {target!r}, and no such file.{suggestion(target, known)}")
+    return [(known[target], target)]
+
+
+def _checked(kind: str, name: str) -> Iterator[Verdict]:
+    return check(get(name)) if kind == "encoder" else verdicts(kind, name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
