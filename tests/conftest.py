@@ -13,6 +13,7 @@ from support import ROOT, Command, Done, last_of_each
 
 import run
 from experiments.figures import style
+from experiments.plan.measures import experiment_names, load_experiment
 from experiments.runs import config, pool
 from experiments.training import heartbeat
 from pe_zoo import _registry
@@ -49,11 +50,12 @@ def _fixed_seed() -> None:
 @pytest.fixture(autouse=True)
 def _registry_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone after it: others go through all encoders."""
-    monkeypatch.setattr(_registry.encoders, "_classes", dict(_registry.encoders._classes))
+    for registry in _registry._registries:
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     monkeypatch.setattr(_registry, "_loaded", set(_registry._loaded))
 
 
-published: list[tuple[str, str, type]] = []
+published: list[tuple[str, str, object]] = []
 """What is in Hydra's menus."""
 
 
@@ -64,6 +66,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
     def publish() -> None:
         menus = [(group, name, get(name)) for group, (names, get) in config.MENUS.items() for name in names()]
+        menus += [("experiment", name, load_experiment) for name in experiment_names()]
         if menus != published:
             make_menus()
             published[:] = menus

@@ -61,6 +61,12 @@ QUICK = (
 """Options of a run of a second."""
 
 
+def examples() -> dict[str, str]:
+    """Name -> source of the files that the guide has for an encoder, a task and a measure of one's own."""
+    guide = (ROOT / "docs" / "your_own.md").read_text(encoding="utf-8")
+    return {name: block for block, name in re.findall(r"```python\n(# (\w+)\.py\n.*?)```", guide, flags=re.DOTALL)}
+
+
 def generator(seed: int = 0) -> Generator:
     """Return a generator of random numbers that starts from a seed."""
     return Generator().manual_seed(seed)

@@ -29,11 +29,12 @@ LAYERS = [
     ("pipeline",),
     ("runs",),
     ("peers",),
+    ("__main__",),
 ]
 """A layer imports itself and those before it; of two side by side neither imports the other."""
 MAY_IMPORT = {
     "torch": {"tasks", "model", "training", "measures", "plan", "pipeline", "runs", "peers"},
-    "pe_zoo": {"tasks", "model", "training", "measures", "plan", "pipeline", "runs", "peers"},
+    "pe_zoo": {"tasks", "model", "training", "measures", "plan", "pipeline", "runs", "peers", "__main__"},
     "matplotlib": {"figures", "measures", "report"},
     "hydra": {"runs/config.py", "run.py"},
     "omegaconf": {"runs/config.py", "run.py"},

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import QUICK, ROOT, Command
+from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
 
@@ -28,6 +28,7 @@ LINKS = [
     for link in sorted(set(re.findall(r"\]\(((?!http)[^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))))
 ]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
+EXAMPLES = examples()
 LINES = [line.split(" #")[0].strip() for language, block in BLOCKS if language == "bash" for line in block.splitlines()]
 RUNS = [line.split("run.py", 1)[1] for line in LINES if "run.py" in line]
 
@@ -91,7 +92,7 @@ def short(number: str) -> str:
 @pytest.mark.parametrize("arguments", RUNS)
 def test_every_run_command_composes(command: Command, tmp_path: Path, arguments: str) -> None:
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    (tmp_path / "my_encoder.py").write_text(example_encoder(), encoding="utf-8")
+    write_examples(tmp_path)
     words = shlex.split(arguments)
     if words == ["--help"]:
         return
@@ -105,14 +106,50 @@ def test_every_run_command_composes(command: Command, tmp_path: Path, arguments:
 
 
 def test_the_example_encoder_runs(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "my_encoder.py").write_text(example_encoder().replace("log_distance", "log_distance_once"))
+    (tmp_path / "my_encoder.py").write_text(EXAMPLES["my_encoder"].replace("log_distance", "log_distance_once"))
     done = command("plugin=my_encoder.py", "encoder=log_distance_once", "encoder.slope=0.5", *QUICK)
     assert done.code == 0, done.err
 
 
-def example_encoder() -> str:
-    (source,) = (block for language, block in BLOCKS if language == "python" and "register" in block)
-    return source
+def write_examples(folder: Path) -> None:
+    for name, source in EXAMPLES.items():
+        (folder / f"{name}.py").write_text(source, encoding="utf-8")
+
+
+def outside(folder: Path, *words: str, **environment: str) -> str:
+    """What a command says that is called in another folder, as a user would."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_examples_are_complete_and_short() -> None:
+    assert set(EXAMPLES) == {"my_encoder", "my_task", "my_measure"}
+    assert all(len(source.splitlines()) < 30 for source in EXAMPLES.values())
+
+
+def test_encoder_task_and_measure_of_ones_own_run_and_are_reported(tmp_path: Path) -> None:
+    write_examples(tmp_path)
+    words = ["encoder=log_distance", "task=last_repeat", "experiment=[length_extrapolation,confidence]", *QUICK[:-1]]
+    files = "plugin=[my_encoder.py,my_task.py,my_measure.py]"
+    assert "answer_probability at 32" in outside(tmp_path, str(ROOT / "run.py"), files, *words, "confidence.samples=4")
+    (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
+    assert run.name.startswith("log_distance-last_repeat-")
+    with (run / "rows.csv").open(newline="") as file:
+        lengths = [row["eval_length"] for row in csv.DictReader(file) if row["metric"] == "answer_probability"]
+    assert lengths == ["16", "32", "64"]
+    turned = "plugin=[my_measure.py,my_task.py,my_encoder.py]"
+    assert "equal, bit for bit" in outside(tmp_path, str(ROOT / "run.py"), "--rerun", str(run), turned)
+    outside(tmp_path, str(ROOT / "report.py"), "results/scratch")
+    table = (tmp_path / "results" / "scratch" / "report" / "tables" / "last_repeat_confidence.csv").read_text()
+    assert table.count("answer_probability") == 3
 
 
 def test_the_example_model_runs() -> None:
@@ -125,27 +162,23 @@ def test_the_example_model_runs() -> None:
     assert output.isfinite().all()
 
 
-def test_an_installed_package_runs_as_readme_says(tmp_path: Path) -> None:
-    """A folder as pip leaves it, with README's encoder and README's entry point."""
-    (project,) = (block for language, block in BLOCKS if language == "toml")
-    (entry,) = tomllib.loads(project)["project"]["entry-points"]["pe_zoo.encoders"].items()
-    (tmp_path / "my_encoder.py").write_text(example_encoder())
-    info = tmp_path / "my_encoders-1.0.dist-info"
+def test_installed_packages_run_as_the_guide_says(tmp_path: Path) -> None:
+    """A folder as pip leaves it, with the guide's examples and entry points."""
+    groups: dict[str, dict[str, str]] = {}
+    for project in (block for language, block in BLOCKS if language == "toml"):
+        groups |= tomllib.loads(project)["project"]["entry-points"]
+    assert set(groups) == {"pe_zoo.encoders", "pe_zoo.tasks", "pe_zoo.measures"}
+    write_examples(tmp_path)
+    info = tmp_path / "my_own-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-encoders\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[pe_zoo.encoders]\n{entry[0]} = {entry[1]}\n")
-    quick = ["model=tiny", "train.steps=2", "train.rounds=1", "experiment=length_extrapolation", "figures=false"]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "run.py"), f"encoder={entry[0]}", *quick],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
-    assert run.name.startswith("log_distance-copy-")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-own\nVersion: 1.0\n")
+    lines = [f"[{group}]\n{name} = {module}\n" for group, of in groups.items() for name, module in of.items()]
+    (info / "entry_points.txt").write_text("".join(lines))
+    words = ["encoder=log_distance", "task=last_repeat", "experiment=[confidence]", *QUICK[:-2]]
+    path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    assert "answer_probability" in outside(tmp_path, str(ROOT / "run.py"), *words, "confidence.samples=4", **path)
+    for topic, (name, *_) in zip(("encoders", "tasks", "experiments"), groups.values(), strict=True):
+        assert re.search(rf"{name} .*my-own", outside(tmp_path, str(ROOT / "run.py"), "--help", topic, **path))
 
 
 @pytest.mark.parametrize(

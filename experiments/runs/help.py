@@ -42,7 +42,7 @@ OPTIONS = {
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",
     "workers=null": "with -m: runs side by side; as many as there are cores, on a GPU one; 1: one after another",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
-    "plugin=FILE.py": "a file that registers encoders of your own",
+    "plugin=FILE.py or [A.py,B.py]": "files that register encoders, tasks or measures of your own",
     "force=false": "true repeats runs that have ended, replacing their files; interrupted ones resume",
     "retry=null": "failed repeats runs that failed",
     "checkpoint_seconds=30": "between one checkpoint and the next, at least; more if that took 2 % of the time",
@@ -75,9 +75,7 @@ def _short(title: str, choices: list[str]) -> str:
 
 
 def _list(group: str) -> str:
-    plugins = {each.name: each.dist.name if each.dist else each.value for each in entry_points(group="pe_zoo.encoders")}
-    installed = [Entry(name, f"from the installed package {package}") for name, package in plugins.items()]
-    entries = [*names.entries(group).values(), *(installed if group == "encoder" else [])]
+    entries = [*names.entries(group).values(), *_installed(group)]
     files = [_file_entry(file) for file in sorted((ROOT / "configs" / group).glob("*.yaml"))]
     sign = "+" if group in names.LISTS else ""
     titled = {f"{group}=": entries, f"{sign}{group}= (configs/{group}/)": files}
@@ -85,6 +83,12 @@ def _list(group: str) -> str:
     if group in names.PARTS:
         tables.append(_table("options", {f"{group}.": ", ".join(names.fields(*names.PARTS[group]))}))
     return "\n\n".join(tables)
+
+
+def _installed(group: str) -> list[Entry]:
+    kind = "measures" if group == "experiment" else names.topic_of(group)
+    offered = {each.name: each for each in entry_points(group=f"pe_zoo.{kind}")}.values()
+    return [Entry(of.name, f"from the installed package {of.dist.name if of.dist else of.value}") for of in offered]
 
 
 def _line(entry: Entry) -> str:

@@ -20,13 +20,13 @@ from experiments.rows.row import Row, metric_of, write_rows
 from experiments.tasks import Batch, Task, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.loop import Session
-from pe_zoo import Unsupported
+from pe_zoo import Unsupported, names
 from pe_zoo._contract.bench import NotApplicable, hold, promise
 from pe_zoo._contract.check import Verdict, judge
 
 DRAWS = 2000
 """Sequences that guesses are tried on."""
-ON_COPY: dict[str, Any] = {"encoder": {"name": "sinusoidal"}, "task": {"name": "copy"}}
+ON_COPY: dict[str, Any] = {"encoder": {"name": min(names())}, "task": {"name": "copy"}}
 SMALL: dict[str, Any] = {"layout": Layout(), "model": ModelConfig(model_dim=32, num_heads=2, num_layers=2)}
 
 
@@ -52,7 +52,7 @@ def _lengths(task: Task) -> None:
 
 @promise("A batch has the size asked for, the length told, known tokens, and places scored after its input.")
 def _batches(task: Task) -> None:
-    for length in {task.min_length, task.train_length}:
+    for length in (task.min_length, task.train_length):
         batch, told = _draw(task, length, 5), (5, task.sequence_length(length))
         for part, tensor in (("tokens", batch.tokens), ("targets", batch.targets)):
             shape = tuple(tensor.shape)
@@ -61,8 +61,8 @@ def _batches(task: Task) -> None:
             hold(known, f"{part} are not int64 from 0 to `vocab_size` − 1 = {task.vocab_size - 1}")
         scored = batch.counted.dtype == torch.bool and batch.counted.shape == told[1:] and batch.counted.any()
         hold(scored, "`counted` is not (length,) bool with a place that is scored")
-        span = task.input_span(length)
-        hold(batch.counted[span.stop :].any(), f"nothing is scored after the input, {span}: end `input_span` before")
+    span = task.input_span(task.train_length)
+    hold(batch.counted[span.stop :].any(), f"nothing is scored after the input, {span}: end `input_span` before")
 
 
 @promise("A seed draws the same batch again, another seed another one; nothing else decides.")
@@ -76,9 +76,9 @@ def _seeds(task: Task) -> None:
 
 @promise("A uniform guess over the answers gets what `chance` says.")
 def _chance(task: Task) -> None:
-    batch = _draw(task, task.train_length)
-    kinds = _answers(batch).unique()
-    for metric, found in _scores(task, kinds[torch.randint(len(kinds), _answers(batch).shape)], batch).items():
+    answers = _answers(_draw(task, task.train_length))
+    kinds = answers.unique()
+    for metric, found in _scores(task, kinds[torch.randint(len(kinds), answers.shape)], answers).items():
         said = task.chance(metric, task.train_length)
         remedy = f"{len(kinds)} tokens are answers, so set `num_answers`, or override `chance`"
         hold(abs(found - said) <= _off(said), f"`chance` of {metric} is {said:.3g}, a guess gets {found:.3g}: {remedy}")
@@ -87,12 +87,12 @@ def _chance(task: Task) -> None:
 @promise("The likeliest answer at each place, without reading the input, gets what `position_guess` says.")
 def _guess(task: Task) -> None:
     for length in {task.min_length, task.train_length}:
-        seen, other = (_draw(task, length, seed=seed) for seed in (0, 1))
-        words, counts = _answers(seen).unique(dim=0, return_counts=True)
-        likeliest = {"token_accuracy": _answers(seen).mode(0).values, "exact_match": words[counts.argmax()]}
-        for metric in _scores(task, _answers(seen), seen):
-            said, guess = task.position_guess(metric, length), likeliest[metric]
-            least, most = (_scores(task, guess.expand_as(_answers(of)), of)[metric] for of in (other, seen))
+        seen, other = _answers(_draw(task, length, 2 * DRAWS)).split(DRAWS)
+        words, counts = seen.unique(dim=0, return_counts=True)
+        likeliest = {"token_accuracy": seen.mode(0).values, "exact_match": words[counts.argmax()]}
+        for metric in _scores(task, seen, seen):
+            said = task.position_guess(metric, length)
+            least, most = (_scores(task, likeliest[metric], answers)[metric] for answers in (other, seen))
             right = least - _off(said) <= said <= most + _off(said)
             hold(right, f"`position_guess` of {metric} is {said:.3g} at length {length}, a guess gets {most:.3g}")
 
@@ -104,10 +104,8 @@ def _memoriser(task: Task) -> None:
     learned, asked = (_draw(task, task.train_length, split=split) for split in ("train", "test"))
     met = sum(tokens in learned.tokens.tolist() for tokens in asked.tokens[:100].tolist())
     hold(not met, f"{met} of 100 test inputs are trained on: leave `draw_split` and `evaluation` as they are")
-    scores = _scores(task, _answers(learned).mode(0).values.expand_as(_answers(asked)), asked)
-    hold(
-        not task.has_converged(scores), f"a memoriser gets {scores} and counts as having learned: raise `converged_at`"
-    )
+    scores = _scores(task, _answers(learned).flatten().mode().values, _answers(asked))
+    hold(not task.has_converged(scores), f"a memoriser gets {scores} and has learned: raise `converged_at`")
 
 
 def _draw(task: Task, length: int, count: int = DRAWS, seed: int = 0, split: str = "train") -> Batch:
@@ -118,8 +116,8 @@ def _answers(batch: Batch) -> Tensor:
     return batch.targets[:, batch.counted]
 
 
-def _scores(task: Task, guess: Tensor, batch: Batch) -> dict[str, float]:
-    right = (guess == _answers(batch)).double()
+def _scores(task: Task, guess: Tensor, answers: Tensor) -> dict[str, float]:
+    right = (guess == answers).double()
     scores = {"token_accuracy": right.mean().item(), "exact_match": right.prod(1).mean().item()}
     if not (known := {metric: scores[metric] for metric in task.metrics if metric in scores}):
         raise NotApplicable(f"it is scored by {', '.join(task.metrics)}, not by right answers")
