@@ -40,7 +40,7 @@ def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
     return {p.name: Knob(p.name, hints[p.name], p.default) for p in parameters}
 
 
-def check_knobs(owner: str, known: Iterable[str], given: Iterable[str]) -> None:
+def check_knobs(owner: str, known: Collection[str], given: Iterable[str]) -> None:
     """Refuse a name that is none of a component's knobs; the message names the nearest."""
     for name in given:
         if name not in known:
