@@ -33,10 +33,10 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
         model, log = train(plan, session)
         session.trained(model, log)
         subject = plan.subject(model, log)
-        rows = log.rows(subject)
+        rows = session.measured(log.rows(subject))
         for name in plan.experiments:
             with doing(f"{plan.config.run_id}: measuring {name}"):
-                rows += attempt(name, subject, plan, log)
+                rows += session.measured(attempt(name, subject, plan, log))
     return rows
 
 

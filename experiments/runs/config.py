@@ -277,9 +277,7 @@ class Engine(NamedTuple):
 
 def engine(overrides: Iterable[str]) -> Engine | None:
     """Return what runs jobs in workers: by default one a core, None where that is one, or on a GPU."""
-    concerned = ("name", "device=", "threads=", "workers=", *(f"+{group}" for group in LISTS))
-    words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
-    settings = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
+    settings = _settings(overrides)
 
     def launch(function: Callable[[Any], Any], parcels: Sequence[str]) -> Generator[Any]:
         context = HydraContext(GlobalHydra.instance().config_loader(), Callback())  # type: ignore[arg-type]
@@ -295,6 +293,17 @@ def engine(overrides: Iterable[str]) -> Engine | None:
     if settings.hydra.runtime.choices[LAUNCHER] != "basic":
         return Engine(launch, here=False)
     return Engine(launch_here, here=True) if (size := _workers(settings)) > 1 else None
+
+
+def wants_report(overrides: Iterable[str]) -> bool:
+    """Return whether a command line, expanded, asks for the report in the end."""
+    return bool(_settings(overrides).report)
+
+
+def _settings(overrides: Iterable[str]) -> DictConfig:
+    concerned = ("name", "device=", "threads=", "workers=", "report=", *(f"+{group}" for group in LISTS))
+    words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
+    return compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
 
 
 def _workers(settings: DictConfig) -> int:

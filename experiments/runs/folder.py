@@ -5,20 +5,18 @@ import json
 import logging
 import re
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.figures import style
-from experiments.measures import has_report, report_of
 from experiments.plan.refusal import BadRequest
 from experiments.rows.read import FINISHED, read_run
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease
+from experiments.runs.drawing import draw
 from experiments.training import checkpoint
 
 logger = logging.getLogger("pe_zoo")
@@ -118,24 +116,10 @@ def log_file(folder: Path) -> Iterator[logging.FileHandler]:
             logger.warning("%s is cut short: %s", handler.baseFilename, error.strerror or error)
 
 
-def draw_figures(folder: Path, table: pd.DataFrame, measures: Iterable[str]) -> None:
-    """Draw the training curve and each measure's figures into ``figures/``: all of them or none."""
-    plots = {"training": style.training_curves, **{name: report_of(name).plot for name in measures if has_report(name)}}
-    unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".figures."))
-    try:
-        for name, plot in plots.items():
-            for stem, figure in plot(table[table["experiment"] == name]).items():
-                style.save(figure, unfinished / f"{name}_{stem}")
-        unfinished.chmod(0o755)
-        unfinished.rename(folder / "figures")
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def draw_missing_figures(folder: Path, measures: Iterable[str]) -> None:
+def draw_missing_figures(folder: Path) -> None:
     """Draw the figures of a finished run that has none, as the runs of a sweep."""
     try:
         if not (folder / "figures").is_dir() and (rows := read_run(folder, folder.parent.parent)[2]) is not None:
-            draw_figures(folder, pd.DataFrame(rows), measures)
+            draw(folder, [pd.DataFrame(rows)])
     except OSError as error:
         logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

@@ -41,6 +41,7 @@ OPTIONS = {
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",
     "workers=null": "with -m: runs side by side; as many as there are cores, on a GPU one; 1: one after another",
+    "report=false": "with -m: true writes the report when the runs have ended",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py or [A.py,B.py]": "files that register encoders, tasks or measures of your own",
     "force=false": "true repeats runs that have ended, replacing their files; interrupted ones resume",

@@ -1,6 +1,7 @@
 """One point of a sweep: its runs one after another, in this process or in a worker of an engine."""
 
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -87,8 +88,9 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
         _settle(parcel)
         with redirect_stdout(printed), heartbeat.beating():
             for outcome in parcel.job.outcomes():
-                outcomes.append(replace(outcome, rows=[]))
-                summary.show(outcome)
+                outcomes.append(replace(outcome, rows=[], line=summary.headline(outcome)))
+                if multiprocessing.parent_process() is None:  # workers of a pool have one place to print to
+                    summary.show(outcome)
     except (BadRequest, pe_zoo.PluginError) as error:
         outcomes.append(refused(error))
     except Interrupted as stopped:

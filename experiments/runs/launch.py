@@ -7,10 +7,13 @@ import itertools
 import os
 import shlex
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,18 @@ from experiments.figures import words
 from experiments.plan.refusal import BadRequest
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
-from experiments.runs import adaptive, arguments, config, lease, rerun, summary
-from experiments.runs.folder import record_of
+from experiments.runs import arguments, config, lease, pool, rerun, summary
+from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
 from experiments.statistics.rule import Rule
-from experiments.training import checkpoint
+from experiments.training import checkpoint, evaluate
+from experiments.training.heartbeat import doing, span
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError, load_files
 
+Point = tuple[str, ...]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -50,7 +55,7 @@ def run(words: list[str], configs: Path) -> int:
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
                 if rule := config.rule(lines[0], multirun=given.multirun):
                     return _until_decided(given, team, points, engine, *rule)
-                launch = Launch(given, team)
+                launch = Launch(given, team, report=config.wants_report(lines[0]))
                 for point in points:
                     launch.add(point)
                 return launch.start(engine)
@@ -68,11 +73,13 @@ def _until_decided(
     first_seed: int,
 ) -> int:
     """Run the looks of a sweep, see `adaptive`; on an engine every seed is a job, here the seeds of a point are one."""
+    from experiments.runs import adaptive  # with scipy, which no run waits for
+
     known: list[Path] = []
 
-    def launch(asked: Mapping[adaptive.Point, range]) -> tuple[int, dict[adaptive.Point, list[Path]]]:
-        one = Launch(given, team, asdict(rule) | {"first_seed": first_seed}, known)
-        found: dict[adaptive.Point, list[Path]] = {}
+    def launch(asked: Mapping[Point, range]) -> tuple[int, dict[Point, list[Path]]]:
+        one = Launch(given, team, asdict(rule) | {"first_seed": first_seed}, earlier=known)
+        found: dict[Point, list[Path]] = {}
         for point, seeds in asked.items():
             size = len(seeds) if engine is None else 1
             for seed in seeds[::size]:
@@ -104,6 +111,8 @@ class Launch:
     team: Team
     rule: dict[str, Any] | None = None
     """How seeds are added, where a rule does."""
+    report: bool = False
+    """Whether the report is written in the end."""
     earlier: Sequence[Path] = ()
     """Folders of the runs that earlier looks of the same command asked for."""
     _jobs: list[Job] = field(default_factory=list)
@@ -130,6 +139,7 @@ class Launch:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):
                 self._in_workers(engine)
             else:
+                evaluate.beside = pool.cores() // max(1, self.team.local_size)
                 for outcome in (outcome for job in self._jobs for outcome in job.outcomes(self.team)):
                     self._add(outcome)
                     summary.show(outcome)
@@ -139,10 +149,22 @@ class Launch:
             reported = {outcome.folder for outcome in self._outcomes}
             self._outcomes += [_from_folder(*run) for run in self._before.items() if run[0] not in reported]
             summary.tally(self._outcomes)
+        self._conclude()
         statuses = {outcome.status for outcome in self._outcomes}
         if "refused" in statuses or (self._lost and statuses <= {"not begun"}):
             return 2
         return max([int(self._lost), *map(summary.exit_code, self._outcomes)])
+
+    def _conclude(self) -> None:
+        """Print what the runs of a sweep that have ended say of its encoders, and where to read on."""
+        ended = {outcome.run_id for outcome in self._outcomes if outcome.status in ("ok", "finished before")}
+        if self.given.multirun and not self.team.rank and len(ended) > 1 and self.rule is None:
+            from experiments.runs import standings  # with scipy, which no run waits for
+
+            for place in filter(Path.is_dir, self._places()):
+                text = standings.text(place, ended)
+                page = _report(place) if self.report else f"report: python report.py {place}"
+                print(f"\n{text}" if text else "", page, sep="\n", flush=True)
 
     def _in_workers(self, engine: config.Engine) -> None:
         os.environ.update(FOR_WORKERS | os.environ)
@@ -157,9 +179,11 @@ class Launch:
         try:
             with Interruption().listening():
                 parcels = [Parcel(job, self.given.words).packed() for job in jobs]
-                with closing(engine.start(work, parcels)) as ended:
+                with closing(engine.start(work, parcels)) as ended, doing(partial(self._progress, time.monotonic())):
                     for outcome in itertools.chain.from_iterable(ended):
                         self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
+                        if engine.here and outcome.line:
+                            print(f"{len(self._outcomes)} of {len(self._before)}  {outcome.line}", flush=True)
         except SystemExit as ended:
             raise Interrupted(signal.SIGTERM) from ended  # Ray listens in our place, and makes this of it
         except Exception as error:
@@ -169,6 +193,16 @@ class Launch:
                 if hasattr(signal, "alarm"):
                     signal.alarm(0)  # which Ray sets on SIGTERM, to abort this process seconds later
                 ray.shutdown()  # which prints what its workers still had to say: the tally comes last
+
+    def _progress(self, began: float) -> str:
+        """Return how far workers are: runs done, the time left by their mean, and one that is under way."""
+        done, every, passed = len(self._outcomes), len(self._before), time.monotonic() - began
+        text = f"{done} of {every} runs done in {span(passed)}"
+        under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
+        text += f", about {span(passed / done * (every - done))} left" if done else ""
+        with suppress(OSError, IndexError):
+            text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
+        return text
 
     def _add(self, outcome: Outcome) -> None:
         """Note an outcome; an error is printed once, however many runs of a sweep it stops."""
@@ -191,6 +225,14 @@ class Launch:
             runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
                 sweeps.write(place, sweeps.Sweep(command, runs, self.rule))
+
+
+def _report(place: Path) -> str:
+    """Write a folder's report in a process of its own, and return where the page is."""
+    with doing("writing the report"):
+        command = [sys.executable, str(ROOT / "report.py"), str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else f"page: {done.stdout.split()[-1]}"
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:

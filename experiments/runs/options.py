@@ -43,6 +43,7 @@ class Request:
     device: str = "auto"
     threads: int = 1
     workers: int | None = None
+    report: bool = False
     tune: bool = False
     plugin: Any = None
     force: bool = False

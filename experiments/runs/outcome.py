@@ -14,9 +14,10 @@ import yaml
 from experiments import pipeline
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
-from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
+from experiments.rows.row import Row, write_json, write_rows, write_whole
 from experiments.runs import provenance
-from experiments.runs.folder import digest, draw_figures
+from experiments.runs.drawing import Drawing
+from experiments.runs.folder import digest
 from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
 from experiments.training import heartbeat
@@ -41,6 +42,8 @@ class Outcome:
     folder: Path
     rows: list[Row] = field(default_factory=list)
     message: str = ""
+    line: str = ""
+    """What it has shown, where it ended in a worker."""
 
 
 def status_before(status: str) -> str:
@@ -60,12 +63,14 @@ class Recording(Session):
         self.plan, self.trackers, self.folder = plan, trackers, plan.folder
         self.interruption = checkpoints.interruption
         self.training = ExitStack()
+        self.drawing: Drawing | None = None
         checkpoints.load()
         self.record = provenance.opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
 
     def make(self, log: logging.Handler, figures: bool) -> Outcome:
         """Train, measure and write; record the end, unless another worker has taken the run over (RunLocked)."""
         outcome = Outcome("failed", self.plan.config.run_id, self.folder)
+        self.figures = figures
         try:
             with self._writing():
                 text = yaml.safe_dump(self.plan.config.identity(), sort_keys=False, allow_unicode=True)
@@ -76,7 +81,7 @@ class Recording(Session):
                 outcome.rows = pipeline.execute(self.plan, self)
             self.result["measure_seconds"] = round(time.perf_counter() - self.measuring, 3)
             with self.interruption.deferred(), self._writing():
-                self._finish(outcome, figures)
+                self._finish(outcome)
         except KeyboardInterrupt as stopped:
             outcome.status = "interrupted"
             self.record |= {"status": "interrupted", "message": str(stopped) or "interrupted from the keyboard"}
@@ -92,6 +97,9 @@ class Recording(Session):
             log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
             outcome.status = "failed"
             self.record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+        finally:
+            if self.drawing:
+                self.drawing.abandon()
         if outcome.status in ("interrupted", "unwritten", "failed"):
             outcome.rows = []
             try:
@@ -114,13 +122,19 @@ class Recording(Session):
             with self._writing():
                 write_whole(self.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
         self.result = provenance.result(self.plan, model, log)
+        self.drawing = Drawing(self.folder) if self.figures else None
         self.measuring = time.perf_counter()
 
-    def _finish(self, outcome: Outcome, figures: bool) -> None:
+    def measured(self, rows: list[Row]) -> list[Row]:
+        if self.drawing:
+            self.drawing.add(rows)
+        return rows
+
+    def _finish(self, outcome: Outcome) -> None:
         write_rows(self.folder / "rows.csv", outcome.rows)
-        if figures:
+        if self.drawing:
             with heartbeat.doing(f"{outcome.run_id}: drawing figures"):
-                draw_figures(self.folder, frame(outcome.rows), self.plan.experiments)
+                self.drawing.finish()
         self.record |= self.result | {"rows_sha256": digest(self.folder)}
         outcome.status = self.record["status"]
         self._close()

@@ -103,7 +103,7 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
         if outcome.status == "interrupted" or interruption.signum is not None:
             raise Stopped(interruption.signum or signal.SIGINT, outcome)
     if figures and outcome.status == "finished before":
-        draw_missing_figures(folder, plan.experiments)
+        draw_missing_figures(folder)
     return outcome
 
 

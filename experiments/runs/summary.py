@@ -1,28 +1,36 @@
 """What a person reads on the terminal when a run has ended."""
 
+import itertools
 import math
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
-from experiments.figures import words
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
-from experiments.rows.row import Row, frame, main_metric, metric_of, slice_name
+from experiments.rows.row import Row, frame, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
-from experiments.statistics.intervals import with_series
-from experiments.statistics.scores import DOUBLINGS, scores
+from experiments.training.heartbeat import span
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
-"""Experiments with a table or a line of their own here, and the training curve."""
-MOST = 12
-"""Rows that are shown of a measure without a table of its own."""
-LOSSES = ("quality_loss", "output_change", "initial_output_change", "equivariance_error")
+"""Experiments with lines of their own here, and the training curve."""
+LINES = 6
+"""Lines of an experiment; its rows and figures have the rest."""
+KEEPS = 0.9
+"""Share of the quality in range above the best guess that a length keeps at which a model works."""
+GUESSES = 0.05
+"""Share at which it guesses."""
+CHANGES = ("shuffle", "reversal", "rotation", "adjacent swaps 10%", "adjacent swaps 50%", "shuffle within 4")
+"""Changes of order that are shown: far and near."""
+SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force", "train.steps")
+"""Options that the next command does not take over."""
+FREE_RUNNING = "generated_token_accuracy"
 NOT_RUN = {
     "finished before": "{run_id} finished before; force=true repeats it. files: {folder}",
     "diverged before": "{run_id} finished before, diverged: {message}; force=true repeats it. files: {folder}",
@@ -63,56 +71,186 @@ def show(outcome: Outcome) -> None:
         _show_results(outcome)
 
 
+def headline(outcome: Outcome) -> str:
+    """Return a line on what a run that ended has shown."""
+    record = record_of(outcome.folder)
+    if record is None or outcome.status not in ("ok", "diverged"):
+        return f"{outcome.run_id}: {outcome.status} {outcome.message}".rstrip()
+    name = "{encoder} on {task}, seed {seed}".format(**record)
+    if record["positions"] != "sequential":
+        name += f", positions {record['positions']}"
+    if outcome.status == "diverged":
+        return f"{name}: diverged, {outcome.message}"
+    if not record["trained"]:
+        return f"{name}: not trained"
+    if not (lengths := _lengths(outcome.rows)):
+        return f"{name}: {'learned' if record['converged'] else 'did NOT learn the task'}"
+    in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
+    known = next(row for row in lengths if row.eval_length == in_range)
+    if not record["converged"]:
+        return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_guess(known)})"
+    text = f"{name}: learned, works up to {_works(lengths)}"
+    fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
+    return (
+        f"{text}; at {fails.eval_length} {_right(fails)} ({_guess(fails)})"
+        if fails
+        else f"{text}, the longest measured"
+    )
+
+
+def _lengths(rows: Iterable[Row]) -> list[Row]:
+    """Return the task's quality over lengths; nothing where no length in range was measured."""
+    whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
+    main = main_metric(row.metric for row in whole)
+    found = sorted((row for row in whole if row.metric == main), key=lambda row: row.eval_length)
+    return found if any(row.eval_length <= row.train_length and row.status == "ok" for row in found) else []
+
+
+def _kept(row: Row, lengths: list[Row]) -> float:
+    in_range = [each for each in lengths if each.eval_length <= each.train_length][-1]
+    above = in_range.value - in_range.chance
+    return (row.value - row.chance) / above if above else math.nan
+
+
+def _works(lengths: list[Row]) -> int:
+    """Return the longest length up to which the model works."""
+    trained = [row.eval_length for row in lengths if row.eval_length <= row.train_length][-1]
+    beyond = itertools.takewhile(
+        lambda row: _kept(row, lengths) >= KEEPS, (row for row in lengths if row.eval_length > trained)
+    )
+    return max([trained, *(row.eval_length for row in beyond)])
+
+
+def _right(row: Row) -> str:
+    if row.status != "ok":
+        return row.status
+    return (
+        f"{row.value:.2f} bits per byte" if row.metric == "bits_per_byte" else f"{_percent(row)} % of tokens are right"
+    )
+
+
+def _guess(row: Row) -> str:
+    return f"guessing: {row.chance:.2f}" if row.metric == "bits_per_byte" else f"chance {100 * row.chance:.0f} %"
+
+
+def _percent(row: Row) -> str:
+    return row.status if math.isnan(row.value) else f"{100 * row.value:.0f}"
+
+
+def meaning(lengths: list[Row], converged: bool | None) -> str:
+    """Return what qualities over lengths mean, in words."""
+    if not converged:
+        return "It did not learn its task, so nothing here is about extrapolation."
+    beyond = [row for row in lengths if row.eval_length > row.train_length and row.status == "ok"]
+    if not beyond:
+        return ""
+    trained, works = lengths[0].train_length, _works(lengths)
+    if works >= beyond[-1].eval_length:
+        return f"It extrapolates to every length measured, {works / trained:g} times the longest in training."
+    guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
+    far = f"; from {guesses} on it guesses" if guesses else ""
+    if works > trained:
+        return f"It extrapolates to {works / trained:.3g} times the longest length in training{far}."
+    return f"It does not extrapolate: it works at the lengths it was trained on alone{far}."
+
+
 def _show_results(outcome: Outcome) -> None:
     record, rows = record_of(outcome.folder), outcome.rows
     assert record is not None, "written just now"
+    print(f"\n{headline(outcome)}")
+    lengths = _lengths(rows)
+    if lengths:
+        _show_lengths(rows, lengths)
+        if text := meaning(lengths, record["converged"]) if record["trained"] else "":
+            print(text)
+    _show_changes(rows)
+    if others := [row for row in rows if row.experiment not in TABLED]:
+        _show_others(others)
+    if record["tuning"]:
+        print(f"rate      {_tuned(record['tuning'])}")
+    spent = f"measuring {span(record['measure_seconds'])}, on {record['device']}"
     if record["trained"]:
-        learned = "learned in range" if record["converged"] else "NOT learned in range, so read the rest with care"
-        trained = f"trained {record['train_seconds']:.0f} s at {record['tokens_per_second'] or 0:,.0f} tokens/s"
-        if record["tuning"]:
-            trained = f"{_tuned(record['tuning'])}, {trained}"
-        if record["stopped"] in ("max_steps", "converged"):
-            trained += f", stopped after {record['steps']} steps ({record['stopped'].replace('_', ' ')})"
-    else:
-        learned = trained = "not trained"
-    print("\n{encoder} on {task}, positions {positions}, seed {seed}".format(**record), learned, sep=": ")
-    print(f"{trained}, measured {record['measure_seconds']:.0f} s, on {record['device']}")
-    if outcome.message:
-        print(f"{outcome.status}: {outcome.message}")
-    train_length = rows[0].train_length if rows else 0
-    whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
-    _table(whole, lambda row: row.eval_length, f"length (trained on up to {train_length})")
-    main = main_metric(row.metric for row in whole)
-    if main and (line := _kept(whole, main, record["converged"])):
-        print(line)
-    permuted = [row for row in rows if row.experiment == "permutation_sensitivity" and row.metric in LOSSES]
-    title = f"order of the input (length {train_length})"
-    _table(permuted, lambda row: Change(row.condition, row.size, row.share).name, title, upright=True)
-    for name in dict.fromkeys(row.experiment for row in rows if row.experiment not in TABLED):
+        spent = f"training {span(record['train_seconds'])} ({record['tokens_per_second'] or 0:,.0f} tokens/s), {spent}"
+        stopped = {"max_steps": "train.max_steps", "converged": "convergence"}.get(record["stopped"] or "")
+        spent += f"; ended after {record['steps']:,} steps" + (f" by {stopped}" if stopped else "")
+    print(f"\ntime      {spent}")
+    if "-m" not in shlex.split(record["command"]):
+        if lengths and record["converged"]:
+            print("One seed says nothing about which encoding is better.")
+        print("\n" + _next(record))
+    print(f"files     {outcome.folder}")
+
+
+def _show_others(rows: list[Row]) -> None:
+    from experiments.statistics.intervals import with_series  # with scipy, which most runs need not wait for
+
+    for name in dict.fromkeys(row.experiment for row in rows):
         table = with_series(frame(row for row in rows if row.experiment == name))
         shown = report_of(name).shown(table) if has_report(name) else _plain(table)
         lines = [
             (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
-            for line in shown.to_dict("records")
+            for line in shown.head(LINES).to_dict("records")
         ]
         _print([(name.replace("_", " "), ""), *lines])
-    print(f"files: {outcome.folder}")
+        if len(shown) > LINES:
+            print(f"{len(shown) - LINES} more are in rows.csv")
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    table = table.head(MOST)
     lines = table.to_dict("records")
     where = [", ".join(filter(None, (f"at {line['eval_length']}", slice_name(line)))) for line in lines]
     return table.assign(head=[f"{line['metric']} {place}" for line, place in zip(lines, where, strict=True)])
 
 
-def _kept(rows: list[Row], main: str, converged: bool | None) -> str:
-    table = scores(frame(row for row in rows if row.metric == main).assign(converged=converged)).to_dict("records")
-    if not table or table[0]["status"] != "ok":
-        return ""
-    shares = {by: table[0][f"kept_{by}"] for by in DOUBLINGS}
-    kept = [f"×{by} {words.fixed(share)}" for by, share in shares.items() if not math.isnan(share)]
-    return f"quality kept at {', '.join(kept)} of the training length (1: as in range, 0: the best guess)"
+def _next(record: dict[str, Any]) -> str:
+    """Return the command to type next: a comparison, or more training where the task was not learned."""
+    own = [word for word in shlex.split(record["command"])[2:] if word != "-m" and not word.startswith("+")]
+    chosen = [word for word in own if word.partition("=")[0] not in SET_ANEW]
+    name = record["choice"] or record["encoder"]
+    if record["trained"] and not record["converged"]:
+        words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
+        return f"longer    {shlex.join(['python', 'run.py', *words])}"
+    words = [f"encoder={','.join(dict.fromkeys(['none', name, 'rope']))}", "seed=0,1,2", *chosen, "name=mine"]
+    return f"compare   {shlex.join(['python', 'run.py', '-m', *words])}\n          then: python report.py results/mine"
+
+
+def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
+    """Print qualities at all lengths, with a bar behind the longest in training."""
+    trained, main = lengths[0].train_length, lengths[0].metric
+    labels = {"bits_per_byte": "bits", "token_accuracy": "right, %", "exact_match": "whole, %", FREE_RUNNING: "free, %"}
+    columns = [row.eval_length for row in lengths]
+    grid = [["length", *map(str, columns)]]
+    for metric in (main, "exact_match", FREE_RUNNING):
+        of = {row.eval_length: row for row in rows if row.metric == metric and row.experiment == "length_extrapolation"}
+        if of:
+            cells = [f"{row.value:.2f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]
+            grid.append([labels[metric], *(dict(zip(of, cells, strict=True)).get(length, "") for length in columns)])
+    split = sum(length <= trained for length in columns) + 1
+    lines = [[*line[:split], "|", *line[split:]] for line in grid]
+    drawn = tabulate(
+        lines, tablefmt="plain", disable_numparse=True, colalign=("left", *["right"] * (len(lines[0]) - 1))
+    )
+    guess = f"   {_guess(lengths[-1])}"
+    legend = "right: tokens, each after the true ones; whole: sequences"
+    legend += "; free: tokens, each after its own" if any(line[0] == labels[FREE_RUNNING] for line in grid) else ""
+    print("\n" + drawn.replace("\n", guess + "\n", 1))
+    if len(grid) > 2:
+        print(legend)
+
+
+def _show_changes(rows: list[Row]) -> None:
+    """Print what a few changes of order cost, of the tokens and of the positions alone."""
+    lost = {
+        Change(row.condition, row.size, row.share).name: row.value
+        for row in rows
+        if row.experiment == "permutation_sensitivity" and row.metric == "quality_loss" and row.status == "ok"
+    }
+    lines = []
+    for name in (name for name in CHANGES if name in lost):
+        both = [-100 * lost.get(key, math.nan) for key in (name, f"positions: {name}")]
+        lines.append([name, *("" if math.isnan(points) else f"{points:+.0f}".replace("-", "−") for points in both)])
+    if lines:
+        _print([["order: points of accuracy", "tokens moved", "positions alone"], *lines])
 
 
 def _tuned(tuning: dict[str, Any]) -> str:
@@ -121,20 +259,6 @@ def _tuned(tuning: dict[str, Any]) -> str:
         return f"no learning rate {tried} gave a finite loss"
     edge = ", at the edge" if tuning["at_edge"] else ""
     return f"learning rate {tuning['chosen']} {tried}{edge}"
-
-
-def _table(rows: Iterable[Row], across: Callable[[Row], object], title: str, *, upright: bool = False) -> None:
-    """Print metrics by lengths or conditions; ``upright`` puts the metrics on top."""
-    cells: dict[str, dict[object, str]] = {}
-    for row in rows:
-        value = row.status if math.isnan(row.value) else f"{row.value:.3f}"
-        cells.setdefault(metric_of(row.metric).label, {})[across(row)] = value
-    if not cells:
-        return
-    columns = list(dict.fromkeys(key for line in cells.values() for key in line))
-    lines = [[label, *(line.get(column, "") for column in columns)] for label, line in cells.items()]
-    grid = [[title, *map(str, columns)], *lines]
-    _print(list(zip(*grid, strict=True)) if upright else grid)
 
 
 def _print(grid: list[Any]) -> None:

@@ -3,9 +3,10 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -20,6 +21,9 @@ from pe_zoo import Numbering
 
 logger = logging.getLogger("pe_zoo")
 
+T = TypeVar("T")
+beside = 1
+"""Chunks that are evaluated at once, on as many cores: more than one only where no other run needs them."""
 CHUNK_TOKENS = 8192
 """Tokens per forward pass in evaluation: small enough for the caches, large enough for the cores."""
 
@@ -85,10 +89,26 @@ def in_chunks(
     model: Transformer, tokens: Tensor, positions: Tensor, answer: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Return what ``answer`` (such as the model) makes of tokens and positions: evaluating, a few at a time."""
-    device = model.token_embedding.weight.device
+    return torch.cat(_of_chunks(model, tokens, positions, lambda _, chunk, places: answer(chunk, places).cpu()))
+
+
+def _of_chunks(
+    model: Transformer, tokens: Tensor, positions: Tensor, make: Callable[[slice, Tensor, Tensor], T]
+) -> list[T]:
+    """Return what is made of each chunk; the cores take chunks in turn, which changes no bit."""
+    device, threads = model.token_embedding.weight.device, torch.get_num_threads()
+
+    def one(part: tuple[slice, Tensor, Tensor]) -> T:
+        torch.set_num_threads(threads)  # a new thread has as many as there are cores
+        with torch.no_grad():
+            return make(part[0], part[1].to(device), part[2].to(device))
+
     with evaluating(model):
-        parts = chunks(tokens, positions)
-        return torch.cat([answer(chunk.to(device), places.to(device)).cpu() for _, chunk, places in parts])
+        parts = list(chunks(tokens, positions))
+        if (size := min(beside, len(parts))) < 2 or device.type != "cpu":
+            return [one(part) for part in parts]
+        with ThreadPoolExecutor(size) as pool:
+            return list(pool.map(one, parts))
 
 
 def score(logits: Tensor, batch: Batch) -> Scored:
@@ -101,10 +121,11 @@ def score(logits: Tensor, batch: Batch) -> Scored:
 
 def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     """Score a batch at its counted positions, a few sequences at a time, since logits of all would be large."""
-    parts = []
-    for rows, tokens, places in chunks(batch.tokens, positions):
-        parts.append(score(in_chunks(model, tokens, places, model)[:, batch.counted], batch.part(rows)))
-    return Scored.joined(parts)
+
+    def scored(rows: slice, tokens: Tensor, places: Tensor) -> Scored:
+        return score(model(tokens, places)[:, batch.counted].cpu(), batch.part(rows))
+
+    return Scored.joined(_of_chunks(model, batch.tokens, positions, scored))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

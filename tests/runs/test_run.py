@@ -69,7 +69,7 @@ def test_a_run_writes_rows_record_config_model_log_and_figures(command: Command,
     assert sum(tensor.numel() for tensor in state.values()) == record["model_parameters"]
     stems = {path.stem for path in (run / "figures").glob("*.png")}
     assert {stem.split("_copy")[0] for stem in stems} == {"training", "length_extrapolation", "permutation_sensitivity"}
-    assert "token accuracy" in done.out
+    assert "right, %" in done.out
     assert "reversal" in done.out
     assert str(run.relative_to(tmp_path)) in done.out
     assert not [path for path in run.rglob(".*") if path.is_file()], "temporary files left behind"

@@ -1,0 +1,62 @@
+"""The end of a sweep on the terminal: the places that its encoders may have, and the next command."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pandas as pd
+from tabulate import tabulate
+
+from experiments.figures import words
+from experiments.rows.results import load
+from experiments.rows.row import metric_of
+from experiments.statistics import comparisons
+from experiments.statistics.scores import scores
+
+MOST_TASKS = 2
+"""Tasks with a table here; the report has all."""
+LENGTHS = (1, 2, 4, 8)
+SHOWN = 12
+
+
+def text(place: Path, run_ids: Collection[str]) -> str:
+    """Return what a folder's runs, as far as a command asked for them, say: a table for each of few tasks."""
+    results = load(place)
+    quality = results.quality
+    quality = quality[quality["run_id"].isin(run_ids)]
+    kept = scores(quality)
+    tables = []
+    for (task, metric), part in list(kept.groupby(["task", "metric"]))[:MOST_TASKS]:
+        rows = quality[(quality["task"] == task) & (quality["metric"] == metric)]
+        if part["series"].nunique() > 1:
+            tables.append(_of_task(str(task), str(metric), part, rows))
+    return "\n\n".join(tables)
+
+
+def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> str:
+    found = comparisons.family(part)
+    table = comparisons.standings(part, found)
+    lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
+    means = rows.groupby(["series", "eval_length"])["value"].mean()
+    share = metric_of(metric).unit.startswith("share")
+    better = {
+        name: [found.names[i] for i in wins.nonzero()[0]] for name, wins in zip(found.names, found.wins, strict=True)
+    }
+    lines = []
+    for line in table.to_dict("records")[:SHOWN]:
+        name = str(line["series"])
+        values = [_value(means.get((name, length)), share) for length in lengths]
+        areas = part.loc[(part["series"] == name) & part["area"].notna(), "area"]
+        seeds = " ".join(f"{100 * area:.0f}" for area in areas)
+        area = "did not learn" if line["status"] != "ok" else f"{100 * line['area']:.0f} ({seeds})"
+        losers = "all others" if len(better[name]) == len(table) - 1 else words.few(better[name]) or "–"
+        lines.append([words.span(line["place_low"], line["place_high"]), name, *values, area, losers])
+    head = ["place", "encoding", *map(str, lengths), "quality kept, % (seeds)", "better than"]
+    unit = "% of tokens right" if share else metric_of(metric).label
+    aligned = ("left", "left", *["right"] * len(lengths), "left", "left")
+    drawn = tabulate(lines, headers=head, tablefmt="plain", disable_numparse=True, colalign=aligned)
+    more = f"\n{len(table) - SHOWN} more are in the report" if len(table) > SHOWN else ""
+    return f"{task}: {unit} at each length, trained up to {rows['train_length'].iloc[0]}\n{drawn}{more}"
+
+
+def _value(mean: float | None, share: bool) -> str:
+    return "" if mean is None or mean != mean else f"{100 * mean:.0f}" if share else f"{mean:.2f}"
