@@ -13,11 +13,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write ``<folder>/report``; return 0, 2 after a request that cannot be met, or 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    drawing = options.baseline or options.paper or options.overlay
+    drawing = options.baseline or options.paper or options.single or options.overlay
     if options.against and (drawing or options.status):
-        parser.error("two folders are compared without --baseline, --paper, --overlay and --status: leave these out")
+        others = "--baseline, --paper, --single, --overlay and --status"
+        parser.error(f"two folders are compared without {others}: leave these out")
     if options.status and drawing:
-        parser.error("--status draws nothing: leave out --baseline, --paper and --overlay")
+        parser.error("--status draws nothing: leave out --baseline, --paper, --single and --overlay")
     try:
         return _run(options)
     except KeyboardInterrupt:
@@ -31,8 +32,9 @@ def _parser() -> argparse.ArgumentParser:
     against = "another such folder to compare with; goes to <folder>/report/against"
     parser.add_argument("against", type=Path, nargs="?", help=against)
     parser.add_argument("--baseline", help="series or encoder to compare with (default: none, else the first)")
-    paper = "also write report.tex and figures in both column widths; takes longer"
+    paper = "also write report.tex, with the main table and every figure at column width; takes longer"
     parser.add_argument("--paper", action="store_true", help=paper)
+    parser.add_argument("--single", action="store_true", help="also write the report as one file, single.html")
     overlay = "published rows, in the columns of rows.csv, to draw over ours; may be repeated"
     parser.add_argument("--overlay", type=Path, action="append", default=[], metavar="CSV", help=overlay)
     parser.add_argument("--status", action="store_true", help="only print which runs are done and which are missing")
@@ -52,7 +54,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.against:
             page, index = comparison.write(options.folder, options.against)
         else:
-            page, index = build.write(options.folder, options.baseline, options.overlay, paper=options.paper)
+            more = {"paper": options.paper, "single": options.single}
+            page, index = build.write(options.folder, options.baseline, options.overlay, **more)
     except (ValueError, OSError) as error:
         print(f"error: {message_of(error)}", file=sys.stderr)
         return 2

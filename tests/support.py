@@ -31,7 +31,6 @@ from torch import Generator
 import pe_zoo
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
-from experiments.report import page
 from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame, write_json, write_rows
 from experiments.runs import lease
@@ -247,21 +246,20 @@ class PageReader(HTMLParser):
 
 
 def read_page(folder: Path) -> PageReader:
-    reader = PageReader()
-    reader.feed((folder / "report" / "index.html").read_text())
+    """Read all pages of a report, one after the other, the index first."""
+    reader, report = PageReader(), folder / "report"
+    for path in [report / "index.html", *sorted(report.glob("*/*.html")), *report.glob("data.html")]:
+        reader.feed(path.read_text())
     return reader
 
 
-def scripts_of(folder: Path) -> int:
-    """How many scripts the page holds, all of them its own: the last one is ours, the others are data."""
-    text = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    opened = re.findall(r"<script[^>]*>", text)
-    assert opened[-1] == "<script>"
-    assert set(opened[:-1]) <= {'<script type="application/json">'}
-    *held, ours = re.findall(r"<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
-    assert ours == (Path(page.__file__).parent / "assets" / "report.js").read_text(encoding="utf-8")
-    assert all(json.loads(data) for data in held)
-    return len(held)
+def scripts_of(folder: Path) -> set[str]:
+    """Return the scripts of all pages of a report, by their source; each page has one, and no handler of events."""
+    found = set()
+    for path in (folder / "report").rglob("*.html"):
+        (opened,) = re.findall(r"<script[^>]*>", path.read_text(encoding="utf-8"))
+        found.add(opened.replace("../", ""))
+    return found
 
 
 def values_of(folder: Path, **where: Any) -> dict[tuple[str, int], float]:

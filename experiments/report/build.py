@@ -1,15 +1,15 @@
-"""Rows -> one page: which sections there are, and in which order. Read this first."""
+"""Rows -> pages: the answer first, a page for each task and encoder, and one of method and data. Read this first."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from experiments.figures import style
-from experiments.report import overlay
+from experiments.figures import style, words
+from experiments.report import board, drawing, front, overlay
 from experiments.report import page as pages
-from experiments.report.page import Page, Section
+from experiments.report.page import Block, Page, Part, Section, Table
 from experiments.report.paper import exports, methods
-from experiments.report.sections import cards, cost, curves, fairness, folder, lengths, order, other, ranking, tasks
+from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking, tasks
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
@@ -27,11 +27,22 @@ SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
     "tuning": fairness.tuning,
 }
 """Experiments with a section of their own, in the order of a task's sections; others follow them."""
-MANY = 4
-"""Number of tasks from which on the summary of each stands in its own section."""
+LONG = 15
+"""Rows from which on a table of a task with as many series has its place on a page of its own."""
+READING = (
+    "A place is a range: the true places of all encodings of a task lie in theirs with 95 % probability (all pairs "
+    "tested, Welch with Holm's correction).",
+    "Area: quality at a length is 1 where a run is as good as in range and 0 where it is no better than guessing "
+    "without reading; the area is its mean over doublings of the training length.",
+    "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "
+    "no place.",
+    "Teacher-forced: each token is predicted from the true ones before it. Free-running: the model reads its own.",
+)
 
 
-def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool) -> tuple[Page, Path]:
+def write(
+    place: Path, wanted: str | None, overlays: list[Path], *, paper: bool = False, single: bool = False
+) -> tuple[Page, Path]:
     """Write ``<place>/report``; return the page and the path of its ``index.html``.
 
     ValueError if the folder, the baseline or a file of published curves cannot be used.
@@ -42,62 +53,77 @@ def write(place: Path, wanted: str | None, overlays: list[Path], *, paper: bool)
 
     def draw() -> Page:
         page = build(results, baselines, statements)
-        page.method, settings = methods.paragraph(results, page.method)
-        if settings is not None:
-            page.sections.insert(0, Section("Settings and lengths of each task", parts=[settings], level=3))
         overlay.draw(page, published)
         return pages.with_unique_stems(page)
 
     page, target = draw(), place / "report"
-    index = pages.write(page, target)
+    index = pages.write(page, target, single=single)
     exports.write_texts(page, results, target)
     exports.remove_paper(target)
     if paper:
-        with style.sized(*exports.WIDTHS["single"]):
+        with style.sized(*exports.COLUMN):
             narrow = draw()
-        exports.write_paper(page, narrow, target)
+        exports.write_paper(narrow, _of_tasks(results, baselines), target)
     return page, index
 
 
 def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
-    """Assemble the page; ``baselines`` are those of `find_baselines`."""
-    opening = ["No run has finished with rows that can be read: there is nothing to compare yet."]
-    sections: list[Section] = []
+    """Assemble the pages; ``baselines`` are those of `find_baselines`."""
+    name = results.folder.resolve().name
+    method = folder.method(results.rows) + fairness.method(results.runs, results.configs)
+    method, settings = methods.paragraph(results, method)
+    warned = folder.warnings(results)
+    data = Page("Method and data", [], [Section("Method", [" ".join(method)])], path="data.html", name="data")
+    data.sections += [Section("Warnings", parts=[Block("list", warned)])] if warned else []
+    data.sections += [Section("Settings and lengths of each task", parts=[settings])] if settings else []
+    page = Page(f"{name}: nothing to compare", [], [], warnings=warned, method=method, name=name, below=[data])
     if len(results.rows):
-        opening, sections = _measured(results, baselines, verdicts.decide(statements, results))
-    return Page(
-        f"{results.folder.resolve().name}: positional encoders compared",
-        opening + folder.marked(results.runs),
-        folder.warnings(results),
-        folder.method(results.rows) + fairness.method(results.runs, results.configs),
-        [*sections, folder.runs_section(results), folder.provenance_section(results)],
-    )
+        _measured(page, data, results, baselines, verdicts.decide(statements, results))
+    else:
+        page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
+    unlearned = folder.marked(results.runs)
+    page.summary += unlearned
+    page.sections += [Section("What did not learn", parts=[Block("list", unlearned)])] if unlearned else []
+    page.sections.append(Section("How to read this", parts=[Block("list", READING)]))
+    page.sections.append(Section("Method", [" ".join(method)], folded=True))
+    data.sections += [folder.runs_section(results), folder.provenance_section(results)]
+    return page
 
 
 def _measured(
-    results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
-) -> tuple[list[str], list[Section]]:
-    looks = style.looks(results.rows)
-    series_names = list(looks)
-    rows = results.rows.assign(look=results.rows["series"].map(looks))
-    rule = _rule(results)
-    by_task = [(str(key), part) for key, part in rows.groupby("task")]
-    of_tasks = [TaskResults(key, part, results, baselines.get(key), len(by_task), rule) for key, part in by_task]
-    opening = ranking.summary(of_tasks)
-    sections = [
-        *ranking.sections(of_tasks),
-        *curves.sections(of_tasks, looks),
-        *cost.sections(of_tasks),
-        *statements_page.sections(decided),
-        *tasks.sections(rows, series_names),
-    ]
-    for task in of_tasks:
-        of_task = task_sections(task)
-        sentence = lengths.summary(task)
-        (of_task[0].paragraphs if len(of_tasks) >= MANY else opening).append(sentence)
-        sections += of_task
-    sections.append(cards.section(of_tasks, series_names))
-    return opening + statements_page.summary_sentences(decided), sections
+    page: Page, data: Page, results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
+) -> None:
+    of_tasks = _of_tasks(results, baselines)
+    page.title, page.front = front.make(of_tasks, results)
+    found = page.front.findings if page.front else []
+    page.summary = [page.title, *(f"{each.head} {each.text} {each.small}".strip() for each in found)]
+    page.summary += statements_page.summary_sentences(decided)
+    claims, *in_numbers = statements_page.sections(decided) or [Section("")]
+    page.sections += [claims] if claims.title else []
+    page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
+    of_pages = [_task_page(task) for task in of_tasks]
+    encoders = cards.pages(of_tasks, decided)
+    pictured = front.shown(front.counted(of_tasks) or of_tasks)
+    page.sections += order.on_the_index(pictured) if pictured else []
+    page.sections += cost.sections(of_tasks)
+    page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
+    page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))
+    data.sections += [*in_numbers, *tasks.sections(results.rows, list(style.looks(results.rows)))]
+    data.sections.append(Section("", parts=list(ranking.numbers(of_tasks))))
+    page.below = [*of_pages, *encoders, data]
+
+
+def _maps(ranked: list[TaskResults], main: list[TaskResults]) -> list[Section]:
+    """Return tasks by encodings, one map for the tasks that have the same; what the first screen has is left out."""
+    shown = main if len(main) <= board.FEW else []
+    maps = [Block("map", board.heat_map(block)) for block in board.blocks([t for t in ranked if t not in shown])]
+    return [Section("Tasks by encodings", ranking.apart(ranked), list(maps))] if len(ranked) > 1 and maps else []
+
+
+def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
+    rows, rule = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows))), _rule(results)
+    parts = [(str(key), part) for key, part in rows.groupby("task")]
+    return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]
 
 
 def _rule(results: Results) -> tuple[Rule, int] | None:
@@ -126,9 +152,10 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     return found
 
 
-def task_sections(task: TaskResults) -> list[Section]:
-    """Make the heading of the task, and a section below it for every experiment that it has rows of."""
-    head = Section(f"Task {task.key}")
+def _task_page(task: TaskResults) -> Page:
+    """Make the page of a task: its first screen, and a section for every experiment that it has rows of."""
+    heading, screen = front.make([task], task.results)
+    head = Section("Figures of this task")
     present = set(task.rows["experiment"])
     if task.first_figure_only:
         present -= {"training"}
@@ -140,7 +167,36 @@ def task_sections(task: TaskResults) -> list[Section]:
         )
     known = [experiment for experiment in SECTIONS if experiment in present]
     shown = [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
-    return [head, *shown, other.cost(task)]
+    sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]
+    page = Page(heading, [], sections, screen, path=task.path, name=task.key)
+    return _without_long_tables(page) if len(task.order) > LONG else page
+
+
+def _without_long_tables(page: Page) -> Page:
+    """Move the tables of many rows to a page of their own, below this one."""
+    path, moved = page.path.replace(".html", ".tables.html"), []
+    for section in page.sections:
+        tables: list[Part] = [part for part in section.parts if isinstance(part, Table) and len(part.cells) > LONG]
+        moved += [Section(section.title, parts=tables)] if tables else []
+        places = {id(part) for part in tables}
+        section.parts = [_elsewhere(part, path) if id(part) in places else part for part in section.parts]
+    page.below = [Page(f"{page.name}: tables", [], moved, path=path, name=f"{page.name}, tables")]
+    return page
+
+
+def _elsewhere(part: Part, path: str) -> Part:
+    if not isinstance(part, Table):
+        return part
+    return Block("elsewhere", {"page": path, "caption": part.caption, "rows": len(part.cells), "stem": part.stem})
+
+
+def _task_link(task: TaskResults) -> dict[str, str]:
+    ranked = task.standing[task.standing["status"] == "ok"]
+    said = f"first: {words.few(ranked.loc[ranked['place_low'] == 1, 'series'])}" if len(ranked) > 1 else "not compared"
+    lines = [line for line in task.curves if line.coloured] if len(task.measured) else []
+    picture = drawing.small(lines, task.axes, 100, 26) if lines else ""
+    named = {"name": task.key, "page": task.path, "css": ""}
+    return named | {"drawing": picture, "said": said}
 
 
 def _section(experiment: str, task: TaskResults) -> Section:
@@ -149,5 +205,5 @@ def _section(experiment: str, task: TaskResults) -> Section:
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
         reason = untrusted.name_of(untrusted.message_of(error))
         section = Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {reason}"])
-    section.level = 3
+    section.folded = True
     return section

@@ -57,7 +57,8 @@ def build(ours: Results, theirs: Results) -> Page:
         f"No run of {name} has rows." for name, side in zip(names, (ours, theirs), strict=True) if side.rows.empty
     ]
     summary = _summary(table, changed, names)
-    return Page(f"{names[0]} against {names[1]}", summary, warnings, method, list(filter(None, sections)))
+    found = [*filter(None, sections), Section("How it was compared", [" ".join(method)])]
+    return Page(f"{names[0]} against {names[1]}", summary, found, warnings=warnings, method=method)
 
 
 def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:

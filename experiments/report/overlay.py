@@ -59,12 +59,13 @@ def draw(page: Page, published: list[pd.DataFrame]) -> None:
         source, missed, groups = curves["source"].iloc[0], [], list(curves.groupby(["task", "metric"]))
         for (task, metric), rows in groups:
             stem, found = f"{style.slug(str(task))}_{metric}", False
-            for section in page.sections:
+            for section in (section for each in page.pages for section in each.sections):
                 for number, part in enumerate(section.parts):
                     if isinstance(part, Picture) and part.stem == stem:
                         _add_curves(part.figure, rows)
                         note = f"Hollow, dashed: published ({source}), in no number of this report."
                         section.parts[number], found = replace(part, caption=f"{part.caption} {note}"), True
+                        section.folded = False
             missed += [] if found else [f"{metric} of {task}"]
         problem = f"no figure shows {', '.join(missed)}"
         if len(missed) == len(groups):

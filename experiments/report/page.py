@@ -1,27 +1,97 @@
-"""A page of tables, pictures, curves, cards and paragraphs, and the files it is written to."""
+"""Pages of tables, pictures and paragraphs, and the files they are written to."""
 
 import base64
 import hashlib
 import html
 import itertools
 import re
-import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import markupsafe
 import pandas as pd
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from experiments.figures import style
-from experiments.report.paper import latex
 from experiments.rows.row import write_whole
 from experiments.rows.untrusted import stays_within
 
 FORMULA = re.compile(r"\s*[=+\-@]")
 """The start of text that a spreadsheet would read as a formula."""
+ASSETS = Path(__file__).parent / "assets"
+SINGLE = "single.html"
+OURS = re.compile(r'(?:href|src)="((?:tables|figures|tasks|encoders)/[^"/#]+\.\w+|data\.html|report\.\w+)"')
+"""The files that a page links to; other files in a report's folder are not ours."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text of a cell; ``heat`` from 0 to 10 shades it, and without one it is plain; ``why`` hatches it."""
+
+    text: str
+    heat: int | None = None
+    why: str = ""
+    track: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a board. ``remark`` says what a reader has to know of its runs, such as that some did not learn."""
+
+    places: str
+    track: Markup
+    name: str
+    css: str
+    page: str
+    remark: str
+    spark: Markup
+    cells: tuple[Cell, ...]
+    mean: str
+    strip: Markup
+    better: str
+    last: str = ""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A table of `Entry`: heads of the cells, of the mean, of what it is better than, and of the last column."""
+
+    caption: str
+    heads: tuple[tuple[str, str], ...]
+    place: tuple[str, str]
+    curve: str
+    mean: tuple[str, str]
+    better: str
+    last: str
+    entries: tuple[Entry, ...]
+    note: str
+    stem: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence with its number first, the uncertainty below, and a command to type where there is one."""
+
+    head: str
+    text: str
+    small: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Front:
+    """What the first screen shows."""
+
+    setting: str
+    caption: str
+    families: list[tuple[str, str]]
+    curves: Markup
+    findings: list[Finding]
+    board: Board
+    limits: list[str]
 
 
 @dataclass(frozen=True)
@@ -50,90 +120,115 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Curves to choose from, drawn by the page's script; ``data`` is what `report.js` expects."""
+class Numbers:
+    """A table that is only a CSV file: the page shows its numbers in another form."""
 
-    caption: str
-    data: dict[str, Any]
+    stem: str
+    data: pd.DataFrame
 
 
 @dataclass(frozen=True)
-class Card:
-    """The description of one encoder. Knobs are name, default and meaning; papers title and arXiv id."""
+class Block:
+    """What a macro of the page's template draws: its name, and what it is given."""
 
-    name: str
-    stem: str
-    short: str
-    description: str
-    equation: str
-    knobs: tuple[tuple[str, str, str], ...]
-    papers: tuple[tuple[str, str], ...]
-    unfolded: bool
+    macro: str
+    given: Any
 
 
-Part = Table | Picture | Chart | Card
+Part = Table | Picture | Numbers | Block
 
 
 @dataclass
 class Section:
-    """A heading with its paragraphs and parts."""
+    """A heading with its paragraphs and parts; ``folded`` shows the heading alone until a reader opens it."""
 
     title: str
     paragraphs: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
-    level: int = 2
+    folded: bool = False
 
 
 @dataclass
 class Page:
-    """The whole report, before it is HTML or Markdown."""
+    """A page of a report, before it is HTML, and the pages below it.
+
+    Args:
+        title: its heading.
+        summary: what it says, in sentences; shown where there is no ``front``.
+        sections: in their order.
+        front: the first screen.
+        warnings: of its runs.
+        method: how the numbers were made, in sentences.
+        path: of its file, relative to the report's folder.
+        name: what its links and the way to it are called.
+        below: further pages, which link back to this one.
+    """
 
     title: str
     summary: list[str]
-    warnings: list[str]
-    method: list[str]
     sections: list[Section]
+    front: Front | None = None
+    warnings: list[str] = field(default_factory=list)
+    method: list[str] = field(default_factory=list)
+    path: str = "index.html"
+    name: str = ""
+    below: list["Page"] = field(default_factory=list)
+
+    @property
+    def pages(self) -> Iterator["Page"]:
+        """This page and all below it."""
+        yield self
+        for page in self.below:
+            yield from page.pages
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of all sections."""
-        return [part for section in self.sections for part in section.parts]
+        """The parts of all sections of all pages."""
+        return [part for page in self.pages for section in page.sections for part in section.parts]
 
 
-def write(page: Page, folder: Path) -> Path:
-    """Write the page, its tables and figures, without those of an earlier report; return the path of ``index.html``."""
-    for place in (folder, folder / "tables", folder / "figures"):
-        stays_within(place, folder.parent)
-        place.mkdir(exist_ok=True)
-    page, before = with_unique_stems(page), _linked(folder / "index.html")
-    grids, images = {}, {}
+def write(page: Page, folder: Path, *, single: bool = False) -> Path:
+    """Write pages, tables and figures, without those of an earlier report; return the path of ``index.html``.
+
+    ``single`` writes `SINGLE` as well, which holds everything.
+    """
+    page, before = with_unique_stems(page), set(_linked(folder))
     files: dict[str, str | bytes] = {}
     for part in page.parts:
-        if isinstance(part, Table | Picture) and part.data is not None:
+        if not isinstance(part, Block) and part.data is not None:
             files[f"tables/{part.stem}.csv"] = spreadsheet(part.data)
-        if isinstance(part, Table):
-            cells = part.cells.rename(columns=_md).map(_md)
-            grids[part.stem] = cells.to_markdown(index=False, disable_numparse=True, tablefmt="github")
-            files[f"tables/{part.stem}.tex"] = latex.tabular(part.cells)
-            files[f"tables/{part.stem}.md"] = grids[part.stem] + "\n"
         if isinstance(part, Picture):
-            drawn = style.renderings(part.figure)
-            files |= {f"figures/{part.stem}.{suffix}": content for suffix, content in drawn.items()}
-            images[part.stem] = "data:image/svg+xml;base64," + base64.b64encode(drawn["svg"]).decode()
-    for stem, suffix in itertools.product(before, ("csv", "tex", "md", "svg", "png")):
-        if f"{stem}.{suffix}" not in files:
-            (folder / f"{stem}.{suffix}").unlink(missing_ok=True)
-    files |= {"report.md": markdown(page, grids), "index.html": _html(page, images)}
+            files[f"figures/{part.stem}.svg"] = style.renderings(part.figure, ("svg",))["svg"]
+    bodies = {each.path: _body(each, page) for each in page.pages}
+    files |= {each.path: _html(each, page, bodies[each.path]) for each in page.pages}
+    files |= {f"report.{end}": _asset(end) for end in ("css", "js")}
+    files["report.md"] = markdown(page)
+    if single:
+        files[SINGLE] = _single(page, bodies, files)
+    places = [folder, *(folder / name for name in sorted({str(Path(name).parent) for name in files} - {"."}))]
+    for place in places:
+        stays_within(place, folder.parent)
+    for place in places:
+        place.mkdir(exist_ok=True)
+    for name in before - set(files):
+        (folder / name).unlink(missing_ok=True)
     for name, content in files.items():
         write_whole(folder / name, content, lasting=False)
     return folder / "index.html"
 
 
-def _linked(index: Path) -> set[str]:
-    """Return the tables and figures that a page links to, without endings; other files there are not ours."""
-    if index.is_symlink() or not index.is_file():
-        return set()
-    return set(re.findall(r'href="((?:tables|figures)/[^"/]+)\.\w+"', index.read_text("utf-8", errors="replace")))
+def _linked(folder: Path) -> Iterator[str]:
+    """Yield the files that the pages of a report link to."""
+    waiting, seen = ["index.html"], set()
+    while waiting:
+        name = waiting.pop()
+        path = folder / name
+        seen.add(name)
+        if path.suffix == ".html" and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
+            text = path.read_text("utf-8", errors="replace").replace('="../', '="')
+            found = set(OURS.findall(text)) - seen
+            waiting += found
+            yield from found
 
 
 def with_unique_stems(page: Page) -> Page:
@@ -141,7 +236,7 @@ def with_unique_stems(page: Page) -> Page:
     taken: set[str] = set()
 
     def unique(part: Part) -> Part:
-        if not isinstance(part, Table | Picture):
+        if isinstance(part, Block):
             return part
         for number in itertools.count(1):
             stem = f"{part.stem}-{number}" if number > 1 else part.stem
@@ -153,8 +248,11 @@ def with_unique_stems(page: Page) -> Page:
         taken.update(files)
         return replace(part, stem=stem)
 
-    sections = [replace(section, parts=list(map(unique, section.parts))) for section in page.sections]
-    return replace(page, sections=sections)
+    def renamed(page: Page) -> Page:
+        sections = [replace(section, parts=list(map(unique, section.parts))) for section in page.sections]
+        return replace(page, sections=sections, below=list(map(renamed, page.below)))
+
+    return renamed(page)
 
 
 def spreadsheet(data: pd.DataFrame) -> str:
@@ -167,44 +265,70 @@ def _no_formula(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def markdown(page: Page, grids: dict[str, str]) -> str:
-    """Return the page as GitHub Markdown, with figures linked by relative paths and tables taken from ``grids``."""
-    blocks = [f"# {_md(page.title)}", *(f"> **Warning.** {_md(warning)}" for warning in page.warnings)]
-    blocks += [*map(_md, page.summary), "## How it was measured", _md(" ".join(page.method))]
-    for section in page.sections:
-        blocks += [f"{'#' * section.level} {_md(section.title)}", *map(_md, section.paragraphs)]
-        for part in section.parts:
-            if isinstance(part, Table):
-                blocks += [f"**{_md(part.caption)}**", grids[part.stem], _md(part.note)]
-            elif isinstance(part, Picture):
-                blocks += [f"![{_md(part.caption)}](figures/{part.stem}.png)", _md(part.caption)]
-            elif isinstance(part, Card):
-                blocks.append(f"**{_md(part.name)}.** {_md(part.description)}")
-                blocks += [textwrap.indent(part.equation, "    "), _md(part.short)]
-    return "\n\n".join(filter(None, blocks)) + "\n"
+def markdown(page: Page) -> str:
+    """Return the findings and the board as GitHub Markdown, to be pasted."""
+    blocks = [f"# {_md(page.title)}", *map(_md, page.summary), *(f"> **Warning.** {_md(w)}" for w in page.warnings)]
+    if page.front is not None:
+        board = page.front.board
+        heads = [board.place[0], "encoding", *map(" ".join, board.heads), board.mean[0], board.better, board.last]
+        rows = [
+            [each.places, each.name, *(c.text or c.why for c in each.cells), each.mean, each.better, each.last]
+            for each in board.entries
+        ]
+        lines = [heads, ["---"] * len(heads), *rows]
+        blocks.append("\n".join(f"| {' | '.join(map(_md, line))} |" for line in lines))
+    return "\n\n".join(blocks) + "\n"
 
 
 def _md(text: object) -> str:
     return re.sub(r"[\\`*\[\]|~$]", r"\\\g<0>", html.escape(" ".join(str(text).split()), quote=False))
 
 
-def _html(page: Page, images: dict[str, str]) -> str:
-    assets = Path(__file__).parent / "assets"
+def _asset(ending: str) -> str:
+    return (ASSETS / f"report.{ending}").read_text("utf-8")
+
+
+def _environment() -> jinja2.Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(assets), autoescape=True, **blocks)
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, **blocks)
     # Numbers stay beside their intervals where a cell is broken into lines.
     environment.filters["unbroken"] = lambda cell: cell.replace("± ", "±\N{NO-BREAK SPACE}")
-    # The order of series means something, and JSON has no NaN.
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    css, script = (markupsafe.Markup((assets / f"report.{end}").read_text("utf-8")) for end in ("css", "js"))
-    # The page may run its one script and show what it holds; it can request nothing.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    chapters: list[tuple[int, str, list[tuple[int, str]]]] = []
-    for number, section in enumerate(page.sections, start=1):
-        if section.level == 2:
-            chapters.append((number, section.title, []))
-        elif chapters:
-            chapters[-1][2].append((number, section.title))
-    template = environment.get_template("report.html.j2")
-    return template.render(page=page, images=images, style=css, script=script, policy=policy, chapters=chapters) + "\n"
+    environment.filters["slug"] = style.slug
+    return environment
+
+
+def _body(page: Page, index: Page) -> Markup:
+    root = "../" * page.path.count("/")
+    return Markup(_environment().get_template("body.html.j2").render(page=page, index=index, root=root))
+
+
+def _html(page: Page, index: Page, body: Markup) -> str:
+    # The page may run its one script and show what lies beside it; it can request nothing else.
+    policy = "default-src 'none'; img-src 'self' file: data:; style-src 'self' file:; script-src 'self' file:"
+    return _frame(page, index, body, policy, "../" * page.path.count("/"), {})
+
+
+def _frame(page: Page, index: Page, body: Markup, policy: str, root: str, inlined: dict[str, Markup]) -> str:
+    template = _environment().get_template("frame.html.j2")
+    return template.render(page=page, index=index, body=body, policy=policy, root=root, inlined=inlined) + "\n"
+
+
+def _single(page: Page, bodies: dict[str, Markup], files: dict[str, str | bytes]) -> str:
+    """Return all pages as one, which needs no file beside it."""
+    inlined = {end: Markup(_asset(end)) for end in ("css", "js")}
+    allowed = {end: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for end, text in inlined.items()}
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{allowed['css']}'; script-src 'sha256-{allowed['js']}'"
+    )
+
+    def image(found: re.Match[str]) -> str:
+        content = files[found[1]]
+        return f'src="data:image/svg+xml;base64,{base64.b64encode(bytes(content)).decode()}"'  # type: ignore[arg-type]
+
+    parts = []
+    for path, body in bodies.items():
+        text = re.sub(r' id="', f' id="{path}-', body).replace('href="#', f'href="#{path}-').replace('="../', '="')
+        text = re.sub(r'src="(figures/[^"]+)"', image, text)
+        text = re.sub(r'href="((?:tasks/|encoders/)?[^"/#:]+\.html)"', r'href="#\1"', text)
+        parts.append(f'<article id="{path}">{text}</article>')
+    return _frame(page, page, Markup("".join(parts)), policy, "", inlined)

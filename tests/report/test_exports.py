@@ -61,31 +61,32 @@ NAMES = {
 }
 
 
-def a_table(*names: str) -> pd.DataFrame:
-    return pd.DataFrame({"series": names, "value": ["-0.250 ± 0.010"] * len(names), names[0]: range(len(names))})
-
-
-def test_a_table_is_booktabs_with_numbers_to_the_right() -> None:
-    lines = _latex.tabular(a_table("rope", "alibi_2")).splitlines()
-    assert lines[:2] == [r"\begin{tabular}{lrr}", r"\toprule"]
-    assert lines[2] == r"series & value & rope \\"
-    assert lines[4:6] == [r"rope & $-$0.250 $\pm$ 0.010 & 0 \\", r"alibi\_2 & $-$0.250 $\pm$ 0.010 & 1 \\"]
-    assert lines[6:] == [r"\bottomrule", r"\end{tabular}"]
-    assert "p{" in _latex.tabular(a_table("a statement that is far longer than what a cell should hold"))
+def test_the_main_table_has_caption_label_and_the_best_in_bold(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "alibi", "mine_1"), 3, rows=of_lengths)
+    assert report.main([str(tmp_path), "--paper"]) == 0
+    lines = (tmp_path / "report/paper/table.tex").read_text().splitlines()
+    assert lines[0] == r"\begin{table*}[t]"
+    assert any(line.startswith(r"\caption{copy, trained to length 16") for line in lines)
+    assert r"\label{tab:copy}" in lines
+    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Area & Cost \\" in lines
+    rows = {line.split(" & ")[0]: line for line in lines if line.count(" & ") == 5}
+    assert set(rows) == {"Encoder", "none", "alibi", r"mine\_1"}
+    standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")["area"]
+    best = _latex.escape(standing.idxmax())
+    assert rf"\textbf{{{100 * standing.max():.1f} [" in rows[best]
+    assert rows["none"].endswith(r" & -- \\")
 
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_latex_gets_latin_letters_and_no_command(kind: str) -> None:
-    written = _latex.tabular(a_table(NAMES[kind][:500]))
+    written = _latex.escape(NAMES[kind][:500])
     assert all(sign.isascii() or unicodedata.name(sign).startswith("LATIN") for sign in written)
-    assert written.count(r"\begin{tabular}") == written.count(r"\end{tabular}") == 1
     bare = written
-    for known in re.findall(r"\\[A-Za-z]+", _latex.tabular(a_table("".join(_latex.SIGNS)))):
+    for known in re.findall(r"\\[A-Za-z]+", "".join(_latex.SIGNS.values())):
         bare = bare.replace(known, "")
-    commands = set(re.findall(r"\\([A-Za-z]+)", bare)) - {"fbox", "tiny", "alpha", "Omega"}
-    assert not commands
+    assert not set(re.findall(r"\\([A-Za-z]+)", bare)) - {"fbox", "tiny", "alpha", "Omega"}
     assert written.count("{") - written.count(r"\{") == written.count("}") - written.count(r"\}")
-    assert all(line.count("&") - line.count(r"\&") == 2 for line in written.splitlines() if line.endswith(r"\\"))
+    assert "&" not in written.replace(r"\&", "")
 
 
 def test_a_sign_that_cannot_be_set_is_not_lost_in_silence() -> None:
@@ -95,6 +96,9 @@ def test_a_sign_that_cannot_be_set_is_not_lost_in_silence() -> None:
 
 
 # ---- figures ----------------------------------------------------------------------------------------
+
+
+SUFFIXES = ("svg", "pdf", "png")
 
 
 def a_figure() -> Figure:
@@ -116,11 +120,11 @@ def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float
     with style.sized(width, scale=0.72):
         figure = a_figure()
         exports.fit(figure)
-        style.save(figure, tmp_path / "figure", exports.SUFFIXES, style.DOTS["print"])
+        style.save(figure, tmp_path / "figure", SUFFIXES, style.DOTS["print"])
         again = a_figure()
         exports.fit(again)
-        repeated = style.renderings(again, exports.SUFFIXES, style.DOTS["print"])
-    assert repeated == {suffix: (tmp_path / f"figure.{suffix}").read_bytes() for suffix in exports.SUFFIXES}
+        repeated = style.renderings(again, SUFFIXES, style.DOTS["print"])
+    assert repeated == {suffix: (tmp_path / f"figure.{suffix}").read_bytes() for suffix in SUFFIXES}
     svg, pdf = repeated["svg"], repeated["pdf"]
     size = re.search(rb'width="([\d.]+)pt"', svg)
     assert size
@@ -133,7 +137,7 @@ def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float
 
 
 def test_type_is_readable_in_a_single_column() -> None:
-    with style.sized(*exports.WIDTHS["single"]):
+    with style.sized(*exports.COLUMN):
         figure = a_figure()
         exports.fit(figure)
     assert figure.get_figwidth() == pytest.approx(3.3)
@@ -164,18 +168,12 @@ def paper(tmp_path_factory: pytest.TempPathFactory, rendering: Callable[[str], A
     return folder / "report"
 
 
-def test_every_table_and_figure_is_there_in_every_form(paper: Path) -> None:
-    tables = {path.stem for path in (paper / "tables").glob("*.tex")}
-    assert len(tables) > 5
-    for stem in tables:
-        assert {path.suffix for path in (paper / "tables").glob(f"{stem}.*")} == {".csv", ".md", ".tex"}
+def test_the_main_table_and_every_figure_are_there_once(paper: Path) -> None:
     figures = {path.stem for path in (paper / "figures").glob("*.svg")}
-    for width in ("single", "double"):
-        files = {path.name for path in (paper / "figures" / width).iterdir()}
-        assert files == {f"{stem}.{suffix}" for stem in figures for suffix in ("svg", "pdf", "png")}
+    assert {path.name for path in (paper / "paper").iterdir()} == {"table.tex", *(f"{stem}.pdf" for stem in figures)}
     document = (paper / "report.tex").read_text(encoding="utf-8")
-    assert set(re.findall(r"tables/(.*)\.tex", document)) == tables
-    assert set(re.findall(r"figures/double/(.*)\.pdf", document)) == figures
+    assert set(re.findall(r"\{paper/(.*)\.pdf", document)) == figures
+    assert r"\input{paper/table}" in document
 
 
 def test_the_document_compiles(paper: Path) -> None:
@@ -196,19 +194,16 @@ def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path) -> 
     written = {path.name for path in (tmp_path / "again" / "report").iterdir()}
     assert {"methods.txt", "methods.tex", "references.bib", "report.md"} <= written
     assert "report.tex" not in written
-    assert {path.suffix for path in (tmp_path / "again" / "report" / "figures").iterdir()} == {".svg", ".png"}
+    assert "paper" not in written
 
 
 def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None:
     report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
-    mine = report_folder / "figures" / "single" / "mine.png"
+    mine = report_folder / "paper" / "mine.png"
     mine.write_bytes(b"a diagram for the paper")
     for _ in range(2):  # the second finds no document that would say which figures are its own
         assert report.main([str(tmp_path / "again")]) == 0
-        assert {path.name for path in (report_folder / "figures").rglob("*") if path.parent.name == "single"} == {
-            "mine.png"
-        }
-    assert not (report_folder / "figures" / "double").exists()
+        assert [path.name for path in (report_folder / "paper").iterdir()] == ["mine.png"]
 
 
 # ---- the methods ------------------------------------------------------------------------------------

@@ -1,18 +1,18 @@
-"""The page in a browser: it renders, asks nothing of any machine, and everything on it works by mouse and keyboard."""
+"""The pages in a browser: they render, ask nothing of any machine, and work by mouse and keyboard."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ENCODERS, LENGTHS, mean_and_interval, values_of, write_run, write_sweep
+from support import ENCODERS, LENGTHS, values_of, write_run, write_sweep
 
 import report
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, rendering: Callable[[str], 
 class Opened:
     """A page in a browser, with its console messages and requests."""
 
-    def __init__(self, browser: Any, folder: Path, **context: Any) -> None:
+    def __init__(self, browser: Any, folder: Path, name: str = "index.html", **context: Any) -> None:
         self.messages: list[str] = []
         self.requests: list[str] = []
         self.context = browser.new_context(**context)
@@ -65,7 +65,7 @@ class Opened:
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto((folder / "report" / "index.html").as_uri())
+        self.page.goto((folder / "report" / name).as_uri())
 
     def table(self, caption: str) -> Any:
         return self.page.locator("table", has=self.page.locator("caption", has_text=re.compile(f"^{caption}$")))
@@ -75,9 +75,26 @@ class Opened:
         return [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells]
 
 
+PAGES = ("index.html", "tasks/copy.html", "encoders/rope.html", "data.html")
+
+
+@pytest.fixture(params=PAGES)
+def opened(browser: Any, folder: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    yield from _opened(browser, folder, request.param)
+
+
 @pytest.fixture
-def opened(browser: Any, folder: Path) -> Iterator[Opened]:
-    found = Opened(browser, folder, viewport={"width": 1280, "height": 900})
+def data(browser: Any, folder: Path) -> Iterator[Opened]:
+    yield from _opened(browser, folder, "data.html")
+
+
+@pytest.fixture
+def index(browser: Any, folder: Path) -> Iterator[Opened]:
+    yield from _opened(browser, folder, "index.html")
+
+
+def _opened(browser: Any, folder: Path, name: str) -> Iterator[Opened]:
+    found = Opened(browser, folder, name, viewport={"width": 1280, "height": 900})
     yield found
     found.context.close()
     assert found.messages == []
@@ -91,25 +108,24 @@ def violations(opened: Opened, part: str = "document", options: str = "{}") -> l
     return [(rule["id"], rule["nodes"][0]["html"]) for rule in found]
 
 
-def test_the_page_is_accessible(browser: Any, folder: Path) -> None:
-    opened = Opened(browser, folder, bypass_csp=True)
-    opened.page.locator(".card summary").last.click()
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible_in_both_schemes(browser: Any, folder: Path, name: str, scheme: str) -> None:
+    opened = Opened(browser, folder, name, color_scheme=scheme, bypass_csp=True)
+    opened.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    ground = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(18, 22, 26)" if scheme == "dark" else "rgb(255, 255, 255)")
     assert violations(opened) == []
     opened.context.close()
 
 
-def test_contrast_is_sufficient_in_dark_mode(browser: Any, folder: Path) -> None:
-    opened = Opened(browser, folder, color_scheme="dark", bypass_csp=True)
-    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 27)"
-    assert violations(opened, options="{runOnly: ['color-contrast']}") == []
-    opened.context.close()
-
-
 def test_the_accessibility_check_finds_faults(browser: Any, folder: Path) -> None:
-    opened = Opened(browser, folder, bypass_csp=True)
+    opened = Opened(browser, folder, "tasks/copy.html", bypass_csp=True)
+    opened.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     opened.page.evaluate("document.querySelector('img').removeAttribute('alt')")
-    opened.page.evaluate("document.querySelector('figcaption').style.color = '#dddddd'")
-    rules = [rule for rule, _ in violations(opened, "document.querySelector('figure')")]
+    opened.page.evaluate("document.querySelector('img').closest('figure').querySelector('figcaption').id = 'pale'")
+    opened.page.evaluate("document.querySelector('#pale').style.color = '#dddddd'")
+    rules = [rule for rule, _ in violations(opened, "document.querySelector('#pale').parentElement")]
     assert {"image-alt", "color-contrast"} <= set(rules)
     opened.context.close()
 
@@ -122,148 +138,124 @@ def test_the_page_can_request_nothing(browser: Any, folder: Path) -> None:
     opened.context.close()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_wider_than_the_screen(browser: Any, folder: Path, width: int) -> None:
-    opened = Opened(browser, folder, viewport={"width": width, "height": 800})
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_wider_than_the_screen(browser: Any, folder: Path, name: str, width: int) -> None:
+    opened = Opened(browser, folder, name, viewport={"width": width, "height": 800})
+    opened.page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert opened.page.locator(".plot svg").bounding_box()["width"] <= width
-    assert all(opened.page.evaluate("[...document.images].map((image) => image.complete && image.naturalWidth > 0)"))
+    shown = opened.page.locator("svg.hero:visible")
+    assert [box["width"] <= width for box in (each.bounding_box() for each in shown.all())] == [True] * shown.count()
+    if name in PAGES[:2]:
+        assert shown.count() == 1
+        assert opened.page.locator(".board td.mean:visible").count() == opened.page.locator(".board tbody th").count()
+    opened.context.close()
+
+
+def test_the_answer_is_on_the_first_screen(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder, "tasks/copy.html", viewport={"width": 1400, "height": 900})
+    for part in ("h1", "svg.hero.wide", ".facts li:last-child", ".board tr:last-child", ".not"):
+        sync_api.expect(opened.page.locator(part).first).to_be_in_viewport(timeout=WAIT)
+    assert len(re.findall(r"\d+ %", opened.page.locator("h1").inner_text())) >= 2
     opened.context.close()
 
 
 def test_without_scripts_the_page_is_complete(browser: Any, folder: Path) -> None:
-    opened = Opened(browser, folder, java_script_enabled=False)
-    assert opened.page.locator(".chart").is_hidden()
-    assert opened.page.locator("noscript").count() == 1
+    opened = Opened(browser, folder, "data.html", java_script_enabled=False)
     assert opened.page.locator("button, input, select").count() == 0
+    opened.page.get_by_text("Every run of the folder (23 rows)").click()
     assert opened.table("Every run of the folder").locator("tbody tr").count() == 23
     opened.context.close()
 
 
-def test_sorting_by_mouse_goes_by_number_and_back(opened: Opened) -> None:
-    caption = "Token accuracy by length, copy"
-    before = opened.column(caption, 1)
-    heading = opened.table(caption).locator("thead th").nth(7)
+def test_figures_are_loaded_when_their_section_is_opened(browser: Any, folder: Path) -> None:
+    opened = Opened(browser, folder, "tasks/copy.html", viewport={"width": 1400, "height": 900})
+    assert not [url for url in opened.requests if "/figures/" in url]
+    opened.page.locator("details > summary").first.click()
+    opened.page.wait_for_function("[...document.images].some((image) => image.complete && image.naturalWidth > 0)")
+    opened.context.close()
+
+
+def _runs(data: Opened) -> Any:
+    data.page.get_by_text("Every run of the folder (23 rows)").click()
+    return data.table("Every run of the folder")
+
+
+def test_sorting_by_mouse_goes_by_number_and_back(data: Opened) -> None:
+    heading, caption = _runs(data).locator("thead th").nth(3), "Every run of the folder"
+    before = data.column(caption, 1)
     for order in ("ascending", "descending"):
         heading.locator("button").click()
         assert heading.get_attribute("aria-sort") == order
-        cells = opened.column(caption, 8)
-        numbers = [float(cell.partition(" ")[0]) for cell in cells if cell[0].isdigit()]
+        numbers = [int(cell) for cell in data.column(caption, 4)]
         assert numbers == sorted(numbers, reverse=order == "descending")
-        assert cells[-1] == "unsupported"
-        assert len(set(numbers)) > 4
     heading.locator("button").click()
     assert heading.get_attribute("aria-sort") is None
-    assert opened.column(caption, 1) == before == [*ENCODERS, "guessing without reading"]
+    assert data.column(caption, 1) == before
 
 
-def test_sorting_by_keyboard(opened: Opened) -> None:
-    button = opened.table("Every run of the folder").get_by_role("button", name="series")
+def test_sorting_by_keyboard(data: Opened) -> None:
+    button = _runs(data).get_by_role("button", name="series")
     button.focus()
-    opened.page.keyboard.press("Enter")
-    opened.page.keyboard.press("Space")
-    labels = opened.column("Every run of the folder", 2)
+    data.page.keyboard.press("Enter")
+    data.page.keyboard.press("Space")
+    labels = data.column("Every run of the folder", 2)
     assert labels == sorted(labels, reverse=True)
     assert len(set(labels)) == 6
 
 
-def test_filtering_by_keyboard_tells_how_many_are_left(opened: Opened) -> None:
-    opened.page.get_by_label("Filter rows of “Every run of the folder”").focus()
-    opened.page.keyboard.type("sort FAILED")
-    assert opened.column("Every run of the folder", 5) == ["failed: out of memory"]
-    assert opened.page.get_by_text("1 of 23 rows").is_visible()
+def test_filtering_by_keyboard_tells_how_many_are_left(data: Opened) -> None:
+    _runs(data)
+    data.page.get_by_label("Filter rows of “Every run of the folder”").focus()
+    data.page.keyboard.type("sort FAILED")
+    assert data.column("Every run of the folder", 5) == ["failed: out of memory"]
+    assert data.page.get_by_text("1 of 23 rows").is_visible()
     for _ in "sort FAILED":
-        opened.page.keyboard.press("Backspace")
-    assert len(opened.column("Every run of the folder", 1)) == 23
+        data.page.keyboard.press("Backspace")
+    assert len(data.column("Every run of the folder", 1)) == 23
 
 
-def test_curves_are_chosen_by_task_metric_and_encoder(opened: Opened) -> None:
-    page = opened.page
-    assert page.locator("path.curve").count() == 6
-    assert page.locator("path.boundary").count() == 1
-    bands = page.locator("path.band").count()
-    assert bands == 6
-    page.get_by_label("95 % intervals").uncheck()
-    assert page.locator("path.band").count() == 0
-    page.locator(".choices").get_by_label("rope").uncheck()
-    assert page.locator("path.curve").count() == 5
-    assert "rope" not in (page.locator(".plot svg").get_attribute("aria-label") or "")
-    page.get_by_role("button", name="None", exact=True).click()
-    assert page.locator("path.curve").count() == 0
-    page.get_by_role("combobox", name="Task").select_option("sort")
-    page.get_by_role("combobox", name="Metric").select_option("exact match")
-    assert page.locator("path.curve").count() == 2
-    assert page.locator(".plot svg").get_attribute("aria-label") == "exact match over length, sort: none, rope"
+def test_pointing_at_a_series_shows_it_alone(browser: Any, folder: Path) -> None:
+    for opened in _opened(browser, folder, "tasks/copy.html"):
+        opened.page.locator(".board tr[data-e=rope]").hover()
+        assert opened.page.locator("g.sel").first.get_attribute("data-e") == "rope"
+        opened.page.mouse.move(5, 5)
+        assert opened.page.locator(".sel").count() == 0
 
 
-def _point(folder: Path, encoder: str, length: int) -> str:
-    """What is to be read at a point, from the CSV files alone."""
-    where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "task": ["copy"]}
-    found = values_of(folder, **where, eval_length=[str(length)])
-    values = [value for (name, _), value in found.items() if name == encoder]
-    mean, low, high = (_digits(value) for value in mean_and_interval(values))
-    return f"{encoder}, length {length}: {mean} (95 % interval {low} to {high}, 3 seeds)"
-
-
-def _digits(value: float) -> str:
-    """Three digits of the four that the page holds, as JavaScript writes them."""
-    held = float(f"{value:.4g}")
-    return f"{float(f'{held:.3g}'):g}"
-
-
-def test_values_are_read_by_pointing_and_by_arrow_keys(opened: Opened, folder: Path) -> None:
-    page, readout = opened.page, opened.page.locator(".readout")
-    mark = page.locator(".plot svg > polygon").nth(3)  # none, the fourth length
-    mark.hover(force=True)
-    assert readout.inner_text() in {_point(folder, encoder, LENGTHS[3]) for encoder in ENCODERS if encoder != "learned"}
-    assert page.locator(".tip").is_visible()
-    page.mouse.move(5, 5)
-    assert page.locator(".tip").is_hidden()
-    page.get_by_label("95 % intervals").focus()
-    while not page.locator(".plot svg").evaluate("(picture) => picture === document.activeElement"):
-        page.keyboard.press("Tab")
-    assert readout.inner_text() == _point(folder, "none", LENGTHS[0])
-    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
-        page.keyboard.press(key)
-    assert readout.inner_text() == _point(folder, "sinusoidal", LENGTHS[2])
-    page.keyboard.press("Escape")
-    assert readout.inner_text() == ""
-
-
-def test_links_and_headings_lead_through_the_page(opened: Opened) -> None:
-    page = opened.page
+def test_links_lead_through_the_pages(index: Opened) -> None:
+    page = index.page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-    page.get_by_role("navigation", name="Contents").get_by_role("link", name="Encoders", exact=True).click()
-    sync_api.expect(page.get_by_role("heading", name="Encoders", exact=True)).to_be_in_viewport(timeout=WAIT)
+    page.locator(".links a", has_text="sort").click()
+    sync_api.expect(page.locator("h1")).to_contain_text("Trained to length 16", timeout=WAIT)
+    page.locator(".board a", has_text="rope").click()
+    sync_api.expect(page.locator("h1")).to_have_text("rope", timeout=WAIT)
+    page.get_by_role("link", name="Method and data").click()
+    sync_api.expect(page.get_by_role("heading", name="Provenance")).to_have_count(1, timeout=WAIT)
 
 
-def test_print_unfolds_cards_and_drops_controls(opened: Opened) -> None:
-    page = opened.page
-    page.locator(".card summary").first.click()
-    assert page.locator(".card").first.get_attribute("open") is None
+def test_print_unfolds_everything_and_folds_it_again(opened: Opened) -> None:
+    page, folded = opened.page, "details:not([open])"
+    before = page.locator(folded).count()
     page.emulate_media(media="print")
-    assert page.locator(".filter").first.is_hidden()
+    assert page.locator(".filter:visible").count() == 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator(".card").first.get_attribute("open") is not None
+    assert page.locator(folded).count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator(".card").first.get_attribute("open") is None
+    assert page.locator(folded).count() == before
 
 
-def test_the_curves_hold_what_the_rows_hold(folder: Path) -> None:
-    text = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    held = re.search(r'<script type="application/json">(.*?)</script>', text)
-    assert held is not None
-    data = json.loads(held[1])
-    assert [task["name"] for task in data["tasks"]] == ["copy", "sort"]
-    (metric,) = (found for found in data["tasks"][0]["metrics"] if found["name"] == "token accuracy")
-    assert (metric["lengths"], data["tasks"][0]["trained"]) == (list(LENGTHS), [16])
+def test_a_curve_is_where_its_rows_are(folder: Path) -> None:
+    text = (folder / "report" / "tasks" / "copy.html").read_text(encoding="utf-8")
+    hero = text[text.index('<svg class="hero wide"') : text.index('<svg class="hero narrow"')]
+    assert hero.count('class="seed"') == 3 * (len(ENCODERS) - 1) + 3
     for encoder in ENCODERS:
-        for length, (mean, low, high, seeds) in zip(LENGTHS, metric["lines"][encoder], strict=True):
+        group = hero[hero.index(f'data-e="{encoder}"') :]
+        (drawn,) = re.findall(r'<path class="mean" d="M([^"]*)"', group[: group.index("</g>")])
+        points = [tuple(map(float, point.split())) for point in drawn.split("L")]
+        for length, (_, y) in zip(LENGTHS, points, strict=False):
             where = {"experiment": ["length_extrapolation"], "metric": ["token_accuracy"], "task": ["copy"]}
-            values = [
-                v for (name, _), v in values_of(folder, **where, eval_length=[str(length)]).items() if name == encoder
-            ]
-            assert seeds == len(values) == (0 if encoder == "learned" and length > 16 else 3)
-            if values:
-                assert (mean, low, high) == pytest.approx(mean_and_interval(values), rel=1e-3, abs=1e-4)
+            found = values_of(folder, **where, eval_length=[str(length)])
+            mean = statistics.fmean(value for (name, _), value in found.items() if name == encoder)
+            assert y == pytest.approx(316 - mean * 304, abs=0.06)

@@ -1,32 +1,40 @@
-"""Everything for a paper: figures of column width, the methods paragraph, references, and a LaTeX document."""
+"""Everything for a paper: the main table, figures of column width, the methods paragraph and the references."""
 
 import itertools
+import math
+import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from experiments.figures import style
-from experiments.report.page import Page, Picture, Table
+from experiments.figures import style, words
+from experiments.report import board, front
+from experiments.report.page import Page, Picture
 from experiments.report.paper import bibliography, latex, methods
+from experiments.report.sections import cost
+from experiments.report.sections.curves import percent
+from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
-from experiments.rows.row import write_whole
+from experiments.rows.row import metric_of, write_whole
 from experiments.rows.untrusted import stays_within
 
-WIDTHS = {"single": (3.3, 0.72), "double": (6.9, 1.0)}
-"""Inches that fit the columns of the usual two-column styles, and the size of type relative to the page."""
+COLUMN = (3.3, 0.72)
+"""Inches of a column of the usual two-column styles, and the size of type relative to the page."""
 SMALLEST = 6.0
 """Points; no text is smaller once the figure is placed at its width."""
-SUFFIXES = ("svg", "pdf", "png")
+FOLDER = "paper"
 
 
 def write_texts(page: Page, results: Results, folder: Path) -> None:
     """Write ``references.bib``, ``methods.txt`` and ``methods.tex`` into a report's folder."""
     text = [*page.summary, *page.warnings, *page.method]
-    for section in page.sections:
+    for section in (section for each in page.pages for section in each.sections):
         text += [section.title, *section.paragraphs]
     for part in page.parts:
         text += [str(getattr(part, name, "")) for name in ("caption", "note")]
@@ -36,38 +44,78 @@ def write_texts(page: Page, results: Results, folder: Path) -> None:
     write_whole(folder / "methods.tex", methods.latex(page.method, cited))
 
 
-def write_paper(page: Page, narrow: Page, folder: Path) -> None:
-    """Write every figure as SVG, PDF and PNG in both widths, and ``report.tex``, which shows all there is.
+def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> None:
+    """Write ``paper/``: ``table.tex`` of each task that the report compares, and every figure as PDF for one column.
 
-    ``narrow`` is the same page, drawn for a single column. The stems of both are unique.
+    ``narrow`` is the page drawn for a single column; its stems are unique. ``report.tex`` shows all of it.
     """
-    tables = {part.stem: part.caption for part in page.parts if isinstance(part, Table)}
-    figures = {part.stem: part.caption for part in page.parts if isinstance(part, Picture)}
-    # First: the next report knows from it which figures are ours, had this one been interrupted too.
-    write_whole(folder / "report.tex", latex.document(page.title, tables, figures))
-    for width, of_width in (("single", narrow), ("double", page)):
-        place = folder / "figures" / width
-        stays_within(place, folder)
-        place.mkdir(exist_ok=True)
-        with style.sized(*WIDTHS[width]):
-            for picture in (part for part in of_width.parts if isinstance(part, Picture)):
-                fit(picture.figure)
-                style.save(picture.figure, place / picture.stem, SUFFIXES, style.DOTS["print"])
+    place = folder / FOLDER
+    stays_within(place, folder)
+    place.mkdir(exist_ok=True)
+    pictures = [part for part in narrow.parts if isinstance(part, Picture)]
+    # First: the next report knows from it which files are ours, had this one been interrupted too.
+    captions = {part.stem: part.caption for part in pictures}
+    write_whole(folder / "report.tex", latex.document(narrow.title, captions))
+    write_whole(place / "table.tex", table(tasks))
+    with style.sized(*COLUMN):
+        for picture in pictures:
+            fit(picture.figure)
+            style.save(picture.figure, place / picture.stem, ("pdf",))
+
+
+def table(tasks: Sequence[TaskResults]) -> str:
+    """Return the main table: encoder, quality in range and at ×2 and ×4, area and cost, the best of each in bold."""
+    task = front.shown(front.counted(tasks) or tasks)
+    if task is None:
+        return "% nothing was measured over lengths\n"
+    known = task.standing[task.standing["status"] == "ok"].set_index("series")
+    metric = metric_of(name := str(task.quality["metric"].iloc[0]))
+    costs = cost.numbers([task]).set_index("series")["relative_operations"]
+    share, up = percent(name), bool(metric.higher_is_better)
+    columns = {
+        head: board.at(task, multiple).reindex(known.index) * (100 if share else 1)
+        for head, multiple in (("In range", 1), (r"2$\times$", 2), (r"4$\times$", 4))
+    }
+    columns |= {"Area": 100 * known["area"], "Cost": costs.reindex(known.index)}
+    digits = dict.fromkeys(columns, 1 if share else 2) | {"Area": 1, "Cost": 2}
+    best = {head: bool(up) for head in columns} | {"Area": True, "Cost": False}
+    lines = []
+    for series in known.index:
+        cells = [latex.escape(task.named(series))]
+        for head, column in columns.items():
+            value, top = column[series], column.max() if best[head] else column.min()
+            text = "--" if math.isnan(value) else f"{value:.{digits[head]}f}"
+            text += _half_width(known.loc[series]) if head == "Area" else ""
+            cells.append(rf"\textbf{{{text}}}" if text != "--" and round(value - top, digits[head]) == 0 else text)
+        lines.append(" & ".join(cells) + r" \\")
+    seeds = words.count(int(known["seeds"].max()), "seed") if len(known) else "no seeds"
+    unit = "%" if share else metric.label
+    caption = (
+        f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} ({unit}) in range "
+        f"and at two and four times that length, area (% of the quality in range kept to ×{_up_to(known)}, with its "
+        f"95 % interval), and operations relative to no encoding. Means over {seeds}; best in bold."
+    )
+    return latex.main_table(["Encoder", *columns], lines, caption, f"tab:{style.slug(task.key)}")
+
+
+def _up_to(known: pd.DataFrame) -> str:
+    return f"{known['up_to'].max():g}" if len(known) else "1"
+
+
+def _half_width(line: "pd.Series[float]") -> str:
+    return f" [{100 * line['low']:.0f}, {100 * line['high']:.0f}]" if line["low"] == line["low"] else ""
 
 
 def remove_paper(folder: Path) -> None:
     """Remove what `write_paper` left of an earlier report, which would no longer agree with this one; nothing else."""
-    document = folder / "report.tex"
+    document, place = folder / "report.tex", folder / FOLDER
     if document.is_symlink() or not document.is_file():
         return
-    ours = latex.figures(document.read_text("utf-8", errors="replace"))
-    for width in WIDTHS:
-        place = folder / "figures" / width
-        stays_within(place, folder)
-        for stem, suffix in itertools.product(ours, SUFFIXES):
-            (place / f"{stem}.{suffix}").unlink(missing_ok=True)
-        if place.is_dir() and not any(place.iterdir()):
-            place.rmdir()
+    stays_within(place, folder)
+    for name in [*re.findall(r"\{paper/([^/{}]+\.pdf)\}", document.read_text("utf-8", errors="replace")), "table.tex"]:
+        (place / name).unlink(missing_ok=True)
+    if place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
     document.unlink()
 
 

@@ -1,56 +1,117 @@
-"""A card for each encoder: what it is, from its docstring, and its places in the rankings."""
+"""A page for each encoder: what it is, from its docstring, a curve for each task, claims about it, and its cost."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from experiments.figures import style, words
-from experiments.report.page import Card, Section
+from experiments.report import drawing
+from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
+from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
+from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
 
-UNFOLDED = 8
-"""Most cards that are shown unfolded."""
+OUTSIDE = "Its source is not available: it was not part of this package when its runs were made."
 
 
-def section(tasks: Sequence[TaskResults], order: Sequence[str]) -> Section:
-    """Make the section: a card for every encoder that has rows, in the order of the series."""
-    places: dict[str, list[str]] = {}
-    for series in order:
-        for task in tasks:
-            named = task.rows.drop_duplicates("series").set_index("series")["encoder"].str.partition("(")[0]
-            if series in named.index:
-                plain = named.is_unique and series not in task.marks
-                on = task.key if plain else f"{task.key}, {task.display(series)}"
-                places.setdefault(named[series], []).extend(_place(on, series, task.standing))
-                if series in task.relatives:
-                    places[named[series]].append(f"{task.key}: {task.relatives[series]}")
+def _encoders(tasks: Sequence[TaskResults]) -> dict[str, list[tuple[TaskResults, list[str]]]]:
+    """Return encoder -> the tasks that have rows of it, with its series there."""
+    found: dict[str, list[tuple[TaskResults, list[str]]]] = {}
     for task in tasks:
-        for extension, method in task.extensions.groupby("series")["method"].first().items():
-            places.setdefault(str(method), []).extend(_place(f"{task.key}, {extension}", str(extension), task.standing))
+        named = task.encoders
+        for encoder in dict.fromkeys(named.values()):
+            of_encoder = [series for series in named if named[series] == encoder]
+            found.setdefault(encoder, []).append((task, of_encoder))
+    return {name: found[name] for name in sorted(found, key=style._encoder_order)}
+
+
+def links(tasks: Sequence[TaskResults]) -> list[dict[str, str]]:
+    """Return a link to the page of each encoder, with what it is."""
     known = {entry.name: entry for entry in _catalogue.encoders()}
-    outside = _catalogue.Entry("", "Its source is not available.")
-    unfolded = len(places) <= UNFOLDED
-    cards = [_card(name, known.get(name, outside), words.few(found), unfolded) for name, found in places.items()]
-    return Section("Encoders", parts=list(cards))
-
-
-def _place(on: str, series: str, standing: pd.DataFrame) -> list[str]:
-    """``copy: place 2–4 of 6``, where the series has a score."""
-    ranked = standing[standing["status"] == "ok"]
     return [
-        f"{on}: place {words.span(line['place_low'], line['place_high'])} of {len(ranked)}"
-        for line in ranked[ranked["series"] == series].to_dict("records")
-        if len(ranked) > 1
+        {
+            "name": name,
+            "page": of_tasks[0][0].page_of(of_tasks[0][1][0]),
+            "css": drawing.css(of_tasks[0][0].kind_of(of_tasks[0][1][0])),
+            "drawing": "",
+            "said": known[name].sentence if name in known else "",
+        }
+        for name, of_tasks in _encoders(tasks).items()
     ]
 
 
-def _card(name: str, entry: _catalogue.Entry, short: str, unfolded: bool) -> Card:
-    knobs = tuple((knob, each.default, each.description.replace("``", "")) for knob, each in entry.knobs.items())
-    papers = tuple((_title(paper), paper.arxiv) for paper in entry.papers)
-    summary = entry.summary.replace("``", "")
-    return Card(name, style.slug(name), short, summary, entry.equation, knobs, papers, unfolded)
+def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page]:
+    """Make the page of every encoder that has rows."""
+    return [_page(name, of_tasks, decided) for name, of_tasks in _encoders(tasks).items()]
+
+
+def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
+    known = {entry.name: entry for entry in _catalogue.encoders()}
+    entry = known.get(name, _catalogue.Entry("", OUTSIDE))
+    sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
+    sections.append(Section("On each task, beside none", parts=[Block("smalls", _smalls(of_tasks))]))
+    ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
+    claims = [
+        claim(each) for each in decided if any(one.concerns & ours for case in each.outcomes for one in case.compared)
+    ]
+    if claims:
+        sections.append(Section("Claims", parts=[Block("claims", claims)]))
+    path = of_tasks[0][0].page_of(of_tasks[0][1][0])
+    return Page(name, [entry.sentence], sections, path=path, name=name)
+
+
+def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> dict[str, Any]:
+    knobs = [(knob, each.default, each.description.replace("``", "")) for knob, each in entry.knobs.items()]
+    paragraphs = [entry.summary, *(block for block in entry.paragraphs if not block.startswith(" "))]
+    runs = pd.concat([task.runs[task.runs["series"].isin(names)] for task, names in of_tasks])
+    facts = [("Departures", entry.departures)] if entry.departures else []
+    parameters = pd.to_numeric(runs["encoder_parameters"], errors="coerce").dropna()
+    if len(parameters):
+        low, high = words.number(parameters.min()), words.number(parameters.max())
+        facts.append(("Parameters", low if low == high else f"{low} to {high}"))
+    rows = pd.concat([task.rows_of("cost") for task, _ in of_tasks])
+    of_encoder = rows[rows["series"].isin({name for _, names in of_tasks for name in names}) & (rows["status"] == "ok")]
+    for metric, what in (("relative_operations", "Operations"), ("relative_train_time", "Training time")):
+        values = of_encoder.loc[of_encoder["metric"] == metric, "value"]
+        facts += [(what, f"{values.mean():.2f} times those without encoder")] if len(values) else []
+    return {
+        "description": " ".join(paragraphs).replace("``", ""),
+        "equation": entry.equation,
+        "knobs": knobs,
+        "facts": facts,
+        "papers": [(_title(paper), paper.arxiv) for paper in entry.papers],
+    }
+
+
+def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any]]:
+    found = []
+    for task, names in of_tasks:
+        if task.measured.empty:
+            continue
+        wanted = [line for line in task.curves if line.name in [*names, "none"]]
+        ranked = task.standing[task.standing["status"] == "ok"]
+        places = ranked[ranked["series"].isin(names)].set_index("series")
+        said = [
+            f"{series}: {_place(places, series, len(ranked))}"
+            if len(names) > 1
+            else _place(places, series, len(ranked))
+            for series in names
+        ]
+        relative = [task.relatives[series] for series in names if series in task.relatives]
+        shown = {"name": task.key, "page": task.path}
+        found.append(
+            shown | {"drawing": drawing.small(wanted, task.axes, 180, 80), "said": "; ".join([*said, *relative])}
+        )
+    return found
+
+
+def _place(places: pd.DataFrame, series: str, count: int) -> str:
+    if series not in places.index:
+        return "no place"
+    return f"place {words.span(places['place_low'][series], places['place_high'][series])} of {count}"
 
 
 def _title(paper: _catalogue.Paper) -> str:

@@ -1,75 +1,67 @@
-"""The interactive curves: summaries over seeds as plain data for the page's script."""
+"""A task's curves: its main metric over lengths, one line for each series."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from experiments.figures.style import Look
-from experiments.measures.length_extrapolation import report as length_extrapolation
-from experiments.report.page import Chart, Section
-from experiments.report.sections.task import LINES, TaskResults
-from experiments.rows.row import among, main_metric, metric_of
+from experiments.report.drawing import Axes, Line
+from experiments.rows.row import metric_of
 
-HELP = (
-    "Quality over length. Shaded: training lengths, up to the dashed line. Bands: 95 % intervals over seeds. Point "
-    "at a mark, or focus the picture and use the arrow keys: left and right along a curve, up and down between curves. "
-    "†: a run did not learn the task within the training length."
-)
+COLOURED = 6
+"""Most series with a colour and a name in one picture."""
+SEEDS = 10
+"""Most runs of a series that are drawn one by one."""
 
 
-def sections(tasks: Sequence[TaskResults], looks: dict[str, Look]) -> list[Section]:
-    """Make the section, where any task was measured over lengths."""
-    found = [data for task in tasks if (data := _task(task))]
-    if not found:
-        return []
-    drawn = {series: _look(look) for series, look in looks.items()}
-    return [Section("Curves", parts=[Chart(HELP, {"looks": drawn, "tasks": found})])]
+def percent(metric: str) -> bool:
+    """Whether a metric is a share, shown in per cent."""
+    return metric_of(metric).bounds == (0, 1)
 
 
-def _look(look: Look) -> dict[str, Any]:
-    """Translate a look for the script. Half-filled marks are drawn full: colour and dash tell them apart."""
-    dash = {"-": (), "--": (6, 3), "-.": (8, 3, 2, 3)}.get(look.dash) if isinstance(look.dash, str) else look.dash[1]
-    lengths = [2.2 * stroke if not isinstance(look.dash, str) else stroke for stroke in dash or ()]
-    return {"colour": look.colour, "marker": look.marker, "hollow": look.hollow, "dash": lengths}
+def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs that learned their task, or of which that was not judged."""
+    return rows[rows["converged"].ne(False)]
 
 
-def _task(task: TaskResults) -> dict[str, Any] | None:
-    summary = task.lengths[task.lengths["metric"].isin(length_extrapolation.QUALITIES)]
-    if summary.empty:
-        return None
-    main = main_metric(summary["metric"].unique())
-    names = sorted(summary["metric"].unique(), key=lambda name: (name != main, name))
-    first = among(task.standing["series"], pd.Series(task.order)) or task.order
-    return {
-        "name": task.key,
-        "trained": [int(length) for length in sorted(set(summary["train_length"]))],
-        "series": among(task.order, summary["series"]),
-        "first": first[:LINES],
-        "marked": [series for series in task.order if series in task.not_converged],
-        "metrics": [_metric(name, summary[summary["metric"] == name]) for name in names],
-    }
+def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str]) -> list[str]:
+    """Return the series that have a colour: all of a few; else the baseline and the best of each family."""
+    if len(ranked) <= COLOURED:
+        return list(ranked)
+    best = {kinds[series]: series for series in reversed(ranked)}
+    first = [baseline] if baseline in ranked else []
+    return list(dict.fromkeys([*map(str, first), *(one for one in ranked if one in best.values())]))[:COLOURED]
 
 
-def _metric(name: str, summary: pd.DataFrame) -> dict[str, Any]:
-    lengths = sorted(set(summary["eval_length"]))
-    chance = summary.groupby("eval_length")["chance"].mean()
-    metric = metric_of(name)
-    lines: dict[str, list[list[float | None]]] = {}
-    for line in summary.drop_duplicates(["series", "eval_length"]).to_dict("records"):
-        points = lines.setdefault(str(line["series"]), [[None, None, None, 0] for _ in lengths])
-        numbers = _rounded((line["mean"], line["low"], line["high"]))
-        points[lengths.index(line["eval_length"])] = [*numbers, int(line["seeds"])]
-    return {
-        "name": metric.label,
-        "unit": metric.unit,
-        "up": bool(metric.higher_is_better),
-        "lengths": [int(length) for length in lengths],
-        "chance": _rounded(chance[lengths]),
-        "lines": lines,
-    }
+def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:
+    """Return the line of each series in ``order``: values in per cent where they are shares."""
+    found, taken = [], set()
+    scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
+    rows = rows.sort_values("eval_length").assign(value=rows["value"] * scale)
+    of_series = {str(name): part for name, part in rows.groupby("series")}
+    for series in (series for series in order if series in of_series):
+        known = learned_only(of_series[series])
+        mean = known.groupby("eval_length")["value"].mean()
+        seeds: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
+        runs = [run for _, run in of_series[series].groupby("run_id")] if series in shown else []
+        for run in runs if len(runs) <= SEEDS else []:
+            points = list(zip(run["eval_length"], run["value"], strict=True))
+            seeds[run["converged"].iloc[0] is not False].append(points)
+        kind = kinds[series]
+        dashed = series in shown and kind in taken
+        mean_points = list(zip(mean.index, mean, strict=True))
+        found.append(Line(series, kind, mean_points, seeds[True], seeds[False], dashed, series in shown))
+        taken |= {kind} if series in shown else set()
+    return found
 
 
-def _rounded(values: Iterable[float]) -> list[float | None]:
-    return [None if math.isnan(value) else float(f"{value:.4g}") for value in values]
+def axes(rows: pd.DataFrame) -> Axes:
+    """Return the axes of these rows' metric and lengths."""
+    scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
+    chance = rows.groupby("eval_length")["chance"].mean().dropna() * scale
+    ticks = [0.0, 25.0, 50.0, 75.0, 100.0]
+    if scale == 1:
+        low, high = math.floor(rows["value"].min()), math.ceil(rows["value"].quantile(0.98))
+        ticks = [float(tick) for tick in range(low, max(high, low + 1) + 1, max(1, (high - low) // 5))]
+    lengths = sorted(int(length) for length in rows["eval_length"].unique())
+    return Axes(lengths, int(rows["train_length"].max()), ticks, list(zip(chance.index, chance, strict=True)))

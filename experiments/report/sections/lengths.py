@@ -1,4 +1,4 @@
-"""Quality over lengths: the summary of a task, curves and tables."""
+"""Quality over lengths: curves and tables."""
 
 import pandas as pd
 
@@ -8,7 +8,6 @@ from experiments.measures.length_extrapolation import report as length_extrapola
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
 from experiments.rows.row import OVER_LENGTHS, among, main_metric, metric_of
-from experiments.statistics.scores import UNLEARNED
 
 
 def section(task: TaskResults) -> Section:
@@ -17,7 +16,7 @@ def section(task: TaskResults) -> Section:
     summary = task.with_marks(task.lengths)
     main = main_metric(summary["metric"].unique())
     if len(task.drawn) > LINES:
-        section.paragraphs.append(f"Figures of this section show {LINES} series; choose others under Curves.")
+        section.paragraphs.append(f"Figures of this section show {LINES} series; the tables show all.")
     drawn = task.rows_of(OVER_LENGTHS, drawn=LINES)
     figures = length_extrapolation.plot(drawn[drawn["metric"] == main] if task.first_figure_only else drawn)
     for metric in among(length_extrapolation.QUALITIES, summary["metric"]):
@@ -49,46 +48,3 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
     refused = " Unsupported: the encoder refuses that length; this is a result, not a gap."
     note = MEANS + refused * bool((summary["unsupported"] > 0).any())
     return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)
-
-
-def summary(task: TaskResults) -> str:
-    """Return the opening paragraph of a task."""
-    if task.quality.empty:
-        return f"On {task.key}, quality over lengths was not measured."
-    sentences = []
-    if len(task.runs) and task.runs["converged"].eq(False).all():
-        why = "its results say little about the encoders"
-        sentences.append(f"No run learned {task.key} within the training length: {why}.")
-    trained, longest = sorted(set(task.quality["train_length"])), int(task.quality["eval_length"].max())
-    counts = task.seeds[OVER_LENGTHS].values()
-    seeds = words.count(max(counts), "seed") if min(counts) == max(counts) else f"{min(counts)} to {max(counts)} seeds"
-    sentences.append(
-        f"On {task.key}, {len(counts)} series with {seeds} each were trained up to length "
-        f"{words.listed(trained)} and evaluated up to {longest} ({longest / trained[0]:.3g} times that)."
-    )
-    return " ".join(sentences + _best(task) + _against(task))
-
-
-def _best(task: TaskResults) -> list[str]:
-    ranked = task.standing[task.standing["status"] == "ok"]
-    if len(ranked) < 2:
-        return []
-    best = ranked.iloc[0]
-    name, reach = task.display(best["series"]), f"×{best['up_to']:g}"
-    area = words.interval(best["area"], best["low"], best["high"], ".2f")
-    first = f"{name} keeps most beyond the training length (area {area} up to {reach})"
-    others = [
-        task.display(other) for other in ranked.loc[ranked["place_low"] == 1, "series"] if other != best["series"]
-    ]
-    if not others:
-        return [f"{first}; it is better than each of the other {len(ranked) - 1}."]
-    return [f"{first}; {words.few(others)} may be as good."]
-
-
-def _against(task: TaskResults) -> list[str]:
-    if task.baseline is None or task.against.empty:
-        return []
-    counts = task.against["verdict"].value_counts()
-    order = ("better", "equal", "undecided", "worse", UNLEARNED)
-    found = [f"{counts[name]} {name}" for name in order if name in counts]
-    return [f"Against {task.display(task.baseline)}: {', '.join(found)}."] if found else []

@@ -1,6 +1,7 @@
 """Like with like: methods that extend a trained model as they are used, controls, and encoders nearly alike."""
 
 from collections.abc import Mapping
+from functools import cache
 
 import pandas as pd
 
@@ -48,6 +49,12 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
             share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
             parts.append(used.assign(series=f"{name} (extending {series}{share})"))
     return pd.concat(parts) if parts else rows.head(0)
+
+
+@cache
+def families() -> dict[str, str]:
+    """Return encoder -> its family, as its class declares it."""
+    return {entry.name: str(entry.declared.get("family", "")) for entry in _catalogue.encoders()}
 
 
 def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

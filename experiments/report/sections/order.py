@@ -1,17 +1,59 @@
 """Permutation sensitivity: the quality lost by each change of order, and the equivariance error."""
 
+from typing import Any
+
 import pandas as pd
 
 from experiments.figures import words
 from experiments.measures import permutation_sensitivity
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.measures.permutation_sensitivity.report import change_names, order
-from experiments.report.page import Picture, Section, Table
+from experiments.report import drawing
+from experiments.report.page import Block, Cell, Picture, Section, Table
+from experiments.report.sections.curves import percent
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
 
 EXPERIMENT = "permutation_sensitivity"
 STAGES = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
+
+
+def on_the_index(task: TaskResults) -> list[Section]:
+    """Return what each change of order costs each series of a task, as a map: the gentlest change first."""
+    rows = task.rows_of(EXPERIMENT)
+    lost = rows[(rows["metric"] == "quality_loss") & (rows["status"] == "ok") & rows["part"].isna()]
+    lost = lost.assign(change=change_names(lost))
+    means = lost.pivot_table(index="change", columns="series", values="value", aggfunc="mean")
+    if means.empty:
+        return []
+    metric = str(task.quality["metric"].iloc[0]) if len(task.quality) else ""
+    share, names = percent(metric), [series for series in task.coloured if series in means.columns]
+    most = max(float(means.max().max()), 1e-9)
+    lines = []
+    for change in (change for change in order(rows) if change in means.index and not change.startswith("positions")):
+        values = means.loc[[change], names].to_numpy(dtype=float)[0]
+        cells = [
+            Cell("–")
+            if value != value
+            else Cell(f"{100 * value:.0f}" if share else f"{value:.2f}", round(10 * min(max(value / most, 0.0), 1.0)))
+            for value in values
+        ]
+        lines.append((change, "", cells))
+    whole = means[names].T["shuffle"].dropna().sort_values() if "shuffle" in means.index else pd.Series(dtype=float)
+    ends = [f"{series} loses {100 * value:.0f} points" for series, value in whole.items()] if share else []
+    finding = [f"With its input shuffled, {ends[-1]} on {task.key}, and {ends[0]}."] if len(ends) > 1 else []
+    unit = "percentage points" if share else "bits"
+    given: dict[str, Any] = {
+        "corner": "change of order",
+        "caption": f"Quality lost on {task.key}, {unit}",
+        "lines": lines,
+    }
+    given["series"] = [(series, drawing.css(task.kind_of(series))) for series in names]
+    given["note"] = f"Quality lost in {unit}, mean over seeds, at the training length; tokens change places."
+    if len(names) < len(means.columns):
+        given["note"] += f" Shown: {task.baseline} and the best of each family, of {len(means.columns)}."
+    stem = task.stem("permutation_sensitivity")
+    return [Section("Order", finding, [Block("map", given | {"stem": stem})])]
 
 
 def section(task: TaskResults) -> Section:

@@ -56,4 +56,4 @@ def cost(task: TaskResults) -> Section:
     cells.insert(0, "series", data["series"].map(task.display))
     note = "Means over seeds. Seconds and tokens per second are those of training on the machine of the run."
     table = Table(task.stem("training_cost"), f"Training cost, {task.key}", cells, data, note)
-    return Section("Training cost", parts=[table, *fairness.controls(task)], level=3)
+    return Section("Training cost", parts=[table, *fairness.controls(task)], folded=True)

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import asdict
+from typing import Any
 
 import pandas as pd
 
 from experiments.figures.words import count, interval, listed, p_value
-from experiments.report.page import Section, Table
+from experiments.report import drawing
+from experiments.report.page import Block, Section, Table
 from experiments.statistics.comparisons import EQUAL, UNDECIDED
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED
 from experiments.statistics.statements.values import in_words
@@ -17,6 +19,8 @@ HOW = (
     "comparison is a Welch test with Holm's correction within the statement. Equal: the interval lies within the "
     "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
+STRIPS = 6
+"""Most comparisons of a statement that are drawn; the tables have all."""
 FROM = {"text": "from the paper", "code": "from its code", "data": "from its data", "from memory": "from memory"}
 """Where a published number is from, by what it was checked against."""
 
@@ -39,15 +43,40 @@ def sections(decided: list[Decided]) -> list[Section]:
     general = [each for each in decided if not each.statement.setting]
     measured = [each for each in general if each.verdict != NOT_MEASURED]
     findings = [each for each in decided if each.statement.setting]
-    section = Section("Published statements, tested", [HOW])
+    section = Section("Claims", parts=[Block("claims", [claim(each) for each in [*measured, *findings]])])
+    details = Section("Claims in numbers", [HOW], folded=True)
     if measured:
         missing = len(general) - len(measured)
         more = f"{count(missing, 'further statement')} not measured here: python run.py -m +sweep=claims."
-        section.parts += [
+        details.parts += [
             _table("statements", "Published statements", measured, more if missing else ""),
             _comparisons("statement_comparisons", "Comparisons of the statements", measured),
         ]
-    return [section, *map(_finding, findings)] if measured or findings else []
+    return [section, *[details] * bool(measured), *map(_finding, findings)] if measured or findings else []
+
+
+def claim(each: Decided) -> dict[str, Any]:
+    """Return what the page shows of a statement: its verdict, and each comparison beside what it must be beyond."""
+    compared = [(case.test, one) for case in each.outcomes for one in case.compared]
+    ends = [end for _, one in compared for end in (one.low, one.high, one.difference) if end == end]
+    delta = max((float(test.get("delta", 0)) for test, _ in compared), default=0.0)
+    scale = min([*ends, -delta, 0.0]), max([*ends, delta, 0.0])
+    tests = [
+        {
+            "of": f"{test['of']}: {one.comparison}" if test["of"] else one.comparison,
+            "strip": drawing.interval(one.low, one.difference, one.high, scale, 0.0),
+            "said": f"{one.difference:+.3g}, {one.verdict}" if one.difference == one.difference else one.verdict,
+            "css": _css(one.verdict),
+        }
+        for test, one in compared[:STRIPS]
+    ]
+    statement = each.statement
+    shown = {"statement": statement.statement, "source": statement.source, "verdict": each.verdict}
+    return shown | {"css": _css(each.verdict), "tests": tests}
+
+
+def _css(verdict: str) -> str:
+    return {HOLDS: "yes", FAILS: "no"}.get(verdict, "open")
 
 
 def _finding(each: Decided) -> Section:
@@ -66,7 +95,7 @@ def _finding(each: Decided) -> Section:
         paragraphs.append(f"At a larger scale, on a GPU: python run.py -m {words}")
     table = _table(f"statement_{finding.name}", f"Published and measured, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
-    return Section(finding.name, paragraphs, [table, compared], level=3)
+    return Section(finding.name, paragraphs, [table, compared], folded=True)
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:

@@ -10,8 +10,9 @@ import pandas as pd
 
 from experiments import measures
 from experiments.figures import style, words
+from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
-from experiments.report.sections import likeness
+from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
 from experiments.statistics import comparisons, intervals, sequential
@@ -140,6 +141,58 @@ class TaskResults:
         # matplotlib would typeset text between two dollar signs as a formula.
         return rows.assign(**{column: rows[column].str.replace("$", r"\$") for column in IN_TEXT})
 
+    def kind_of(self, series: Any) -> str:
+        """Return the family of a series' encoder, or of the method that extends it; blank where that is not known."""
+        return likeness.families().get(self.encoders.get(series, str(series).partition("(")[0].strip()), "")
+
+    def page_of(self, series: Any) -> str:
+        """Return the path of the page of a series' encoder; blank for one that has none."""
+        return page_of("encoders", self.encoders[series], self.results) if series in self.encoders else ""
+
+    @cached_property
+    def encoders(self) -> dict[str, str]:
+        """Series -> its encoder, without a remark behind its name, or the method that extends it."""
+        named = self.rows.drop_duplicates("series").set_index("series")["encoder"]
+        found = {str(series): str(encoder).partition("(")[0] for series, encoder in named.items()}
+        extending = (
+            self.extensions.groupby("series")["method"].first() if len(self.extensions) else pd.Series(dtype=str)
+        )
+        return found | {str(series): str(method) for series, method in extending.items()}
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The main metric over lengths, with that of methods which extend a trained model."""
+        parts = [part for part in (self.quality, self.extensions) if len(part)]
+        rows = pd.concat(parts) if parts else self.quality
+        return rows[rows["status"] == "ok"]
+
+    @cached_property
+    def coloured(self) -> list[str]:
+        """The series with a colour and a name in pictures."""
+        ranked = [str(series) for series in self.standing["series"]] or self.order
+        return curves.coloured(ranked, self.baseline, {series: self.kind_of(series) for series in ranked})
+
+    @cached_property
+    def curves(self) -> list[Line]:
+        """The curve of each series, best first."""
+        order = list(dict.fromkeys([*map(str, self.standing["series"]), *self.order]))
+        return curves.lines(self.measured, order, self.coloured, {series: self.kind_of(series) for series in order})
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The axes of the curves."""
+        return curves.axes(self.measured)
+
+    @property
+    def path(self) -> str:
+        """The path of the task's page."""
+        return page_of("tasks", self.key, self.results)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of results."""
+        return self.results.folder.resolve().name
+
     def stem(self, name: str) -> str:
         """Return the name of a file of this task."""
         return f"{style.slug(self.key)}_{name}"
@@ -171,6 +224,15 @@ class TaskResults:
                 cells = (words.cell(found.get(place), seeds.get(series, 0), written) for place in places)
                 lines.append([self.display(series), *cells])
         return pd.DataFrame(lines, columns=["series", *heads.values()])
+
+
+def page_of(kind: str, name: str, results: Results) -> str:
+    """Return the path of the page of one of the ``tasks`` or ``encoders`` of a folder, different for each."""
+    names = {str(one) for one in results.runs[kind.removesuffix("s")].dropna()} | {name}
+    names = {one.partition("(")[0] for one in names} if kind == "encoders" else names
+    alike = [one for one in sorted(names) if style.slug(one).lower() == style.slug(name).lower()]
+    number = alike.index(name) + 1
+    return f"{kind}/{style.slug(name)}{f'-{number}' * (number > 1)}.html"
 
 
 def opening(title: str, experiment: str) -> Section:

@@ -30,7 +30,7 @@ def sections(rows: pd.DataFrame, order: Sequence[str]) -> list[Section]:
         caption = "Free-running less teacher-forced token accuracy, at twice the training length"
         tables.append(_table("tasks_free_running", caption, freed, quality, order))
     how = "Main metric of each task, per scored token, teacher-forced."
-    return [Section("Tasks side by side", [how], list(tables))]
+    return [Section("Tasks side by side", [how], list(tables), folded=True)]
 
 
 def _at(rows: pd.DataFrame, multiple: float) -> pd.DataFrame:

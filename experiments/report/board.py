@@ -1,0 +1,225 @@
+"""The boards: each series of a task with its places, curve, quality and seeds; and all series over all tasks."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from experiments.figures import style, words
+from experiments.report import drawing
+from experiments.report.page import Board, Cell, Entry
+from experiments.report.sections import likeness
+from experiments.report.sections.curves import learned_only, percent
+from experiments.report.sections.task import TaskResults
+from experiments.rows.row import metric_of
+from experiments.statistics import comparisons
+from experiments.statistics.scores import DOUBLINGS
+
+FEW = 5
+"""Most tasks whose areas are columns of the board over tasks."""
+
+
+def written(value: float, metric: str) -> str:
+    """Return a value of a metric as a reader sees it: per cent without its sign, or two decimals."""
+    if math.isnan(value):
+        return "–"
+    return f"{100 * value:.0f}" if percent(metric) else f"{value:.2f}"
+
+
+def at(task: TaskResults, multiple: float) -> "pd.Series[float]":
+    """Return the mean of each series' runs that learned, at a multiple of the training length."""
+    rows = learned_only(task.measured)
+    there = (rows["eval_length"] - multiple * rows["train_length"]).abs() < 0.5
+    return rows[there].groupby("series")["value"].mean()
+
+
+def of_task(task: TaskResults) -> Board:
+    """Return the board of one task."""
+    axes = task.axes
+    sparks = {line.name: drawing.small([line], axes, 100, 26) for line in task.curves}
+    metric, multiples = str(task.quality["metric"].iloc[0]), [1, *DOUBLINGS]
+    values = {multiple: at(task, multiple) for multiple in multiples}
+    multiples = [multiple for multiple in multiples if len(values[multiple])]
+    free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
+    ranked = int((task.standing["status"] == "ok").sum())
+    seeds = {str(name): part["area"].dropna() for name, part in task.scores.groupby("series")}
+    entries = []
+    for line in task.standing.to_dict("records"):
+        series, known = str(line["series"]), line["status"] == "ok"
+        cells = []
+        for multiple in multiples:
+            kept = line.get(f"kept_{multiple}", 1.0)
+            heat = None if multiple == 1 or not known or kept != kept else round(10 * min(max(kept, 0.0), 1.0))
+            cells.append(Cell(written(values[multiple].get(series, math.nan), metric) if known else "", heat))
+        if not known:
+            cells = [Cell("", why=str(line["status"])) for _ in multiples]
+        lost = line["seeds"] - line["seeds_learned"]
+        remarks = [f"{line['seeds_learned']} of {line['seeds']} learned"] if lost and known else []
+        remarks += [str(line["status"])] if not known else []
+        remarks += [task.relatives[series]] if series in task.relatives else []
+        entries.append(
+            Entry(
+                places=words.span(line["place_low"], line["place_high"]),
+                track=drawing.track(line["place_low"], line["place_high"], line["place"], ranked)
+                if known
+                else Markup(),
+                name=task.named(series),
+                css=drawing.css(task.kind_of(series)),
+                page=task.page_of(series),
+                remark=", ".join(remarks),
+                spark=sparks.get(series, Markup()),
+                cells=tuple(cells),
+                mean=f"{100 * line['area']:.0f}" if known else "",
+                strip=drawing.strip(list(seeds[series]), line["area"], line["low"], line["high"])
+                if known
+                else Markup(),
+                better=_better(task, series, ranked) if known else "",
+                last=f"{100 * free[series]:.0f}" if known and free.get(series, math.nan) == free.get(series) else "",
+            )
+        )
+    trained, last = axes.trained, int(task.standing["up_to"].max()) if len(task.standing) else 1
+    return Board(
+        caption=f"Standings, {task.key}",
+        heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
+        place=("Place", "and its range"),
+        curve=f"{axes.lengths[0]} … {axes.lengths[-1]}",
+        mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
+        better="Better than",
+        last="Free-running" if free.notna().any() else "",
+        entries=tuple(entries),
+        note=_note(task, metric),
+        stem="standings",
+    )
+
+
+def _note(task: TaskResults, metric: str) -> str:
+    named = metric_of(metric)
+    note = (
+        f"Columns ×1 to ×8: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
+    )
+    note += "doublings of the quality in range that is kept; 0 is guessing."
+    return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
+
+
+def _better(task: TaskResults, series: str, ranked: int) -> str:
+    family = task.family
+    if series not in family.names:
+        return "–"
+    beaten = [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
+    if len(beaten) == ranked - 1 > 1:
+        return f"all {ranked - 1} others"
+    return words.listed(beaten) if 0 < len(beaten) <= 3 else f"{len(beaten)} others" if beaten else "–"
+
+
+def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:
+    """Group tasks by the series that were measured on them, those with the most series first."""
+    found: dict[frozenset[str], list[TaskResults]] = {}
+    for task in tasks:
+        found.setdefault(frozenset(task.standing["series"]), []).append(task)
+    return [found[names] for names in sorted(found, key=lambda names: (-len(names), -len(found[names])))]
+
+
+def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
+    """Return one line for each series over tasks, most wins less losses first: counts, tasks learned, mean area."""
+    pairs = comparisons.over_tasks(task.family for task in tasks)
+    table = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
+    standing = pd.concat([task.standing for task in tasks])
+    known = standing[standing["status"] == "ok"].groupby("series")
+    table = table.assign(area=known["area"].mean(), tasks_learned=known.size(), tasks=standing.groupby("series").size())
+    table["tasks_learned"] = table["tasks_learned"].fillna(0).astype(int)
+    table = table.assign(net=table["wins"] - table["losses"]).rename_axis("series").reset_index()
+    return table.sort_values(["net", "area"], ascending=False, ignore_index=True)
+
+
+def over_tasks(tasks: Sequence[TaskResults]) -> Board:
+    """Return the board over tasks: of a few the area and places on each, of many how often each place was taken."""
+    table, few = compared(tasks), len(tasks) <= FEW
+    known = pd.concat([task.standing for task in tasks])
+    known = known[known["status"] == "ok"]
+    lines = {task.key: {line["series"]: line for line in task.standing.to_dict("records")} for task in tasks}
+    counts = {key: sum(line["status"] == "ok" for line in of_task.values()) for key, of_task in lines.items()}
+    task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
+    most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
+    for line in table.to_dict("records"):
+        series = str(line["series"])
+        task, own = task_of[series], known[known["series"] == series]
+        lost = line["tasks"] - line["tasks_learned"]
+        cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")]
+        if few:
+            cells = [_on(lines[task.key].get(series), counts[task.key]) for task in tasks]
+        entries.append(
+            Entry(
+                places="",
+                track=drawing.taken(list(own["place"]), len(table)),
+                name=task.named(series),
+                css=drawing.css(task.kind_of(series)),
+                page=task.page_of(series),
+                remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
+                spark=drawing.diverging(line["wins"], line["losses"], most),
+                cells=tuple(cells),
+                mean=f"{100 * line['area']:.0f}" if line["area"] == line["area"] else "–",
+                strip=drawing.strip(list(own["area"]), line["area"], math.nan, math.nan),
+                better="",
+            )
+        )
+    heads = (("better", "in"), ("worse", "in"), ("compared", "in"))
+    return Board(
+        caption=f"Standings over {len(tasks)} tasks",
+        heads=tuple((task.key, "area, place") for task in tasks) if few else heads,
+        place=("", "") if few else ("Places", f"1 … {len(table)}"),
+        curve="worse ┊ better",
+        mean=("Mean area, %", "dots: tasks"),
+        better="",
+        last="",
+        entries=tuple(entries),
+        note="Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task.",
+        stem="over_tasks",
+    )
+
+
+def _on(line: dict[Any, Any] | None, count: int) -> Cell:
+    """Return the area of a series on a task, and its places; hatched where it did not learn."""
+    if line is None:
+        return Cell("")
+    if line["status"] != "ok":
+        return Cell("", why=str(line["status"]))
+    track = drawing.track(line["place_low"], line["place_high"], line["place"], count)
+    return Cell(f"{100 * line['area']:.0f}", round(10 * min(max(line["area"], 0.0), 1.0)), track=track)
+
+
+def families(task: TaskResults) -> list[tuple[str, str]]:
+    """Return the classes and names of the families that a picture colours."""
+    kinds = dict.fromkeys(task.kind_of(series) for series in task.coloured)
+    return [(drawing.css(kind), kind or "other") for kind in kinds]
+
+
+def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
+    """Return tasks by series: the area of each, hatched where it was not learned; the longer side goes down."""
+    order = list(dict.fromkeys(series for task in tasks for series in style.looks(task.rows)))
+    table: dict[tuple[str, str], Cell] = {}
+    for task in tasks:
+        for line in task.standing.to_dict("records"):
+            if line["series"] not in order:
+                continue
+            area, known = line["area"], line["status"] == "ok"
+            heat = round(10 * min(max(area, 0.0), 1.0)) if known else None
+            places = f", place {words.span(line['place_low'], line['place_high'])}" if known else ""
+            said = f"{line['series']} on {task.key}: {'area ' + words.fixed(area) if known else line['status']}{places}"
+            table[task.key, line["series"]] = Cell(f"{100 * area:.0f}" if known else "", heat, said)
+    total = {series: sum(cell.heat or 0 for (_, name), cell in table.items() if name == series) for series in order}
+    ranked = sorted(order, key=lambda series: -total[series])
+    kinds = {s: drawing.css(next(task.kind_of(s) for task in tasks if s in task.order)) for s in ranked}
+    hardest_last = sorted(tasks, key=lambda task: -task.standing["area"].fillna(0).mean())
+    return {
+        "corner": "task",
+        "caption": f"Area by task and encoding, %: {words.few(task.key for task in tasks)}",
+        "note": "Share of the quality in range that is kept to the longest length, %. Hatched: not learned in range.",
+        "stem": "standings",
+        "series": [(series, kinds[series]) for series in ranked],
+        "lines": [
+            (task.key, task.path, [table.get((task.key, series), Cell("")) for series in ranked])
+            for task in hardest_last
+        ],
+    }

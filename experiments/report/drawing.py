@@ -1,0 +1,268 @@
+"""Drawings of the page: SVG in the colours of its style sheet, so that they are dark where the page is."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+Point = tuple[float, float]
+FAMILIES = {"no position": "none", "input": "input", "rotation": "rotation", "score bias": "bias"}
+FAMILIES |= {"relative term": "relative", "content": "content"}
+"""Family of encoders -> class of the style sheet; any other is ``other``."""
+CELLS = 12
+"""Most places that are drawn as cells; of more, a bar is drawn."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series over lengths: ``mean`` of the runs that learned, each run as in ``seeds``, others in ``unlearned``."""
+
+    name: str
+    family: str
+    mean: Sequence[Point]
+    seeds: Sequence[Sequence[Point]] = ()
+    unlearned: Sequence[Sequence[Point]] = ()
+    dashed: bool = False
+    coloured: bool = True
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Lengths (log2) and values of a curve: ``ticks`` of the values, first and last are the ends."""
+
+    lengths: Sequence[int]
+    trained: int
+    ticks: Sequence[float]
+    chance: Sequence[Point] = ()
+
+
+class Frame(NamedTuple):
+    """Where lengths and values are in pixels."""
+
+    axes: Axes
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def x(self, length: float) -> float:
+        low, high = math.log2(self.axes.lengths[0]), math.log2(max(self.axes.lengths[-1], self.axes.lengths[0] * 2))
+        return self.left + (math.log2(length) - low) / (high - low) * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        low, high = self.axes.ticks[0], self.axes.ticks[-1]
+        return self.bottom - (min(max(value, low), high) - low) / (high - low) * (self.bottom - self.top)
+
+    def path(self, points: Sequence[Point], kind: str, more: str = "") -> str:
+        places = [f"{self.x(x):.0f} {self.y(y):.1f}".replace(".0", "") for x, y in points]
+        return f'<path class="{kind}" d="M{"L".join(places)}"{more}/>' if len(places) > 1 else ""
+
+    def shade(self) -> str:
+        edge = self.x(max(self.axes.trained, self.axes.lengths[0]))
+        return (
+            f'<rect class="shade" x="{self.left:g}" y="{self.top:g}" width="{edge - self.left:.0f}" '
+            f'height="{self.bottom - self.top:g}"/>'
+        )
+
+
+def css(family: str) -> str:
+    """Return the class of a family."""
+    return f"f-{FAMILIES.get(family, 'other')}"
+
+
+def curves(lines: Sequence[Line], axes: Axes, said: str) -> Markup:
+    """Return the curves twice, for a wide and for a narrow page; ``said`` is what they show, in words."""
+    return _curves(lines, axes, said, "wide", 836, 352) + _curves(lines, axes, said, "narrow", 358, 290)
+
+
+def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int) -> Markup:
+    narrow = kind == "narrow"
+    frame = Frame(axes, 34, width - 14, 12, height - 36)
+    parts = [frame.shade(), *_axes(frame, narrow=narrow)]
+    behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
+    for line in behind_first:
+        dash = ' stroke-dasharray="7 4"' if line.dashed else ""
+        parts.append(f'<g class="s {css(line.family)}{"" if line.coloured else " grey"}" data-e="{escape(line.name)}">')
+        parts += [frame.path(seed, "seed") for seed in line.seeds] if line.coloured else []
+        for seed in line.unlearned if line.coloured else ():
+            parts.append(frame.path(seed, "seed lost"))
+            parts += [_circle(frame, *seed[-1], "ring", 3)] if seed else []
+        parts.append(frame.path(line.mean, "mean", dash))
+        parts += [_circle(frame, *point, "dot", 2.6 if narrow else 3.2) for point in line.mean] if line.coloured else []
+        parts.append("</g>")
+    parts += _labels(frame, [line for line in lines if line.coloured and line.mean], 7.2 if narrow else 8.3)
+    return Markup(
+        f'<svg class="hero {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}">'
+        + "".join(parts)
+        + "</svg>"
+    )
+
+
+def _circle(frame: Frame, x: float, y: float, kind: str, radius: float) -> str:
+    return f'<circle class="{kind}" cx="{frame.x(x):.0f}" cy="{frame.y(y):.1f}" r="{radius}"/>'
+
+
+def _text(x: float, y: float, text: object, kind: str = "tick", anchor: str = "middle") -> str:
+    return f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
+    axes = frame.axes
+    for tick in axes.ticks:
+        y = frame.y(tick)
+        yield f'<path class="grid" d="M{frame.left:g} {y:.1f}H{frame.right:g}"/>'
+        yield _text(frame.left - 5, y + 4, f"{tick:g}", anchor="end")
+    edge = frame.x(max(axes.trained, axes.lengths[0]))
+    yield f'<path class="edge" d="M{edge:.0f} {frame.top - 6:g}V{frame.bottom:g}"/>'
+    if edge - frame.left > 60:
+        yield _text((edge + frame.left) / 2, frame.top + 0.45 * (frame.bottom - frame.top), "trained", "tick b")
+    if len(axes.chance) > 1:
+        yield frame.path(axes.chance, "chance")
+        x, y = axes.chance[0]
+        above = frame.y(y) - 5 if frame.y(y) > frame.top + 14 else frame.y(y) + 13
+        yield _text(frame.x(x) + 6, above, "guessing", anchor="start")
+    doublings = [axes.trained * 2**power for power in range(12)]
+    taken = [-math.inf]
+    for length in sorted(axes.lengths, key=lambda length: (length not in doublings, length)):
+        x, known = frame.x(length), length in doublings
+        if min(abs(x - place) for place in taken) < (26 if narrow else 20):
+            continue
+        taken.append(x)
+        yield _text(x, frame.bottom + 17, length, "tick b" if known else "tick")
+        if known:
+            yield _text(x, frame.bottom + 31, f"×{length // axes.trained}")
+
+
+def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]:
+    """Name each line where it is flattest and nothing else is, with a leader where that is away from it."""
+    sampled = {line.name: list(_sampled(frame, line.mean)) for line in lines}
+    taken: list[tuple[float, float, float, float]] = []
+    trained = frame.x(frame.axes.trained)
+    for line in sorted(lines, key=lambda line: -len(line.name)):
+        own, wide = sampled[line.name], letter * len(line.name)
+        found = []
+        for place, (x, y) in enumerate(own[::3]):
+            before, after = own[max(0, 3 * place - 5)], own[min(len(own) - 1, 3 * place + 5)]
+            slope = abs(after[1] - before[1]) / max(1.0, after[0] - before[0])
+            for across in (0.0, 30 + wide / 2, -30 - wide / 2, 70 + wide / 2):
+                for up in (-9, 18, -34, 40, -70) if across == 0 else (5, -25, 35):
+                    centre, base = x + across, y + up
+                    box = (centre - wide / 2 - 2, base - 13, centre + wide / 2 + 2, base + 4)
+                    cost = 14 * slope + 22 * (abs(up) > 20 or across != 0) + 18 * (centre < trained)
+                    cost += 900 * (box[0] < frame.left or box[2] > frame.right + 12)
+                    cost += 900 * (box[1] < 0 or box[3] > frame.bottom)
+                    cost += sum(700 for other in taken if _overlap(box, other))
+                    points = (point for points in sampled.values() for point in points)
+                    cost += 6 * sum(box[0] < a < box[2] and box[1] < b < box[3] for a, b in points)
+                    found.append((cost, centre, base, x, y, box))
+        if not found:
+            continue
+        _, centre, base, x, y, box = min(found)
+        taken.append(box)
+        if abs(base - 4 - y) > 22 or abs(centre - x) > 1:
+            side = min(max(x, box[0]), box[2])
+            end = base - 4 if side != x else (box[3] if y > base else box[1])
+            yield f'<path class="lead {css(line.family)}" d="M{side:.0f} {end:.0f}L{x:.0f} {y:.0f}"/>'
+        yield (
+            f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{centre:.0f}" y="{base:.0f}" '
+            f'text-anchor="middle">{escape(line.name)}</text>'
+        )
+
+
+def _sampled(frame: Frame, points: Sequence[Point], step: float = 5) -> Iterator[Point]:
+    places = [(frame.x(x), frame.y(y)) for x, y in points]
+    for (a, b), (c, d) in itertools.pairwise(places):
+        count = max(1, int(math.hypot(c - a, d - b) / step))
+        yield from ((a + (c - a) * part / count, b + (d - b) * part / count) for part in range(count))
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
+    """Return small curves without text."""
+    frame = Frame(axes, 1, width - 1, 3, height - 3)
+    edge = frame.x(max(axes.trained, axes.lengths[0]))
+    parts = [frame.path(axes.chance, "chance"), f'<path class="edge" d="M{edge:.0f} 0V{height}"/>']
+    for line in lines:
+        dash = ' stroke-dasharray="4 3"' if line.dashed else ""
+        parts.append(f'<g class="{css(line.family)}">{frame.path(line.mean, "mean", dash)}</g>')
+    return _svg("spark", width, height, "".join(parts))
+
+
+def _svg(kind: str, width: float, height: float, inner: str) -> Markup:
+    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+    return Markup(f'<svg class="{kind}" {size}>{inner}</svg>')
+
+
+def track(low: float, high: float, place: float, count: int) -> Markup:
+    """Return the places ``low`` to ``high`` that a series may have among ``count``, and the one it has."""
+    if count <= CELLS:
+        kinds = ["on" if n == round(place) else "in" if low <= n <= high else "off" for n in range(1, count + 1)]
+        cells = (
+            f'<rect class="{kind}" x="{11 * n}" y="1" width="9" height="12" rx="2"/>' for n, kind in enumerate(kinds)
+        )
+        return _svg("place", 11 * count, 14, "".join(cells))
+    step = 108 / max(1, count - 1)
+    x, start, end = (5 + step * (n - 1) for n in (place, low, high))
+    bar = f'<rect class="in" x="{start - 3:.1f}" y="4" width="{end - start + 6:.1f}" height="6" rx="3"/>'
+    return _svg(
+        "place", 118, 14, f'<path class="grid" d="M2 7H116"/>{bar}<circle class="on" cx="{x:.1f}" cy="7" r="3.5"/>'
+    )
+
+
+def taken(places: Sequence[float], count: int) -> Markup:
+    """Return the places that a series has over tasks, among ``count``: cells, darker where more often, or dots."""
+    if count > CELLS:
+        step = 108 / (count - 1)
+        dots = (f'<circle class="on" cx="{5 + step * (place - 1):.1f}" cy="7" r="3"/>' for place in places)
+        return _svg("place", 118, 14, f'<path class="grid" d="M2 7H116"/>{"".join(dots)}')
+    counts = [sum(round(place) == n for place in places) for n in range(1, count + 1)]
+    cells = (
+        f'<rect class="{"on" if n else "off"}" x="{11 * place}" y="1" width="9" height="12" rx="2"'
+        + (f' fill-opacity="{0.15 + 0.85 * n / max(counts):.2f}"' if n else "")
+        + "/>"
+        for place, n in enumerate(counts)
+    )
+    return _svg("place", 11 * count, 14, "".join(cells))
+
+
+def strip(dots: Sequence[float], mean: float, low: float, high: float, width: int = 180) -> Markup:
+    """Return values between 0 and 1 as dots, their mean, and its interval where there is one."""
+
+    def x(value: float) -> float:
+        return 5 + min(max(value, 0.0), 1.0) * (width - 10)
+
+    parts = [f'<path class="grid" d="M5 8H{width - 5}M5 4V12M{width / 2:g} 6V10M{width - 5} 4V12"/>']
+    if low == low:
+        parts.append(
+            f'<rect class="ci" x="{x(low):.1f}" y="3" width="{max(1, x(high) - x(low)):.1f}" height="10" rx="4"/>'
+        )
+    parts += [f'<circle class="dot" cx="{x(dot):.1f}" cy="8" r="3"/>' for dot in dots if dot == dot]
+    parts += [f'<path class="mid" d="M{x(mean):.1f} 1V15"/>'] if mean == mean else []
+    return _svg("strip", width, 16, "".join(parts))
+
+
+def interval(low: float, mean: float, high: float, ends: tuple[float, float], needed: float) -> Markup:
+    """Return an interval with the threshold that it must lie beyond, on a scale between two ends."""
+    width, (least, most) = 150, ends
+    at: Callable[[float], float] = lambda value: 4 + (value - least) / ((most - least) or 1) * (width - 8)
+    parts = [f'<path class="grid" d="M4 8H{width - 4}"/>', f'<path class="need" d="M{at(needed):.1f} 0V16"/>']
+    if low == low:
+        parts.append(
+            f'<rect class="ci" x="{at(low):.1f}" y="4" width="{max(1, at(high) - at(low)):.1f}" height="8" rx="3"/>'
+        )
+    parts += [f'<circle class="dot" cx="{at(mean):.1f}" cy="8" r="3"/>'] if mean == mean else []
+    return _svg("claim", width, 16, "".join(parts))
+
+
+def diverging(wins: int, losses: int, most: int) -> Markup:
+    """Return comparisons won to the right of the middle, lost to the left; ``most`` fills a side."""
+    scale = 60 / max(1, most)
+    bars = f'<rect class="on" x="62" y="2" width="{wins * scale:.1f}" height="10"/>'
+    bars += f'<rect class="in" x="{62 - losses * scale:.1f}" y="2" width="{losses * scale:.1f}" height="10"/>'
+    return _svg("place", 124, 14, f'{bars}<path class="mid" d="M62 0V14"/>')

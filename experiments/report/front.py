@@ -1,0 +1,276 @@
+"""The first screen: a finding with its numbers, one curve, three sentences, the board, and what is left open."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+from markupsafe import Markup
+
+from experiments.figures import words
+from experiments.report import board, drawing
+from experiments.report.board import at, written
+from experiments.report.page import Finding, Front
+from experiments.report.sections.curves import learned_only, percent
+from experiments.report.sections.task import TaskResults
+from experiments.rows.results import Results
+from experiments.rows.row import metric_of
+from experiments.rows.sweeps import to_type
+from experiments.statistics.comparisons import over_tasks
+from experiments.statistics.scores import KEEPS
+
+HALF = 0.5
+"""Quality at twice the training length that some series keeps in a task that counts over tasks."""
+OPEN = 3
+"""Fewest places that a series may have, for its seeds to leave it open."""
+
+
+def ranked(tasks: Sequence[TaskResults]) -> list[TaskResults]:
+    """Return the tasks with a quality beyond the training length of two series or more."""
+    return [task for task in tasks if (task.standing["status"] == "ok").sum() > 1]
+
+
+def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
+    """Return the ranked tasks that count over tasks: those of which some series keeps half of its quality at ×2."""
+    return [task for task in ranked(tasks) if (task.standing["kept_2"] >= HALF).any()]
+
+
+def main_block(tasks: Sequence[TaskResults]) -> list[TaskResults]:
+    """Return the tasks over which the report compares: of those that count, the ones with the most series."""
+    several = [block for block in board.blocks(counted(tasks)) if len(block) > 1]
+    return several[0] if several else []
+
+
+def shown(tasks: Sequence[TaskResults]) -> TaskResults | None:
+    """Return the task whose curve opens the report: of those with the most series, that which sets them apart most."""
+    return max((task for task in tasks if len(task.measured)), key=_spread, default=None)
+
+
+def _spread(task: TaskResults) -> tuple[int, float]:
+    areas = task.standing["area"].dropna()
+    return len(areas) // 2, float(areas.max() - areas.min()) if len(areas) else 0.0
+
+
+def make(tasks: Sequence[TaskResults], results: Results) -> tuple[str, Front | None]:
+    """Return the heading of a report and its first screen; None where nothing was measured over lengths."""
+    task = shown(counted(tasks) or tasks)
+    if task is None:
+        return f"{results.folder.resolve().name}: no quality over lengths was measured", None
+    several = main_block(tasks)
+    heading, found, top = of_task(task), findings(task), None
+    if len(several) > 1:
+        heading, found, top = across(several), [*_over(several), *_nobody(tasks), *found], board.over_tasks(several)
+    return heading, Front(
+        setting=setting(tasks),
+        caption=caption(task),
+        families=board.families(task),
+        curves=curve(task),
+        findings=found[:3],
+        board=top or board.of_task(task),
+        limits=limits(tasks, results),
+    )
+
+
+def caption(task: TaskResults) -> str:
+    """Return the title of a task's curve."""
+    metric = str(task.quality["metric"].iloc[0])
+    named = metric_of(metric).label
+    return f"{task.key}: {named}{', %,' if percent(metric) else ''} by length"
+
+
+def curve(task: TaskResults) -> Markup:
+    """Return the curves of a task, with what they show in words."""
+    axes = task.axes
+    metric = str(task.quality["metric"].iloc[0])
+    means = at(task, 2)
+    said = f"{caption(task)}, {axes.lengths[0]} to {axes.lengths[-1]}. Trained to {axes.trained}. "
+    found = [f"{line.name} {written(means[line.name], metric)}" for line in task.curves if line.name in means.index]
+    return drawing.curves(task.curves, axes, said + (f"At {2 * axes.trained}: {words.few(found)}." if found else ""))
+
+
+def _unit(metric: str) -> str:
+    named = metric_of(metric)
+    return " %" if percent(metric) else f" {named.label}"
+
+
+def _what(metric: str) -> str:
+    return metric_of(metric).unit.removeprefix("share of ") if percent(metric) else ""
+
+
+def of_task(task: TaskResults) -> str:
+    """Return the finding of one task: who is best and who worst at twice the training length, or beyond."""
+    known = task.standing[task.standing["status"] == "ok"]
+    metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
+    if known.empty:
+        return f"No encoding learned {task.key}: nothing can be said of longer lengths"
+    multiple = next((m for m in (2, 4, 8) if len(at(task, m))), 0)
+    if not multiple:
+        return f"{task.key}: nothing was measured beyond length {trained}"
+    values = at(task, multiple).reindex(known["series"]).dropna()
+    up = metric_of(metric).higher_is_better
+    best, worst = map(str, (values.idxmax(), values.idxmin())[:: 1 if up else -1])
+    unit, what = _unit(metric), _what(metric)
+    get, of = ("gets", f" of {what}") if percent(metric) else ("needs", "")
+    first = (
+        f"Trained to length {trained}, {best} {get} {written(values[best], metric)}{unit}{of} at {multiple * trained}"
+    )
+    if best == worst:
+        return first
+    return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+
+
+def findings(task: TaskResults) -> list[Finding]:
+    """Return up to three findings of one task: who is first, who falls first, and whom the seeds leave open."""
+    found = [*_first(task), *_fall(task), *_open(task)]
+    return found or [Finding(task.key, "No comparison could be made: see its page.")]
+
+
+def _first(task: TaskResults) -> list[Finding]:
+    known = task.standing[task.standing["status"] == "ok"]
+    if len(known) < 2:
+        return []
+    best = known.iloc[0]
+    series, others = str(best["series"]), len(known) - 1
+    equals = [str(name) for name in known.loc[known["place_low"] == 1, "series"] if name != series]
+    seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["area"].notna(), "area"]
+    area = f"{100 * best['area']:.0f} %"
+    text = f"of its quality kept to ×{best['up_to']:g}"
+    text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
+    text += f", {_equals(equals, others)}."
+    small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if len(seeds) <= 10 else ""
+    free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
+    if free.get(series, math.nan) == free.get(series):
+        small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
+    head = f"{task.named(series)}: {area}" if equals else f"{task.named(series)} is first: {area}"
+    return [Finding(head, text, small.strip())]
+
+
+def _equals(equals: list[str], others: int) -> str:
+    if not equals:
+        return f"better than each of the other {others}" if others > 1 else "better than the other"
+    return f"the most; {words.few(equals)} may be as good"
+
+
+def _fall(task: TaskResults) -> list[Finding]:
+    """Say who loses most from the training length to the next one measured."""
+    rows = learned_only(task.measured)
+    if rows.empty:
+        return []
+    trained = int(rows["train_length"].max())
+    beyond = rows.loc[rows["eval_length"] > trained, "eval_length"]
+    at_end = rows[rows["eval_length"] == trained]
+    if beyond.empty or at_end.empty:
+        return []
+    next_length, metric = int(beyond.min()), str(rows["metric"].iloc[0])
+    inside = at_end.groupby("series")["value"].mean()
+    after = rows[rows["eval_length"] == next_length].groupby("series")["value"]
+    sign = 1 if metric_of(metric).higher_is_better else -1
+    lost = ((inside - after.mean()) * sign).dropna().sort_values(ascending=False)
+    if lost.empty or lost.iloc[0] <= 0:
+        return []
+    series, unit = str(lost.index[0]), _unit(metric)
+
+    def fall(name: str) -> str:
+        return f"{written(inside[name], metric)} → {written(after.mean()[name], metric)}{unit}"
+
+    text = f"from length {trained} to {next_length}"
+    text += f"; then {lost.index[1]}: {fall(str(lost.index[1]))}." if len(lost) > 1 and lost.iloc[1] > 0 else "."
+    values = after.get_group(series)
+    ends = f"{written(values.min(), metric)} to {written(values.max(), metric)}{unit}"
+    small = f"Its {words.count(len(values), 'seed')} at {next_length}: {ends}." if len(values) > 1 else "One seed."
+    return [Finding(f"{task.named(series)}: {fall(series)}", text, small)]
+
+
+def _open(task: TaskResults) -> list[Finding]:
+    """Say which series has the widest range of places, or who loses least where all have a place."""
+    known = task.standing[task.standing["status"] == "ok"]
+    width = (known["place_high"] - known["place_low"] + 1).sort_values(ascending=False, kind="stable")
+    if len(known) < 2 or width.iloc[0] < OPEN:
+        return []
+    line = known.loc[width.index[0]]
+    series, scores = str(line["series"]), task.scores
+    seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["area"].notna(), "area"])
+    areas = ", ".join(f"{seed:.0f}" for seed in seeds)
+    text = f"{words.count(len(seeds), 'seed')} do not place it: its area is {areas} %."
+    run = task.runs[(task.runs["series"] == series)]
+    typed = to_type(str(run["command"].iloc[0])) if len(run) else ""
+    command = (
+        f"python run.py encoder={run['encoder'].iloc[0]} seeds={2 * len(seeds)} name={task.folder}" if typed else ""
+    )
+    places = f"place {words.span(line['place_low'], line['place_high'])}".replace("–", " to ")
+    return [Finding(f"{task.named(series)}: {places}", text, "Next:" if command else "", command)]
+
+
+def across(tasks: Sequence[TaskResults]) -> str:
+    """Return the finding over tasks: who wins most comparisons, and who fewest."""
+    table = board.compared(tasks)
+    best, worst = table.iloc[0], table.iloc[-1]
+    if not best["wins"]:
+        return f"Over {len(tasks)} tasks, none of {int(table['compared'].sum()) // 2} comparisons is decided"
+    return (
+        f"{len(table)} encodings on {len(tasks)} tasks: {best['series']} extrapolates better in {best['wins']} of "
+        f"{best['compared']} comparisons, {worst['series']} in {worst['wins']} of {worst['compared']}"
+    )
+
+
+def _over(tasks: Sequence[TaskResults]) -> list[Finding]:
+    table = board.compared(tasks)
+    best = table.iloc[0]
+    rivals = over_tasks(task.family for task in tasks)
+    own = rivals[rivals["first"] == best["series"]].sort_values("losses", ascending=False)
+    text = f"comparisons won, {best['losses']} lost, {best['compared'] - best['wins'] - best['losses']} undecided."
+    hardest = own.iloc[0]
+    small = f"Most often beaten by {hardest['second']}: in {hardest['losses']} of {hardest['tasks']} tasks."
+    small = small if hardest["losses"] else "No other encoding beats it on any of them."
+    return [Finding(f"{best['series']}: {best['wins']} of {best['compared']}", text, small)]
+
+
+def _nobody(tasks: Sequence[TaskResults]) -> list[Finding]:
+    """Say how many tasks no series carries on."""
+    known, kept = ranked(tasks), counted(tasks)
+    firm = [task.key for task in known if (task.standing["kept_2"] >= KEEPS).any()]
+    lost = [task.key for task in known if task not in kept]
+    if not lost:
+        return []
+    text = f"no encoding keeps half of its quality at twice the training length; in {len(firm)} some keeps {KEEPS:.0%}."
+    small = f"Not counted above: {words.few(lost)}."
+    return [Finding(f"In {len(lost)} of {len(known)} tasks", text, small)]
+
+
+def setting(tasks: Sequence[TaskResults]) -> str:
+    """Return what was run, in one line."""
+    runs = pd.concat([task.runs for task in tasks])
+    seeds = runs.groupby(["task", "series"])["seed"].nunique()
+    each = words.count(int(seeds.max()), "seed") if seeds.min() == seeds.max() else f"{seeds.min()}–{seeds.max()} seeds"
+    parts = [f"Task {tasks[0].key}" if len(tasks) == 1 else f"{len(tasks)} tasks"]
+    parts.append(f"{words.count(runs['series'].nunique(), 'encoding')} × {each}")
+    judged, learned = int(runs["converged"].notna().sum()), int(runs["converged"].eq(True).sum())
+    if judged:
+        parts.append(f"all {judged} runs learned" if learned == judged else f"{learned} of {judged} runs learned")
+    sizes = pd.to_numeric(runs["model_parameters"], errors="coerce").dropna() / 1e6
+    if len(sizes):
+        low, high = f"{sizes.min():.2g}", f"{sizes.max():.2g}"
+        parts.append(f"{low if low == high else f'{low}–{high}'} M parameters")
+    if len(tasks) == 1 and len(quality := tasks[0].quality):
+        parts.append(
+            f"trained to {int(quality['train_length'].max())}, measured to {int(quality['eval_length'].max())}"
+        )
+    spent = sum(
+        pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
+    )
+    device = "CPU" if set(runs["device"]) <= {"cpu"} else "machine"
+    if spent:
+        parts.append(f"{spent / 3600:.1f} {device} hours" if spent > 7200 else f"{spent / 60:.1f} {device} minutes")
+    return " · ".join(parts)
+
+
+def limits(tasks: Sequence[TaskResults], results: Results) -> list[str]:
+    """Return what these runs leave open."""
+    runs = pd.concat([task.runs for task in tasks])
+    sizes = pd.to_numeric(runs["model_parameters"], errors="coerce").dropna() / 1e6
+    rates = {results.configs[run].get("train.learning_rate") for run in runs["run_id"]} - {None}
+    seeds = runs.groupby(["task", "series"])["seed"].nunique().max()
+    found = [f"models above {sizes.max():.2g} M parameters"] if len(sizes) else []
+    found.append(f"tasks other than {tasks[0].key}" if len(tasks) == 1 else "natural tasks at scale")
+    if len(rates) == 1:
+        found.append(f"learning rates other than {min(map(str, rates))}")
+    return [*found, f"differences that need more than {words.count(int(seeds), 'seed')}"]
