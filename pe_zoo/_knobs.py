@@ -4,9 +4,10 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 MOST_LISTED = 8
@@ -18,11 +19,12 @@ LARGEST, LARGEST_REAL = 2**31 - 1, float.fromhex("0x1.fffffep+127")
 
 @dataclass(frozen=True)
 class Knob:
-    """One keyword-only argument: its type and its default (the published value)."""
+    """One keyword-only argument: its type, its default (the published value), and its type with limits."""
 
     name: str
     type: Any
     default: Any
+    limited: Any = field(default=None, compare=False, repr=False)
 
 
 def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
@@ -36,8 +38,9 @@ def knobs(component: Callable[..., Any]) -> dict[str, Knob]:
             raise TypeError(f"{component.__qualname__}: knob {parameter.name!r} needs a type")
     # Only the knobs' own annotations are looked up: others may name types that are not imported.
     annotations = SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
-    hints = get_type_hints(annotations, globalns=getattr(target, "__globals__", {}))
-    return {p.name: Knob(p.name, hints[p.name], p.default) for p in parameters}
+    names = getattr(target, "__globals__", {})
+    hints, limited = (get_type_hints(annotations, globalns=names, include_extras=extras) for extras in (False, True))
+    return {p.name: Knob(p.name, hints[p.name], p.default, limited[p.name]) for p in parameters}
 
 
 def check_knobs(owner: str, known: Collection[str], given: Iterable[str]) -> None:
@@ -118,13 +121,27 @@ def whole(knob: str, value: int, *, at_least: int, at_most: int = LARGEST) -> in
     return value
 
 
-def each(knob: str, values: Iterable[T], check: Callable[..., T], **limits: float) -> list[T]:
-    """Return the values of a list if each passes a check within limits; raise ValueError otherwise or if it is empty.
-
-    >>> each("widths", [1, 2], whole, at_least=1)
-    [1, 2]
-    """
-    checked = [check(knob, value, **limits) for value in values]
-    if not checked:
+def some(knob: str, values: Collection[object]) -> None:
+    """Raise ValueError for an empty list."""
+    if not values:
         raise ValueError(f"{knob} is empty; give at least one, such as [1]")
-    return checked
+
+
+Count = Annotated[int, partial(whole, at_least=1)]
+NotNegative = Annotated[int, partial(whole, at_least=0)]
+Positive = Annotated[float, partial(number, above=0)]
+Share = Annotated[float, partial(number, above=0, at_most=1)]
+Several = Annotated[tuple[T, ...], some]
+"""Types of knobs with their limits, which `check_value` looks at."""
+
+
+def check_value(knob: str, annotation: Any, value: Any) -> None:
+    """Refuse a value outside the limits that its knob's type carries, None where the type has it aside."""
+    if value is None:
+        return
+    items = value if get_origin(annotation) is tuple else [value]
+    for part in get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation):
+        for item in items:
+            check_value(knob, part, item)
+    for check in getattr(annotation, "__metadata__", ()):
+        check(knob, value)

@@ -10,7 +10,7 @@ from experiments.measures import entries, package_of
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Knob, PluginError, Registry, knobs
-from pe_zoo._knobs import check_knobs, hint
+from pe_zoo._knobs import check_knobs, check_value, hint
 
 
 class Measure:
@@ -59,6 +59,8 @@ def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> Experi
     found = _own(measures.get(name)) if name in measures.names() else _module(name)
     if given is not None:
         check_knobs(name, found.knobs, given)
+        for knob, value in given.items():
+            check_value(f"{name}.{knob}", found.knobs[knob].limited, value)
         found.check(**given)
     return found
 
@@ -67,7 +69,8 @@ def load_experiment(name: str, given: Mapping[str, Any] | None = None) -> Experi
 def _module(name: str) -> Experiment:
     package, module = package_of(name), import_module(f"experiments.measures.{name}.measure")
     declared = package.MAIN, package.NEEDS_TRAINING, knobs(module.measure)
-    return Experiment(*declared, module.check, module.measure, getattr(module, "unmeasured", None))
+    check = getattr(module, "check", lambda **given: None)
+    return Experiment(*declared, check, module.measure, getattr(module, "unmeasured", None))
 
 
 def _own(cls: type[Measure]) -> Experiment:

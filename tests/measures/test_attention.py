@@ -22,6 +22,7 @@ from experiments.model.attention import PLAIN, attend
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising
 from experiments.model.transformer import Layer, Transformer
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import COORDINATES, Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -433,11 +434,11 @@ def test_text_and_the_number_of_sequences(tmp_path: Path) -> None:
 
 
 def test_knobs_out_of_range_are_refused() -> None:
-    attention_pattern.check(samples=None, max_histograms=0)
+    load_experiment("attention_pattern", dict(samples=None, max_histograms=0))
     with pytest.raises(ValueError, match=r"attention_pattern\.samples .* at least 1"):
-        attention_pattern.check(samples=0, max_histograms=4)
+        load_experiment("attention_pattern", dict(samples=0, max_histograms=4))
     with pytest.raises(ValueError, match=r"attention_pattern\.max_histograms .* at least 0"):
-        attention_pattern.check(samples=1, max_histograms=-1)
+        load_experiment("attention_pattern", dict(samples=1, max_histograms=-1))
 
 
 # ---- tables and figures -----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from experiments.measures.context_extension import report
 from experiments.measures.context_extension.replacements import Replacement, agree, altered, replacing
 from experiments.measures.length_extrapolation import measure as length_extrapolation
 from experiments.model.layout import Layout
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
@@ -332,9 +333,9 @@ def test_a_table_that_ends_is_unsupported_not_a_crash() -> None:
 )
 def test_knobs_out_of_range_are_refused(given: dict[str, object], word: str) -> None:
     knobs = {"multiples": (1.0, 4.0), "samples": 4, "replacements": ("yarn",), "fine_tuning_share": 0.1}
-    context_extension.check(**knobs)  # type: ignore[arg-type]
+    load_experiment("context_extension", knobs)
     with pytest.raises(ValueError, match=word):
-        context_extension.check(**(knobs | given))  # type: ignore[arg-type]
+        load_experiment("context_extension", (knobs | given))
 
 
 # ---- what is shown --------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from experiments.figures.style import renderings
 from experiments.measures.context_use import measure as context_use
 from experiments.measures.context_use import report
 from experiments.measures.context_use.measure import Places
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import Row, frame
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -259,9 +260,9 @@ def test_a_table_that_ends_is_unsupported_not_a_crash(corpus: Path) -> None:
 )
 def test_knobs_out_of_range_are_refused(given: dict[str, object], word: str) -> None:
     knobs = {"multiples": (0.5, 1.0), "samples": 4, "target_share": 0.25, "stride_share": 0.125}
-    context_use.check(**knobs)  # type: ignore[arg-type]
+    load_experiment("context_use", knobs)
     with pytest.raises(ValueError, match=rf"context_use\.{word}"):
-        context_use.check(**(knobs | given))  # type: ignore[arg-type]
+        load_experiment("context_use", (knobs | given))
 
 
 def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:

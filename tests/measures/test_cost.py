@@ -20,6 +20,7 @@ from experiments.measures.cost import measure as cost
 from experiments.measures.cost.memory import CountedMemory
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.model.transformer import Transformer
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import METRICS, Row, frame, slice_name
 from experiments.training.config import TrainConfig
 from pe_zoo._cost import extra_operations
@@ -261,9 +262,9 @@ def test_measuring_leaves_the_model_as_it_is() -> None:
 )
 def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> None:
     asked: dict[str, Any] = QUICK | {"tokens_per_step": None}
-    cost.check(**asked)
+    load_experiment("cost", asked)
     with pytest.raises(ValueError, match=said):
-        cost.check(**asked | given)
+        load_experiment("cost", asked | given)
 
 
 def test_the_batch_is_the_trainers_unless_told() -> None:

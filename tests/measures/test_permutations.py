@@ -37,6 +37,7 @@ from experiments.measures.permutation_sensitivity.permutations import (
 )
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import METRICS, Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject, evaluate
@@ -390,9 +391,9 @@ def test_one_token_has_no_order() -> None:
     ("knob", "value"), [("samples", 0), ("ngrams", (0,)), ("windows", (1,)), ("swap_shares", (0.0,)), ("samples", True)]
 )
 def test_knobs_out_of_range_are_refused(knob: str, value: Any) -> None:
-    permutation_sensitivity.check(**QUICK)
+    load_experiment("permutation_sensitivity", QUICK)
     with pytest.raises(ValueError, match=f"permutation_sensitivity.{knob}"):
-        permutation_sensitivity.check(**QUICK | {knob: value})
+        load_experiment("permutation_sensitivity", QUICK | {knob: value})
 
 
 # ---- repeating, not training -------------------------------------------------------------------------

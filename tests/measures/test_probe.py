@@ -191,7 +191,7 @@ def test_too_little_text_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("samples", [3, 0, 4.0, True])
 def test_too_few_samples_are_refused(samples: Any) -> None:
     with pytest.raises(ValueError, match=r"position_probe\.samples"):
-        position_probe.check(samples=samples)
+        load_experiment("position_probe", {"samples": samples})
     position_probe.check(samples=4)
 
 

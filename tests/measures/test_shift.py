@@ -17,6 +17,7 @@ from support import Command, many, subject_of
 import pe_zoo
 from experiments.measures.shift_sensitivity import measure as shift_sensitivity
 from experiments.measures.shift_sensitivity import report as shift_report
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from experiments.training.evaluate import Subject
@@ -153,8 +154,8 @@ def test_the_end_of_a_table_is_a_row_for_every_metric() -> None:
 def test_knobs_out_of_range_are_refused(given: dict[str, Any], said: str) -> None:
     asked: dict[str, Any] = {"shifts": (1,), "samples": 4, "length_share": 1.0} | given
     with pytest.raises(ValueError, match=said):
-        shift_sensitivity.check(**asked)
-    shift_sensitivity.check(shifts=(1, 2**23), samples=1, length_share=0.5)
+        load_experiment("shift_sensitivity", asked)
+    load_experiment("shift_sensitivity", dict(shifts=(1, 2**23), samples=1, length_share=0.5))
 
 
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (6, 3), (16, 1)])

@@ -25,6 +25,7 @@ from experiments.measures.structure import report as structure_report
 from experiments.measures.structure.kernel import exact, kernel
 from experiments.measures.structure.vectors import codes
 from experiments.model.transformer import Transformer
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import Row, frame, metric_of, slice_name
 from experiments.statistics.intervals import over_seeds
 from experiments.tasks import tasks
@@ -247,9 +248,9 @@ def test_bidirectional_models_too(name: str) -> None:
 )
 def test_knobs_out_of_range_are_refused_by_name(knob: str, value: object) -> None:
     fine = {"reach": 4, "max_positions": 100, "waves": [0], "shifts": [1], "draws": 16, "kernel_cells": 32}
-    structure.check(**fine)  # type: ignore[arg-type]
+    load_experiment("structure", fine)
     with pytest.raises(ValueError, match=f"^structure.{knob} "):
-        structure.check(**{**fine, knob: value})  # type: ignore[arg-type]
+        load_experiment("structure", {**fine, knob: value})
 
 
 # ---- the table ------------------------------------------------------------------------------------

@@ -18,17 +18,10 @@ from experiments.measures.attention_pattern.weights import (
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import Count, NotNegative
 
 
-def check(*, samples: int | None, max_histograms: int) -> None:
-    """Refuse knobs out of range."""
-    if samples is not None:
-        whole(f"{NAME}.samples", samples, at_least=1)
-    whole(f"{NAME}.max_histograms", max_histograms, at_least=0)
-
-
-def measure(subject: Subject, *, samples: int | None = None, max_histograms: int = 48) -> list[Row]:
+def measure(subject: Subject, *, samples: Count | None = None, max_histograms: NotNegative = 48) -> list[Row]:
     """Measure each head's weights over distance, and its previous-token, first-token and induction score.
 
     Args:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import pe_zoo
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, FINE_TUNED, NAME, REPLACED, WINDOW
@@ -14,27 +15,22 @@ from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.training.evaluate import Subject, evaluate
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.relatives import FACTOR
-from pe_zoo._knobs import each, number, one_of, whole
+from pe_zoo._knobs import Count, Positive, Several, number, one_of
 
 Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
 
 
-def check(*, multiples: Iterable[float], samples: int, replacements: Iterable[str], fine_tuning_share: float) -> None:
-    """Refuse knobs out of range."""
-    each("context_extension.multiples", multiples, number, above=0)
-    whole("context_extension.samples", samples, at_least=1)
-    number("context_extension.fine_tuning_share", fine_tuning_share, at_least=0, at_most=1)
-    for name in replacements:
-        one_of("context_extension.replacements", name, pe_zoo.names())
+def _registered(knob: str, name: str) -> None:
+    one_of(knob, name, pe_zoo.names())
 
 
 def measure(
     subject: Subject,
     *,
-    multiples: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0),
-    samples: int = 256,
-    replacements: tuple[str, ...] = (),
-    fine_tuning_share: float = 0.0,
+    multiples: Several[Positive] = (1.0, 2.0, 4.0, 8.0),
+    samples: Count = 256,
+    replacements: tuple[Annotated[str, _registered], ...] = (),
+    fine_tuning_share: Annotated[float, partial(number, at_least=0, at_most=1)] = 0.0,
 ) -> list[Row]:
     """Measure quality at multiples of the training length, of the model as trained and changed without training.
 

@@ -12,7 +12,7 @@ from experiments.rows.row import Row
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
 from pe_zoo import Unsupported
-from pe_zoo._knobs import each, number, whole
+from pe_zoo._knobs import Count, Positive, Several, Share
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,9 @@ class Places:
         return cls(spread(targets) + targets, targets, spread(longest), longest)
 
 
-def check(*, multiples: Iterable[float], samples: int, target_share: float, stride_share: float) -> None:
-    """Refuse knobs out of range."""
-    shortest = min(each("context_use.multiples", multiples, number, above=0))
-    whole("context_use.samples", samples, at_least=1)
-    number("context_use.target_share", target_share, above=0, at_most=1)
-    number("context_use.stride_share", stride_share, above=0)
+def check(*, multiples: Iterable[float], target_share: float, stride_share: float, **others: object) -> None:
+    """Refuse knobs that do not go together."""
+    shortest = min(multiples)
     for knob, share in (("target_share", target_share), ("stride_share", stride_share)):
         if share > shortest:
             raise ValueError(
@@ -60,10 +57,10 @@ def check(*, multiples: Iterable[float], samples: int, target_share: float, stri
 def measure(
     subject: Subject,
     *,
-    multiples: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0),
-    samples: int = 64,
-    target_share: float = 0.25,
-    stride_share: float = 0.125,
+    multiples: Several[Positive] = (0.5, 1.0, 2.0, 4.0),
+    samples: Count = 64,
+    target_share: Share = 0.25,
+    stride_share: Positive = 0.125,
 ) -> list[Row]:
     """Measure bits per byte of the same text after different contexts, at multiples of the training length.
 

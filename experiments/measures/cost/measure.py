@@ -1,14 +1,15 @@
 """Parameters, operations, time and memory of a model with its encoder and without."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
+from typing import Annotated
 
 from experiments.measures.cost import NAME
 from experiments.measures.cost.timing import Both, Trunks
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
-from pe_zoo._knobs import each, number, whole
+from pe_zoo._knobs import Count, Several, number, whole
 
 MEMORY_MULTIPLES = (1, 2, 4, 8, 16)
 MEBIBYTE = 2**20
@@ -23,25 +24,13 @@ RELATIVE = {
 """Metric -> its ratio to the model without the encoder; for rates, the ratio of times."""
 
 
-def check(
-    *, multiples: Iterable[int], memory_lengths: Iterable[int], tokens_per_step: int | None, seconds: float
-) -> None:
-    """Refuse knobs out of range."""
-    each("cost.multiples", multiples, whole, at_least=1)
-    for length in memory_lengths:
-        whole("cost.memory_lengths", length, at_least=2)
-    if tokens_per_step is not None:
-        whole("cost.tokens_per_step", tokens_per_step, at_least=1)
-    number("cost.seconds", seconds, at_least=0, at_most=3600)
-
-
 def measure(
     subject: Subject,
     *,
-    multiples: tuple[int, ...] = (1, 4, 16),
-    memory_lengths: tuple[int, ...] = (),
-    tokens_per_step: int | None = None,
-    seconds: float = 0.5,
+    multiples: Several[Count] = (1, 4, 16),
+    memory_lengths: tuple[Annotated[int, partial(whole, at_least=2)], ...] = (),
+    tokens_per_step: Count | None = None,
+    seconds: Annotated[float, partial(number, at_least=0, at_most=3600)] = 0.5,
 ) -> list[Row]:
     """Measure the cost of the encoder in this model, as amounts and relative to the model without it.
 

@@ -12,17 +12,9 @@ from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, Subject, evaluate
 from experiments.training.generate import generate
 from pe_zoo import Unsupported
-from pe_zoo._knobs import each, number, whole
+from pe_zoo._knobs import Count, NotNegative, Positive, Several
 
 MULTIPLES = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-
-
-def check(*, multiples: Iterable[float], samples: int, position_bins: int, generated: int) -> None:
-    """Refuse knobs out of range."""
-    each("length_extrapolation.multiples", multiples, number, above=0)
-    whole("length_extrapolation.samples", samples, at_least=1)
-    whole("length_extrapolation.position_bins", position_bins, at_least=1)
-    whole("length_extrapolation.generated", generated, at_least=0)
 
 
 def lengths(train_length: int, multiples: Iterable[float]) -> list[int]:
@@ -44,10 +36,10 @@ def unmeasured(
 def measure(
     subject: Subject,
     *,
-    multiples: tuple[float, ...] = MULTIPLES,
-    samples: int = 256,
-    position_bins: int = 32,
-    generated: int = 32,
+    multiples: Several[Positive] = MULTIPLES,
+    samples: Count = 256,
+    position_bins: Count = 32,
+    generated: NotNegative = 32,
 ) -> list[Row]:
     """Measure quality at multiples of the training length, over all answers and by position.
 

@@ -1,9 +1,10 @@
 """Effects of changes of order on answers, outputs and representations."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from itertools import product
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -14,30 +15,19 @@ from experiments.measures.permutation_sensitivity.permutations import DISTANCE, 
 from experiments.rows.row import Row, lost
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
-from pe_zoo._knobs import number, whole
+from pe_zoo._knobs import Count, Share, whole
 
 FOLDS = 8
 """Parts that the sequences are cut into, so that one seed has an interval too."""
 
 
-def check(*, samples: int, ngrams: Iterable[int], windows: Iterable[int], swap_shares: Iterable[float]) -> None:
-    """Refuse knobs out of range."""
-    whole("permutation_sensitivity.samples", samples, at_least=1)
-    for n in ngrams:
-        whole("permutation_sensitivity.ngrams", n, at_least=1)
-    for width in windows:
-        whole("permutation_sensitivity.windows", width, at_least=2)
-    for share in swap_shares:
-        number("permutation_sensitivity.swap_shares", share, above=0, at_most=1)
-
-
 def measure(
     subject: Subject,
     *,
-    samples: int = 96,
-    ngrams: tuple[int, ...] = (1, 2, 4, 8),
-    windows: tuple[int, ...] = (4, 8),
-    swap_shares: tuple[float, ...] = (0.1, 0.25, 0.5),
+    samples: Count = 96,
+    ngrams: tuple[Count, ...] = (1, 2, 4, 8),
+    windows: tuple[Annotated[int, partial(whole, at_least=2)], ...] = (4, 8),
+    swap_shares: tuple[Share, ...] = (0.1, 0.25, 0.5),
 ) -> list[Row]:
     """Measure what permuting the input does to quality, answers, outputs and representations.
 

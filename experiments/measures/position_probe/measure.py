@@ -4,6 +4,8 @@ A probe is a ridge regression in closed form, from sums over sequences, so that 
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -29,12 +31,7 @@ Probe = Callable[[Tensor], Tensor]
 """Features, ``(tokens, features)``, to the readings of each strength, ``(strengths, tokens, labels)``."""
 
 
-def check(*, samples: int) -> None:
-    """Refuse knobs out of range."""
-    whole("position_probe.samples", samples, at_least=LEAST)
-
-
-def measure(subject: Subject, *, samples: int = 256) -> list[Row]:
+def measure(subject: Subject, *, samples: Annotated[int, partial(whole, at_least=LEAST)] = 256) -> list[Row]:
     """By how many places a linear probe errs about places, for each layer, before training and after.
 
     Probing for places: Haviv et al. (2022), arXiv:2203.16634, §4, with a network of two layers that classifies; here

@@ -1,6 +1,7 @@
 """Outputs and quality of a model with all positions shifted."""
 
-from collections.abc import Iterable
+from functools import partial
+from typing import Annotated
 
 from torch import Tensor
 
@@ -10,21 +11,17 @@ from experiments.rows.row import Row, lost
 from experiments.tasks import Batch
 from experiments.training.evaluate import Subject, in_chunks, score
 from pe_zoo import Unsupported
-from pe_zoo._knobs import each, number, whole
+from pe_zoo._knobs import Count, Several, Share, whole
 
 FURTHEST = 2**23
 """Beyond twice this, float32 has no place left for every whole number."""
 
 
-def check(*, shifts: Iterable[int], samples: int, length_share: float) -> None:
-    """Refuse knobs out of range."""
-    number("shift_sensitivity.length_share", length_share, above=0, at_most=1)
-    each("shift_sensitivity.shifts", shifts, whole, at_least=1, at_most=FURTHEST)
-    whole("shift_sensitivity.samples", samples, at_least=1)
+Shifts = Several[Annotated[int, partial(whole, at_least=1, at_most=FURTHEST)]]
 
 
 def measure(
-    subject: Subject, *, shifts: tuple[int, ...] = (1, 4, 16, 64, 256), samples: int = 128, length_share: float = 1.0
+    subject: Subject, *, shifts: Shifts = (1, 4, 16, 64, 256), samples: Count = 128, length_share: Share = 1.0
 ) -> list[Row]:
     """What shifting all positions does to outputs and quality, at initialisation and after training.
 

@@ -1,6 +1,8 @@
 """Codes, kernel and properties of an untrained encoder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from experiments.measures.structure.vectors import codes
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
-from pe_zoo._knobs import each, whole
+from pe_zoo._knobs import Count, NotNegative, Several, whole
 
 WAVES = (0, 10, 50, 100)
 MAX_DIMENSIONS = 128
@@ -22,27 +24,15 @@ MAX_DISTANCES = 64
 """Most distances on the curve, of a longer one all near ones and far ones at even ratios."""
 
 
-def check(
-    *, reach: int, max_positions: int, waves: Iterable[int], shifts: Iterable[int], draws: int, kernel_cells: int
-) -> None:
-    """Refuse knobs out of range."""
-    whole("structure.reach", reach, at_least=2)
-    whole("structure.max_positions", max_positions, at_least=2, at_most=10_000)
-    for knob, values, least in (("waves", waves, 0), ("shifts", shifts, 1)):
-        each(f"structure.{knob}", values, whole, at_least=least)
-    whole("structure.draws", draws, at_least=1, at_most=100_000)
-    whole("structure.kernel_cells", kernel_cells, at_least=2, at_most=1000)
-
-
 def measure(
     subject: Subject,
     *,
-    reach: int = 4,
-    max_positions: int = 100,
-    waves: tuple[int, ...] = WAVES,
-    shifts: tuple[int, ...] = (1, 10, 100, 1000),
-    draws: int = 16,
-    kernel_cells: int = 32,
+    reach: Annotated[int, partial(whole, at_least=2)] = 4,
+    max_positions: Annotated[int, partial(whole, at_least=2, at_most=10_000)] = 100,
+    waves: Several[NotNegative] = WAVES,
+    shifts: Several[Count] = (1, 10, 100, 1000),
+    draws: Annotated[int, partial(whole, at_least=1, at_most=100_000)] = 16,
+    kernel_cells: Annotated[int, partial(whole, at_least=2, at_most=1000)] = 32,
 ) -> list[Row]:
     """Measure the encoder as it was initialised: its codes, its kernel in the first layer, and numbers about both.
 
