@@ -18,6 +18,7 @@ import pe_zoo
 from experiments.figures.panels import spread
 from experiments.measures.position_probe import measure as position_probe
 from experiments.measures.position_probe import report as probe_report
+from experiments.plan.measures import load_experiment
 from experiments.rows.row import Row, frame, slice_name
 from experiments.tasks import tasks
 from pe_zoo import Unsupported
@@ -192,7 +193,7 @@ def test_too_little_text_is_said(tmp_path: Path) -> None:
 def test_too_few_samples_are_refused(samples: Any) -> None:
     with pytest.raises(ValueError, match=r"position_probe\.samples"):
         load_experiment("position_probe", {"samples": samples})
-    position_probe.check(samples=4)
+    load_experiment("position_probe", {"samples": 4})
 
 
 def test_layers_of_a_table_are_spread() -> None:
