@@ -28,6 +28,8 @@ GUESSES = 0.05
 """Share at which it guesses."""
 CHANGES = ("shuffle", "reversal", "rotation", "adjacent swaps 10%", "adjacent swaps 50%", "shuffle within 4")
 """Changes of order that are shown: far and near."""
+OTHERS = "none,{},rope"
+"""What a run's encoder is compared with in the next command."""
 SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force", "train.steps")
 """Options that the next command does not take over."""
 FREE_RUNNING = "generated_token_accuracy"
@@ -84,7 +86,7 @@ def headline(outcome: Outcome) -> str:
     if not record["trained"]:
         return f"{name}: not trained"
     if not (lengths := _lengths(outcome.rows)):
-        return f"{name}: {'learned' if record['converged'] else 'did NOT learn the task'}"
+        return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
     if not record["converged"]:
@@ -210,7 +212,7 @@ def _next(record: dict[str, Any]) -> str:
     if record["trained"] and not record["converged"]:
         words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
         return f"longer    {shlex.join(['python', 'run.py', *words])}"
-    words = [f"encoder={','.join(dict.fromkeys(['none', name, 'rope']))}", "seed=0,1,2", *chosen, "name=mine"]
+    words = [f"encoder={','.join(dict.fromkeys(OTHERS.format(name).split(',')))}", "seed=0,1,2", *chosen, "name=mine"]
     return f"compare   {shlex.join(['python', 'run.py', '-m', *words])}\n          then: python report.py results/mine"
 
 
