@@ -49,11 +49,20 @@ NAMES_ALLOWED = {
 } | {
     ("experiments/statistics/comparisons.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
+    ("experiments/report/drawing.py", "none"),  # a class of the style sheet
     ("experiments/plan/request.py", "path"),  # a task's option, and the English word
-    ("experiments/figures/style.py", "path"),  # how SVG draws text
 }
 """Where an encoder's name may stand outside its own file: the colours of figures, and a default."""
-OTHER_WORDS = {"reduction", "linestyle", "edgecolor", "facecolor", "color", "marker"}
+OTHER_WORDS = {
+    "reduction",
+    "linestyle",
+    "edgecolor",
+    "facecolor",
+    "markerfacecolor",
+    "color",
+    "marker",
+    "interpolation",
+}
 """Arguments of torch and matplotlib that take a word such as ``none``."""
 DECLARED = {"relative_of", "extends"}
 """Attributes of an encoder's class that name another; the contract holds them."""

@@ -75,3 +75,11 @@ def few(names: Iterable[Any]) -> str:
     """Return the first of many names and the number of the others."""
     known = list(names)
     return listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])
+
+
+def brief(names: Iterable[Any], of: int) -> str:
+    """Return up to three names for a title, or how many of all encoders they are."""
+    known = list(names)
+    if len(known) == of > 1:
+        return f"all {of} encoders"
+    return listed(known) if len(known) <= 3 else f"{len(known)} of {of} encoders"

@@ -4,16 +4,15 @@ import itertools
 from pathlib import Path
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
 
 from experiments.figures import style, words
+from experiments.figures.slopes import slopes
 from experiments.report import page as pages
 from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
 from experiments.report.page import Page, Picture, Section, Table
 from experiments.rows.read import MADE_WITH
 from experiments.rows.results import Results, read
-from experiments.rows.row import among, metric_of
+from experiments.rows.row import metric_of
 from experiments.rows.untrusted import stays_within
 
 TESTED = ("difference", "95 % interval", "seeds", "paired by", "p (Holm)", "verdict")
@@ -83,9 +82,11 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
 def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
     section = _changes("Every number in both", "differences", table, names)
     for task, of_task in table[table["what"].str.endswith(BEYOND)].groupby("task"):
-        caption = f"Difference beyond the training length, {task}: {names[0]} minus {names[1]}. Bars: 95 % interval."
-        figure = _forest(of_task, f"{task}: {names[0]} minus {names[1]}")
-        section.parts.insert(0, Picture(f"{style.slug(str(task))}_difference", caption, figure))
+        of_task = of_task.assign(changed=~of_task["verdict"].isin((SAME, NOISE, UNTOLD)))
+        title = f"{task}: {words.brief(of_task.loc[of_task['changed'], 'series'], len(of_task))} changed"
+        title = title if of_task["changed"].any() else f"{task}: nothing changed beyond noise"
+        figure = slopes(of_task, names, title, metric_of(str(of_task["metric"].iloc[0])).label)
+        section.parts.insert(0, Picture(f"{style.slug(str(task))}_difference", figure.caption, figure))
     return section
 
 
@@ -100,26 +101,6 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
     ]
     cells = pd.DataFrame(lines, columns=["task", "series", "number", *names, *TESTED])
     return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
-
-
-def _forest(table: pd.DataFrame, title: str) -> Figure:
-    looks = style.looks(table.assign(encoder=table["series"].str.partition(" · ")[0]))
-    lines = table.set_index("series").loc[among(looks, table["series"])[::-1]]
-    with style.theme():
-        figure = style.figure(1.2 + 0.28 * len(lines))
-        axes = figure.subplots()
-        axes.axvline(0, color="#666666", linewidth=1.0, zorder=1)
-        for height, (series, line) in enumerate(lines.iterrows()):
-            look = looks[str(series)]
-            axes.plot([line["low"], line["high"]], [height, height], color=look.colour, linewidth=1.8)
-            axes.plot([line["difference"]], [height], **{**look.marking(), "linestyle": ""})
-        axes.set_yticks(range(len(lines)), lines.index)
-        axes.set_ylim(-0.6, len(lines) - 0.4)
-        label = metric_of(str(table["metric"].iloc[0])).label
-        axes.set_xlabel(f"difference in {label}, mean beyond the training length")
-        axes.set_title(title)
-        sns.despine(ax=axes)
-    return figure
 
 
 def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.figures import style
+from experiments.figures import lines, style
+from experiments.figures.panels import length_axis
 from experiments.report.page import Page, Picture
 from experiments.rows.row import COLUMNS, COORDINATES, OVER_LENGTHS
 from experiments.rows.untrusted import name_of, read_cells
@@ -76,22 +77,15 @@ def draw(page: Page, published: list[pd.DataFrame]) -> None:
 
 
 def _add_curves(figure: Figure, rows: pd.DataFrame) -> None:
-    axes, looks, lines = figure.axes[0], style.looks(rows[["encoder"]]), []
+    axes, looks, named = figure.axes[0], style.looks(rows[["encoder"]]), {}
     with style.theme():
         for encoder, of_encoder in rows.groupby("encoder"):
-            look, source = looks[str(encoder)], of_encoder["source"].iloc[0]
             mean = of_encoder.groupby("eval_length")["value"].mean().sort_index()
-            marking: dict[str, Any] = {"marker": look.marker, "markersize": 5, "markerfacecolor": "white"}
-            marking |= {"markeredgecolor": look.colour, "color": look.colour, "zorder": 2.5}
-            marking |= {"linestyle": DASH, "linewidth": 1.4, "label": f"{encoder} ({source})"}
-            lines += axes.plot(mean.index, mean, **marking)
+            how: dict[str, Any] = {"color": looks[str(encoder)].colour, "linestyle": DASH, "linewidth": 1.2}
+            how |= {"marker": "o", "markersize": 3.5, "markerfacecolor": "white", "markeredgewidth": 0.9, "zorder": 2.5}
+            (named[f"{encoder} ({of_encoder['source'].iloc[0]})"],) = axes.plot(mean.index, mean, **how)
         (low, high), lengths = axes.get_xlim(), rows["eval_length"]
         if lengths.min() < low or lengths.max() > high:  # the published curve goes further than ours
             shown = {round(place) for place in [*axes.xaxis.get_majorticklocs(), *lengths]}
-            style.length_axis(axes, sorted(shown), [])
-        (legend, *_) = figure.legends
-        handles = [handle for handle in legend.legend_handles if handle is not None]
-        for handle, text in zip(handles, legend.get_texts(), strict=True):
-            handle.set_label(text.get_text())
-        legend.remove()
-        style.legend(figure, [*handles, *lines])
+            length_axis(axes, sorted(shown))
+        lines.name(axes, named)

@@ -358,17 +358,12 @@ def many(rows: list[Row], labels: int, seeds: int) -> pd.DataFrame:
 def test_figures_and_table(labels: int, seeds: int) -> None:
     rows = many(measured(subject_of("rope"), multiples=(1.0, 2.0, 4.0, 8.0)), labels, seeds)
     figures = report.plot(rows)
-    assert list(figures) == ["copy_context_extension_token_accuracy", "copy_context_extension_exact_match"]
-    assert {stem.removeprefix("copy_") for stem in figures} < set(report.CAPTIONS)
+    assert list(figures) == ["copy_context_extension_token_accuracy"]
     figure = figures["copy_context_extension_token_accuracy"]
-    drawn = [axes for axes in figure.axes if axes.get_title()]
-    assert len(drawn) == labels
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "as trained",
-        *STAND_INS,
-        "window",
-        "dropped",
-    ]
+    assert len([axes for axes in figure.axes if axes.get_title(loc="left")]) == min(labels, report.MODELS)
+    named = {label.get_text() for label in figure.axes[0].get_yticklabels()}
+    assert named == {"as trained", *STAND_INS, "window", "dropped"}
+    assert "window" in figure.caption
     if folder := os.environ.get("LOOK_AT_FIGURES"):
         Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(renderings(figure, ["png"])["png"])
     figure.draw_without_rendering()

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 from support import Command
 from torch import Tensor
@@ -224,7 +223,7 @@ def test_every_encoder_has_pictures_and_all_values_are_finite(name: str) -> None
     assert bool(values(rows, "code")) == pe_zoo.get(name).overrides("embed")
     assert len({(row.metric, slice_name(row)) for row in rows}) == len(rows)
     figures = structure_report.plot(frame(rows))
-    assert {"copy_kernel", "copy_kernel_curve", "copy_entropy"} <= set(figures)
+    assert {"kernel_curve", "entropy"} <= set(figures)
 
 
 @pytest.mark.parametrize("name", [name for name in pe_zoo.names() if not pe_zoo.get(name).causal_only])
@@ -298,10 +297,6 @@ def test_the_table_of_real_rows_has_a_line_for_each_series() -> None:
 # ---- figures --------------------------------------------------------------------------------------
 
 
-def texts(figure: Figure) -> set[str]:
-    return {axes.get_title() for axes in figure.axes}
-
-
 def many(labels: int, seeds: int) -> pd.DataFrame:
     """Rows as of many encoders: those of one, perturbed."""
     rows = frame(measured())
@@ -313,72 +308,68 @@ def many(labels: int, seeds: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+NAMES = {"heatmap", "waves", "kernel", "kernel_curve", "wavelengths", "entropy"}
+
+
 @pytest.mark.drawn
 @pytest.mark.parametrize(("labels", "seeds"), [(1, 1), (9, 2), (21, 1)])
-def test_all_figures_are_drawn_with_every_series_legible(labels: int, seeds: int) -> None:
-    rows = many(labels, seeds)
-    figures = structure_report.plot(rows)
-    assert set(figures) == {f"copy_{name}" for name in structure_report.CAPTIONS}
-    for stem, figure in figures.items():
-        if labels < 21 or stem == "copy_kernel":  # rendering takes most of the time
-            assert len(style.renderings(figure, ["png"])["png"]) > 5000
-        named = " ".join(texts(figure)).split()
-        named += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-        assert {f"a_long_encoder_{label}" for label in range(labels)} <= set(named), stem
-        sizes = [float(text.get_fontsize()) for text in figure.findobj(Text) if text.get_text()]
-        assert min(sizes) >= 7, stem
-    width, height = figures["copy_kernel"].get_size_inches()
-    assert width == style.room()
-    assert (height > 9) == (labels == 21), "the figure grows by its panels"
+def test_figures_are_of_no_task_and_legible(labels: int, seeds: int) -> None:
+    figures = structure_report.plot(many(labels, seeds))
+    assert set(figures) == NAMES
+    for name, figure in figures.items():
+        assert figure.caption
+        assert not any("copy" in text.get_text() for text in figure.findobj(Text)), name
+        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+        assert figure.get_figwidth() == style.room()
+    assert len([axes for axes in figures["kernel"].axes]) == min(labels, 6)
 
 
-def test_pictures_are_of_the_first_seed_curves_of_all() -> None:
+def test_pictures_are_of_the_first_seed() -> None:
     rows = many(1, 2)
     swapped = rows.assign(seed=1 - rows["seed"])
-    first, second = (structure_report.plot(part) for part in (rows, swapped))
+    first, second = (structure_report.plot(part)["heatmap"].axes[0].images[0].get_array() for part in (rows, swapped))
+    assert np.allclose(np.asarray(first) * 1.01, np.asarray(second))
 
-    def cells(figures: dict[str, Figure], stem: str) -> np.ma.MaskedArray:  # type: ignore[type-arg]
-        return np.ma.asarray(figures[stem].axes[0].images[0].get_array())
 
-    for stem in ("copy_heatmap", "copy_kernel"):
-        assert np.allclose(cells(first, stem) * 1.01, cells(second, stem))
-
-    def line(figures: dict[str, Figure]) -> list[float]:
-        return [float(y) for y in np.asarray(figures["copy_kernel_curve"].axes[0].lines[0].get_ydata())]
-
-    assert line(first) == pytest.approx(line(second))
+def test_sines_stand_before_cosines() -> None:
+    rows = frame(measured(model_dim=4))
+    cells = np.asarray(structure_report.plot(rows)["heatmap"].axes[0].images[0].get_array())
+    assert cells[0] == pytest.approx([0, 0, 1, 1])
+    assert cells[3] == pytest.approx([math.sin(3), math.sin(0.03), math.cos(3), math.cos(0.03)])
 
 
 def test_the_image_has_every_value_at_its_place() -> None:
     rows = frame(measured("alibi"))
-    image = structure_report.plot(rows)["copy_kernel"].axes[0].images[0]
-    got = np.ma.asarray(image.get_array())
-    known = {(int(i), int(j)): v for i, j, v in _cells(rows)}
+    image = structure_report.plot(rows)["kernel"].axes[0].images[0]
+    got = np.ma.masked_invalid(image.get_array())
+    part = rows[rows["metric"] == "kernel"]
+    known = {(int(i), int(j)): v for i, j, v in zip(part["position"], part["key"], part["value"], strict=True)}
     for row, i in enumerate((0, 3, 6, 9)):
         for column, j in enumerate((0, 3, 6, 9)):
             if j > i:
                 assert got.mask[row, column]
             else:
-                assert got[row, column] == known[i, j]
-    assert image.get_extent() == [-1.5, 10.5, 10.5, -1.5]
-
-
-def _cells(rows: pd.DataFrame) -> list[tuple[str, str, float]]:
-    part = rows[rows["metric"] == "kernel"]
-    return list(zip(part["position"], part["key"], part["value"], strict=True))
+                assert got[row, column] == pytest.approx(known[i, j] - max(known.values()))
+    assert list(image.get_extent()) == [-1.5, 10.5, 10.5, -1.5]
 
 
 def test_rounding_is_not_blown_up_to_a_picture() -> None:
-    rows = frame(measured("none"))
-    noise = np.where(rows["metric"].isin(["kernel", "kernel_at"]), 1e-14 * np.arange(len(rows)) % 3e-14, 0.0)
-    figures = structure_report.plot(rows.assign(value=rows["value"] + noise))
-    assert figures["copy_kernel_curve"].axes[0].get_ylim() == pytest.approx((-1, 1))
-    assert any("everywhere" in text for text in texts(figures["copy_kernel"]))
+    """A kernel that is the same everywhere is a sentence."""
+    parts = []
+    for name in ("none", "alibi"):
+        rows = frame(measured(name))
+        noise = np.where(rows["metric"].isin(["kernel", "kernel_at"]), 1e-14 * np.arange(len(rows)) % 3e-14, 0.0)
+        parts.append(rows.assign(value=rows["value"] + noise))
+    assert "kernel" not in structure_report.plot(parts[0])
+    assert structure_report.plot(parts[0])["kernel_curve"].axes[0].get_ylim() == pytest.approx((-1, 1))
+    kernel = structure_report.plot(pd.concat(parts))["kernel"]
+    assert len(kernel.axes) == 1
+    assert "The same score everywhere: none." in kernel.caption
 
 
 def test_nothing_is_drawn_of_what_was_not_measured() -> None:
     rows = frame(measured("alibi"))
-    assert set(structure_report.plot(rows)) == {"copy_kernel", "copy_kernel_curve", "copy_entropy"}
+    assert set(structure_report.plot(rows)) == {"kernel", "kernel_curve", "entropy"}
     assert structure_report.plot(rows.assign(status="unsupported", value=math.nan)) == {}
     assert structure_report.plot(rows.iloc[:0]) == {}
 
@@ -400,6 +391,6 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     assert {row["metric"] for row in rows} >= {"code", "wave", "kernel", "kernel_at", MAIN}
     asked = {f"position={p}, dimension={d}" for p in range(100) for d in (1, 3)}
     assert {slice_name(row) for row in rows if row["metric"] == "wave"} == asked
-    drawn = {path.stem.removeprefix("structure_copy_") for path in (folder / "figures").glob("structure_*.svg")}
-    assert drawn == set(structure_report.CAPTIONS)
+    drawn = {path.stem.removeprefix("structure_") for path in (folder / "figures").glob("structure_*.svg")}
+    assert drawn == NAMES
     assert command("experiment=structure", "structure.reach=0", "name=t").code == 2

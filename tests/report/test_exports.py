@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import subprocess
@@ -18,35 +17,13 @@ from matplotlib.text import Text
 from PIL import Image
 from support import HOSTILE, write_run, write_sweep
 
-import pe_zoo
 import report
 from experiments.figures import style
+from experiments.figures.panels import chart
 from experiments.report.paper import bibliography, exports, methods
 from experiments.report.paper import latex as _latex
 from experiments.rows import results as _results
 from experiments.rows.row import Row
-
-
-def looks_of(*encoders: str) -> dict[str, style.Look]:
-    return style.looks(pd.DataFrame({"encoder": encoders, "series": encoders}))
-
-
-def test_no_two_encoders_of_a_table_look_alike() -> None:
-    everything = looks_of(*pe_zoo.names(), "a plug-in")
-    assert len({(look.colour, look.marker) for look in everything.values()}) == len(everything)
-
-
-def test_an_encoder_has_one_colour_in_every_table() -> None:
-    everything = looks_of(*pe_zoo.names())
-    classic = {name: everything[name] for name in style.CLASSIC}
-    assert [look.colour for look in classic.values()] == list(style.CLASSIC_COLOURS)
-    assert not {look.colour for name, look in everything.items() if name not in classic} & set(style.CLASSIC_COLOURS)
-    chance = random.Random(0)
-    for _ in range(20):
-        for name, look in looks_of(*chance.sample(pe_zoo.names(), 7), "a plug-in").items():
-            assert name not in everything or look.colour == everything[name].colour
-    assert len(looks_of(*(f"encoder{number}" for number in range(200)))) == 200
-
 
 # ---- tables -----------------------------------------------------------------------------------------
 
@@ -102,15 +79,12 @@ SUFFIXES = ("svg", "pdf", "png")
 
 
 def a_figure() -> Figure:
-    rows = pd.DataFrame({"encoder": ["rope"] * 4, "series": "rope", "x": [1, 2, 3, 4], "mean": [0.1, 0.5, 0.2, 0.9]})
-    summary = rows.assign(seeds=2, low=rows["mean"] - 0.05, high=rows["mean"] + 0.05)
     with style.theme():
-        figure = style.figure(3.0)
-        for axes in figure.subplots(1, 2):
-            style.curves(axes, summary, "x", style.looks(rows))
+        figure, panels = chart("What is found", "What is drawn.", ["left", "right"], x="length", y="share of tokens")
+        for axes in panels:
+            axes.plot([1, 2, 3, 4], [0.1, 0.5, 0.2, 0.9])
             axes.set_xlabel("a long name of what is on the axis, with its unit behind it, and so on")
             axes.annotate("small", (1, 0.2), fontsize=4)
-        style.legend(figure, style.handles(style.looks(rows)))
     return figure
 
 

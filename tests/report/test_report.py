@@ -34,7 +34,6 @@ from support import (
 )
 
 import report
-from experiments.figures import style
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
@@ -182,16 +181,13 @@ def test_free_running_and_teacher_forced_are_told_apart(tmp_path: Path) -> None:
     standing = pd.read_csv(tmp_path / "report/tables/standings.csv")
     assert (standing["free_running_area"] != standing["area"]).all()
     assert any("Free" in head for head in page.tables["Standings, copy"][0])
-    assert "Token accuracy (share of tokens) at each length, teacher-forced:" in page.text
-    assert "Exact match (share of sequences) at each length, teacher-forced:" in page.text
-    assert "Token accuracy (share of tokens) at each length, free-running:" in page.text
 
 
 def test_every_number_of_the_permutations_comes_from_the_rows(sweep: Path) -> None:
     head, *lines = read_page(sweep).tables["Quality lost, copy"]
     assert head == ["change of order", "index displacement", "neighbours lost", *ENCODERS]
-    keys = [line[0].replace("shuffle, second draw", "1-gram shuffle") for line in lines]
-    assert sorted(keys) == sorted(ORDERS)
+    keys = [line[0] for line in lines]
+    assert sorted(keys) == sorted(set(ORDERS) - {"1-gram shuffle"})
     for change, (_, displacement, lost, *cells) in zip(keys, lines, strict=True):
         assert (float(displacement), float(lost)) == ORDERS[change]
         condition, where = unpack(change)
@@ -533,23 +529,7 @@ def test_experiments_draw_one_run_from_rows_in_memory() -> None:
         figures = module.plot(rows)
         assert figures
         for figure in figures.values():
-            assert "run a" in " ".join(text.get_text() for text in figure.findobj(Text))
-
-
-def test_an_encoder_looks_the_same_in_every_figure() -> None:
-    def rows(*encoders: str) -> pd.DataFrame:
-        return pd.DataFrame({"encoder": encoders, "series": encoders})
-
-    many = style.looks(rows("zebra", "rope", "none", "ant"))
-    assert list(many) == ["none", "rope", "ant", "zebra"]
-    for name, look in style.looks(rows("rope", "none")).items():
-        assert (look.colour, look.marker) == (many[name].colour, many[name].marker)
-    assert len({look.colour for look in many.values()}) == 4
-    labels = ["rope · offset", "rope · sequential", "none"]
-    found = style.looks(pd.DataFrame({"encoder": ["rope", "rope", "none"], "series": labels}))
-    assert found["rope · offset"].colour == found["rope · sequential"].colour
-    assert found["rope · offset"].dash != found["rope · sequential"].dash
-    assert found["rope · offset"].fill != found["rope · sequential"].fill
+            assert "copy" in " ".join(text.get_text() for text in figure.findobj(Text))
 
 
 def test_a_series_says_what_departs_from_the_usual_setting(tmp_path: Path) -> None:
@@ -626,7 +606,7 @@ def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeyp
         write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
     drawn = {path.stem for path in (tmp_path / "report/figures").glob("copy_*.svg")}
-    assert drawn == {"copy_token_accuracy", "copy_quality_loss"}
+    assert drawn == {"copy_token_accuracy", "copy_sensitivity", "copy_quality_loss"}
     assert "each section shows only its first figure" in read_page(tmp_path).text
     assert (tmp_path / "report/tables/copy_exact_match.csv").exists()
 
@@ -641,7 +621,7 @@ def test_loss_by_position_ends_at_the_last_and_is_split() -> None:
         for place in range(1, 2 * length + 1)
     ]
     (figure,) = length_extrapolation.plot(frame(rows).assign(series="none", converged=True)).values()
-    axes = figure.axes[0]
-    assert axes.get_xlim()[1] > 64
-    upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in axes.lines]
+    inside, beyond = figure.axes
+    assert (inside.get_xlim()[1], beyond.get_xlim()[1]) == (16, 64)
+    upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in beyond.lines]
     assert [places for places in upright if len(places) == 1] == [{16.0}]

@@ -1,36 +1,36 @@
 """Figures and table of attention weights over distance and of each head's scores."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from experiments.figures import style
-from experiments.figures.panels import by_task, dot_panels, why_empty
-from experiments.figures.style import Look
-from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
-from experiments.measures.attention_pattern.distances import UNIFORM, histograms, lifts
+from experiments.figures import dots, lines, style, words
+from experiments.figures.panels import by_task, chart, wide
+from experiments.figures.style import Chart, Look
+from experiments.measures.attention_pattern import DISTANCE, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
 from experiments.rows.row import COORDINATES, among, metric_of
-from experiments.statistics.intervals import by_measurement, errors, over_seeds, with_series
+from experiments.statistics.intervals import by_measurement, with_series
 
 SCORES = (MAIN, INDUCTION, FIRST)
-CAPTIONS = {
-    "attention_histogram": "Share of each head's weight at each distance, in tokens (negative: ahead). Bars: mean over "
-    "queries and sequences; circles: before training; line: uniform weights on all visible keys. A preference stands "
-    "out from the line. Models of many heads have one panel for each layer.",
-    "attention_lift": "Weight at each distance, in tokens (negative: ahead), relative to uniform weights on all "
-    "visible keys. A panel for each series, a line for each head and seed, by layer and by mean distance. White: no "
-    "preference; the ends of the scale include all beyond them. Grey: no such distance.",
-    "attention_heads": "The most pronounced head. Large: the largest of all heads, mean over seeds; bars: 95 % t "
-    "interval, not cut to the axis; hollow: before training; small dots: every head and seed; vertical strokes: that "
-    "head with uniform weights. For one series, a line for each layer.",
-    "attention_spread": "How widely heads attend. Large: mean over heads and seeds; bars: 95 % interval over seeds; "
-    "hollow: before training; small dots: every head and seed; vertical strokes: uniform weights. For one series, a "
-    "line for each layer.",
-}
+PANELS = 6
+"""Most series whose profile is drawn."""
+PROFILES = (
+    "Share of the attention weight at each distance, in tokens back (negative: ahead): mean over queries, heads and "
+    "layers (of one run: a panel for each layer). Line: uniform weights on all that can be seen, so bars above it "
+    "are a preference; dots: before training."
+)
+CHOSEN = " Shown is the strongest preference of each family; the others are in the table."
+HEADS = (
+    "The most pronounced head of each model: share of its weight on the token before, on the token that followed the "
+    "last occurrence of the same token, and on the first token. Filled: trained; ring: before training; line: uniform "
+    "weights. All encoders, by the first panel."
+)
+CLEAR = 0.5
+"""Share of its weight that a head of a kind gives to one place."""
 
 
 def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFrame:
@@ -52,61 +52,6 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
     return found.assign(condition="", **dict.fromkeys(COORDINATES, None))
 
 
-def dots(rows: pd.DataFrame, metrics: list[str], looks: dict[str, Look], *, largest: bool) -> Figure:
-    """Return a figure with a panel for each metric and a line for each series, or each layer of a single series."""
-    series_names = among(looks, rows["series"])
-    if len(series_names) == 1:
-        rows = rows[rows["layer"].notna()]
-        rows = rows.assign(line="layer " + rows["layer"].astype(str))
-        look_of = {f"layer {layer}": looks[series_names[0]] for layer in sorted(set(rows["layer"]))}
-    else:
-        rows, look_of = rows.assign(line=rows["series"]), {series: looks[series] for series in series_names}
-    with style.theme():
-        figure, panels = dot_panels(list(look_of), [metric_of(metric).label for metric in metrics])
-        for axes, metric in zip(panels, metrics, strict=True):
-            _panel(axes, rows, metric, look_of, largest=largest)
-            axes.set_xlabel(metric_of(metric).unit, fontsize="small")
-        text = "the most pronounced heads" if largest else "how widely heads attend"
-        figure.suptitle(style.title(rows, text), fontsize="large")
-        grey: dict[str, Any] = {"color": "#555555", "linestyle": ""}
-        key = [
-            Line2D([], [], marker="o", markersize=7, label="largest head" if largest else "mean of heads", **grey),
-            Line2D([], [], marker="o", markersize=6, markerfacecolor="white", label="before training", **grey),
-            Line2D([], [], marker=".", markersize=4, alpha=0.6, label="each head and seed", **grey),
-            Line2D([], [], marker="|", markersize=10, label=UNIFORM, **grey),
-        ]
-        style.legend(figure, key)
-    return figure
-
-
-def _panel(axes: Axes, rows: pd.DataFrame, metric: str, looks: dict[str, Look], *, largest: bool) -> None:
-    found = {}
-    for name in (metric, INITIAL + metric):
-        best = over_heads(rows[rows["metric"] == name], ["line"], largest=largest)
-        found[name] = {line["line"]: line for line in over_seeds(best, ["line"]).to_dict("records")}
-    for place, (line, look) in enumerate(looks.items()):
-        of_line = rows[(rows["metric"] == metric) & (rows["line"] == line) & (rows["status"] == "ok")]["value"]
-        axes.plot(of_line, [place] * len(of_line), ".", color=look.colour, alpha=0.35, markersize=3.5, zorder=2)
-        now, before = found[metric].get(line), found[INITIAL + metric].get(line)
-        if now is None or not now["seeds"]:
-            why = why_empty(rows[(rows["line"] == line) & (rows["status"] != "ok")])
-            where = axes.get_yaxis_transform()
-            axes.text(0.02, place, why, fontsize="small", color="#666666", va="center", transform=where)
-            continue
-        axes.plot(now["chance"], place, "|", color="#555555", markersize=10, zorder=2)
-        if before is not None:
-            hollow = {**look.marking(), "markerfacecolor": "white", "markeredgecolor": look.colour}
-            hollow |= {"markersize": 5, "markeredgewidth": 1.1, "fillstyle": "full"}
-            axes.plot(before["mean"], place, linestyle="none", zorder=3, **hollow)
-        bar: dict[str, Any] = {"color": look.colour, "linestyle": "", "elinewidth": 1.1, **look.marking()}
-        axes.errorbar([now["mean"]], [place], xerr=errors(pd.DataFrame([now])), zorder=4, **bar)
-    if metric_of(metric).unit.startswith("share"):
-        axes.set_xlim(-0.04, 1.04)
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    else:
-        axes.set_xlim(left=0)
-
-
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each run with the largest score of its heads and their mean distance; before training too."""
     parts = []
@@ -119,17 +64,68 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else rows.assign(head="")
 
 
-def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    drawn = {}
-    valued = set(rows.loc[rows["status"] == "ok", "metric"])
-    if MASS in valued and rows["run_id"].nunique() == 1:
-        drawn["attention_histogram"] = histograms(rows, MASS)
-    elif MASS in valued:
-        drawn["attention_lift"] = lifts(rows, MASS, looks)
-    for name, metrics in (("attention_heads", SCORES), ("attention_spread", (DISTANCE, ENTROPY))):
-        if measured := [metric for metric in metrics if metric in valued]:
-            drawn[name] = dots(rows, measured, looks, largest=metrics is SCORES)
-    return drawn
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = rows[rows["status"] == "ok"]
+    return {"attention_profile": _profiles(rows, looks), "attention_heads": _heads(rows, looks)}
+
+
+def _profiles(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
+    now, before = (rows[rows["metric"] == name] for name in (MASS, INITIAL + MASS))
+    if now.empty:
+        return None
+    by, caption = "series", PROFILES
+    colours: Mapping[str, str]
+    if now["run_id"].nunique() == 1:
+        series = str(now["series"].iloc[0])
+        now, before = (part.assign(layer="layer " + part["layer"].astype(str)) for part in (now, before))
+        by, names, colours = "layer", sorted(set(now["layer"])), defaultdict(lambda: looks[series].colour)
+    means = now.groupby([by, "distance"])[["value", "chance"]].mean()
+    if by == "series":
+        apart = (means["value"] - means["chance"]).abs().groupby("series").sum().sort_values(ascending=False)
+        chosen = style.chosen(looks, apart.index, PANELS)
+        names, colours = list(chosen), {name: look.colour for name, look in chosen.items()}
+        caption += CHOSEN * (len(names) < len(apart))
+    lows = sorted(set(now["distance"].astype(int)))
+    last = (now["distance"] + now["size"].fillna(1) - 1).groupby(now["distance"]).max().astype(int)
+    texts = [f"{low}" if low == last[low] else f"{low}–{last[low]}" for low in lows]
+    texts = [text.replace("-", "−") for text in texts]
+    initial = before.groupby([by, "distance"])["value"].mean()
+    title = f"{rows['task'].iloc[0]}: where heads look"
+    how: dict[str, Any] = {"x": "tokens back", "y": "share of the attention weight", "height": 0.9}
+    figure, panels = chart(title, caption, names, low=wide(texts) - 0.1, **how)
+    places, scale = np.arange(len(lows)), style.scale()
+    for axes, name in zip(panels, names, strict=True):
+        part = means.loc[name].reindex(lows)
+        axes.bar(places, part["value"], width=0.75, color=colours[name], alpha=0.75)
+        axes.stairs(part["chance"], np.arange(len(lows) + 1) - 0.5, color=style.INK, linewidth=1.1 * scale)
+        if name in initial.index.get_level_values(0):
+            lines.dots(axes, places, initial[name].reindex(lows), 2.6, color=style.MUTED)
+        axes.set_xticks(places, texts, rotation=90)
+        axes.tick_params(bottom=False)
+    panels[0].set_ylim(0, 1.05 * max(means.max().max(), initial.max() if len(initial) else 0))
+    return figure
+
+
+def _heads(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
+    metrics = among(SCORES, rows["metric"])
+    if not metrics:
+        return None
+    best = {name: over_heads(rows[rows["metric"] == name], [], largest=True) for name in metrics}
+    first = best[metrics[0]].groupby("series")["value"].mean().sort_values(ascending=False, kind="stable")
+    having = first[first > CLEAR]
+    kind = metric_of(metrics[0]).label.removesuffix(" score")
+    title = f"{rows['task'].iloc[0]}: a {kind} head grows with {words.brief(having.index, len(first))}"
+    title = title if len(having) else f"{rows['task'].iloc[0]}: the most pronounced heads"
+    titles = [metric_of(name).label.removesuffix(" score").removesuffix(" weight") for name in metrics]
+    order = list(first.index)
+    figure, panels = dots.panels(title, HEADS, order, titles, y="share of the head's weight", alike="xy")
+    for axes, name in zip(panels, metrics, strict=True):
+        before = over_heads(rows[rows["metric"] == INITIAL + name], [], largest=True)
+        dots.draw(axes, before, order, looks, ring=True, shift=0.15)
+        dots.draw(axes, best[name], order, looks, shift=-0.15)
+        dots.reference(axes, best[name]["chance"].mean())
+    panels[0].set_xlim(-0.03, 1.03)
+    return figure
 
 
 summarise = partial(by_measurement, experiment=NAME)

@@ -1,25 +1,25 @@
-"""Figures of quality over length, of a trained model unchanged and changed without training."""
+"""Figure and table of quality beyond the training length, of a trained model unchanged and changed."""
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from experiments.figures.length_panels import columns_at, panels
-from experiments.figures.panels import by_task
+from experiments.figures import dots
+from experiments.figures.panels import by_task, columns_at
+from experiments.figures.style import Chart, Look
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement, with_series
 
-QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match")
-CAPTIONS = {
-    f"{NAME}_{metric}": "Quality over length, a panel for each trained model: as trained; with the named encoder in "
-    "place of its own, extended to the length; with a window of the training length; and with its encoder dropped. "
-    "No training after the change, except in lines that say fine-tuned. Bands: 95 % intervals over seeds. Dashed: the "
-    "training length. Dotted, if within the panel: guessing without reading."
-    + (" A line along a panel's top is at least as bad." * worse)
-    for metric, worse in zip(QUALITIES, (1, 0, 0), strict=True)
-}
+MODELS = 3
+"""Most trained models that are drawn."""
+CAPTION = (
+    "A panel for each trained model, at the longest length measured: as trained; with the named encoder in place of "
+    "its own, extended to the length; with attention limited to the training length (window); without its encoder "
+    "(dropped). No training after the change, except where a name says fine-tuned. Line: as trained, within the "
+    "training length. Shown are the encoders with the most replacements; the others are in the table."
+)
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -31,15 +31,30 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return columns_at([(rows[rows["line"].isin(conditions)], 4, line) for line, conditions in of_line.items()])
 
 
-def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
-    rows, lines = _by_line(rows)
-    figures = {}
-    for metric in QUALITIES:
-        of_metric = rows[rows["metric"] == metric]
-        if (of_metric["status"] == "ok").any():
-            title = f"{metric_of(metric).label}, beyond the training length"
-            figures[f"{NAME}_{metric}"] = panels(of_metric, lines, title, "length measured")
-    return figures
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = _by_line(rows[rows["status"] == "ok"])[0]
+    name = main_metric(rows["metric"].unique())
+    rows = rows[rows["metric"] == name]
+    others = rows[~rows["line"].isin((AS_TRAINED, WINDOW, DROPPED, REPLACED))]
+    count = others.groupby("series")["line"].nunique().sort_values(ascending=False, kind="stable")
+    models = list(count.index[:MODELS])
+    if name is None or not models:
+        return {}
+    metric, rows = metric_of(name), rows[rows["series"].isin(models)]
+    far, near = (rows[rows["eval_length"] == end] for end in (rows["eval_length"].max(), rows["train_length"].min()))
+    means = far.groupby("line")["value"].mean().sort_values(ascending=not metric.higher_is_better)
+    order, best = list(means.index), means[means.index.isin(others["line"])].index[0]
+    length, better = int(far["eval_length"].iloc[0]), means.index.get_loc(best) < means.index.get_loc(AS_TRAINED)
+    title = f"{rows['task'].iloc[0]}: {best} extends a trained model to {length} best"
+    title = title if better else f"{rows['task'].iloc[0]}: no replacement helps at {length}"
+    how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
+    figure, panels = dots.panels(title, CAPTION, order, models, **how)
+    for axes, series in zip(panels, models, strict=True):
+        dots.draw(axes, far[far["series"] == series], order, looks, by="line")
+        within = near[(near["series"] == series) & (near["line"] == AS_TRAINED)]["value"].mean()
+        if within == within:
+            dots.reference(axes, within)
+    return {f"{NAME}_{name}": figure}
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

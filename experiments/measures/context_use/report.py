@@ -1,23 +1,23 @@
-"""Figures of bits per byte over the length of windows, with distant text and without."""
+"""Figure and table of what distant text is worth."""
 
 from functools import partial
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from experiments.figures.length_panels import columns_at, panels
-from experiments.figures.panels import by_task
-from experiments.measures.context_use import CONTENT, CUT, GAIN, KEPT, NAME, QUALITY, REPLACED, SEPARATE, SLIDING
+from experiments.figures import dots, words
+from experiments.figures.panels import by_task, columns_at
+from experiments.figures.style import Chart, Look
+from experiments.measures.context_use import CONTENT, GAIN, NAME, QUALITY, SEPARATE, SLIDING
 from experiments.statistics.intervals import by_measurement
 
-CONDITIONS = (KEPT, CUT, REPLACED, SEPARATE, SLIDING)
-CAPTIONS = {
-    NAME: "Bits per byte over the length of windows; lower is better. Kept, cut and replaced predict the same tokens: "
-    "after the whole window, after only its last part, as long as in training, and with all before that part replaced "
-    "by other text. Separate and sliding windows predict all tokens of some stretches. The gap from cut down to kept "
-    "is the gain from distant text. Bands: 95 % intervals over seeds. Dashed: the training length. Dotted, if within "
-    "the panel: guessing by how often each token occurs. A line along a panel's top is at least as bad.",
-}
+GAINS = {GAIN: "all of it", CONTENT: "its content"}
+HELPS = 0.01
+"""Bits per byte from which on distant text is said to help."""
+CAPTION = (
+    "Bits per byte that distant text saves in the longest windows; right of the line: it helps. All of it: against a "
+    "context cut to the training length. Its content: against distant text replaced by other text. All encoders, the "
+    "largest gain on top."
+)
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -32,11 +32,20 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return columns_at([*parts, *((rows[rows["metric"] == metric], 4, name) for metric, name in gains)])
 
 
-def _figures(rows: pd.DataFrame, _: object) -> dict[str, Figure]:
-    rows = rows[(rows["metric"] == QUALITY) & rows["condition"].isin(CONDITIONS)]
-    if not (rows["status"] == "ok").any():
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = rows[rows["metric"].isin(GAINS) & (rows["status"] == "ok")]
+    rows = rows[rows["eval_length"] == rows["eval_length"].max()]
+    gain = rows[rows["metric"] == GAIN].groupby("series")["value"].mean().sort_values(ascending=False)
+    if gain.empty:
         return {}
-    return {NAME: panels(rows.assign(line=rows["condition"]), CONDITIONS, "use of context", "length of windows")}
+    title = f"{rows['task'].iloc[0]}: text beyond the training length helps "
+    title += words.brief(gain[gain > HELPS].index, len(gain)) if (gain > HELPS).any() else "no encoder"
+    how = {"y": f"bits per byte saved in windows of {int(rows['eval_length'].max())}", "alike": "xy"}
+    figure, panels = dots.panels(title, CAPTION, list(gain.index), list(GAINS.values()), **how)
+    for axes, metric in zip(panels, GAINS, strict=True):
+        dots.draw(axes, rows[rows["metric"] == metric], list(gain.index), looks)
+        dots.reference(axes, 0)
+    return {NAME: figure}
 
 
 summarise = partial(by_measurement, experiment=NAME)

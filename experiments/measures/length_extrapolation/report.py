@@ -1,99 +1,127 @@
 """Figures of quality over length, and of loss over position."""
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from experiments.figures import style
-from experiments.figures.panels import by_task, shades, small_multiples
-from experiments.figures.style import Look
+from experiments.figures import lines, style, words
+from experiments.figures.panels import boundary, by_task, chart, length_axis
+from experiments.figures.style import Chart, Look
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
-from experiments.rows.row import among, metric_of
-from experiments.statistics.intervals import by_measurement, over_seeds
+from experiments.rows.row import main_metric, metric_of
+from experiments.statistics.intervals import by_measurement
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
+NEAR = 0.05
+"""Shares that differ by less are named together."""
+RISE = 0.5
+"""Bits per token by which the loss of a place has risen."""
+
+PLACES = 16
+"""Most points of a line; neighbouring places are averaged."""
 
 
-def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    by_metric = dict(list(rows.groupby("metric")))
-    drawn = {metric: _over_length(by_metric[metric], looks) for metric in QUALITIES if metric in by_metric}
-    of_position = by_metric.get(POSITION_LOSS, rows.head(0))
-    if (of_position["status"] == "ok").any():
-        drawn[POSITION_LOSS] = _over_position(of_position, looks)
-    return drawn
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    by_metric = {str(name): part for name, part in rows[rows["status"] == "ok"].groupby("metric")}
+    metric = main_metric(by_metric)
+    return {
+        str(metric): None if metric is None else _over_length(by_metric, metric, looks),
+        POSITION_LOSS: _over_position(by_metric[POSITION_LOSS], looks) if POSITION_LOSS in by_metric else None,
+    }
 
 
-def _over_length(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    summary = summarise(rows)
-    metric = metric_of(summary["metric"].iloc[0])
-    train_lengths = sorted(set(summary["train_length"]))
-    with style.theme():
-        figure = style.figure(4.0)
-        axes = figure.subplots()
-        style.length_axis(axes, sorted(set(summary["eval_length"])), train_lengths)
-        for train_length in train_lengths:
-            style.boundary(axes, train_length, f"trained up to {train_length}")
-        style.curves(axes, summary, "eval_length", looks)
-        chance = summary.groupby("eval_length")["chance"].mean().dropna()
-        if len(chance):
-            axes.plot(chance.index, chance, color="#888888", linestyle=":", linewidth=1.2, zorder=1.5)
-            start, up = (float(chance.index[0]), float(chance.iloc[0])), bool(metric.higher_is_better)
-            style.note(axes, "guessing without reading", start, (0, 3 if up else -3), va="bottom" if up else "top")
-        axes.set_ylim(*((-0.02, 1.02) if metric.higher_is_better else (0, None)))
-        axes.set_xlabel("length measured")
-        axes.set_ylabel(f"{metric.label} ({metric.unit})")
-        axes.set_title(style.title(rows, metric.label), pad=20)
-        sns.despine(ax=axes)
-        shown = {series: looks[series] for series in among(looks, rows["series"])}
-        style.legend(figure, style.handles(shown, _ends(summary)))
+def _over_length(by_metric: dict[str, pd.DataFrame], name: str, looks: dict[str, Look]) -> Chart:
+    rows, metric = by_metric[name], metric_of(name)
+    beyond = rows[rows["eval_length"] > rows["train_length"]].groupby("series")["value"].mean()
+    named = style.chosen(looks, beyond.sort_values(ascending=not metric.higher_is_better).index)
+    panels = {"": rows}
+    if (free := f"{GENERATED}{name}") in by_metric:
+        panels = {"reading the true answer so far": rows, "reading its own answer": by_metric[free]}
+    caption = (
+        f"{metric.label.capitalize()} at each length. Thick: mean, thin: seeds; shaded: lengths trained on. "
+        + "Colour: the best of each family beyond the training length; grey: the others." * (len(named) < len(looks))
+    )
+    many = len(panels) > 1
+    how: dict[str, Any] = {"x": "length", "height": 1.9 if many else 2.5, "key": named if many else None}
+    unit = f"{metric.label} ({metric.unit})"
+    figure, found = chart(_finding(rows, name), caption, list(panels), y=unit, left=0.32, **how)
+    for axes, part in zip(found, panels.values(), strict=True):
+        drawn = lines.draw(axes, part, "eval_length", named)
+        length_axis(axes, sorted(set(part["eval_length"])), sorted(set(part["train_length"])))
+        lines.value_axis(axes, rows, "eval_length")
+        for train_length in sorted(set(part["train_length"])):
+            boundary(axes, train_length, "" if many else "trained")
+        lines.chance(axes, part, "eval_length", "" if many else "guessing")
+        if not many:
+            lines.name(axes, drawn)
     return figure
 
 
-def _ends(summary: pd.DataFrame) -> dict[str, str]:
-    notes = {}
-    for series, group in summary.groupby("series"):
-        parts = []
-        for status in ("unsupported", "diverged"):
-            lacking = group[group[status] > 0]
-            if len(lacking):
-                count = "" if (lacking["seeds"] == 0).all() else f"{lacking[status].max()} of its seeds "
-                start = "" if len(lacking) == len(group) else f" from {lacking['eval_length'].min()}"
-                parts.append(f"{count}{status}{start}")
-        if parts:
-            notes[str(series)] = "; ".join(parts)
-    return notes
+def _finding(rows: pd.DataFrame, name: str) -> str:
+    task, metric = rows["task"].iloc[0], metric_of(name)
+    twice = rows[rows["eval_length"] >= 2 * rows["train_length"]]
+    at = twice[twice["eval_length"] == twice["eval_length"].min()]
+    if at.empty or name != "token_accuracy":
+        return f"{task}: {metric.label} by length"
+    length, means = int(at["eval_length"].iloc[0]), at.groupby("series")["value"].mean()
+    best, chance = float(means.max()), float(at["chance"].mean())
+    if best < chance + NEAR:
+        return f"{task}: nothing is better than guessing at length {length}"
+    leaders = list(means[means > best - NEAR].sort_values(ascending=False).index)
+    right = f"{100 * best:.0f} % right at length {length}"
+    if len(means) == 1:
+        return f"{task}: {leaders[0]} gets {right}"
+    return f"{task}: {words.brief(leaders, len(means))} keep{'s' * (len(leaders) == 1)} most, {right}"
 
 
-def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
+def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     rows = rows[rows["position"].notna()]
     last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
-    summary = over_seeds(rows, ["series", "eval_length", "middle"])
-    lengths, furthest = sorted(set(rows["eval_length"])), int(last.max())
-    colours = shades(lengths)
-    within = rows[rows["eval_length"] == rows["train_length"]]
-    ends = within["last"].groupby(within["series"]).max()
-    ticks = [2**power for power in range(0, furthest.bit_length() + 1, 2) if 2**power <= furthest]
-    top = 1.05 * float(summary["mean"].max())
+    rows = rows.assign(multiple=rows["eval_length"] / rows["train_length"])
+    multiples = sorted(set(rows["multiple"][rows["multiple"] >= 1]))
+    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, 2, 8))) or [0.0]
+    ends = rows[rows["multiple"] == 1]["last"].max()
+    rows = rows[rows["multiple"].isin(wanted)]
+    if rows.empty:
+        return None
+    wide = (rows.groupby("eval_length")["last"].transform("max") / PLACES).clip(lower=1)
+    rows = rows.assign(middle=((rows["middle"] - 0.5) // wide + 0.5) * wide + 0.5)
+    far = rows[rows["multiple"] == wanted[-1]].groupby("series")["value"].mean()
+    named = style.chosen(looks, far.sort_values().index)
+    caption = (
+        "Loss at each place of the answer, teacher-forced, mean over seeds. Shaded: places that training had. "
+        + "Colour: the best of each family at the longest length; grey: the others." * (len(named) < len(looks))
+    )
+    names = [f"{multiple:.3g} × the training length" for multiple in wanted]
+    names = ["training length" if multiple == 1 else name for multiple, name in zip(wanted, names, strict=True)]
+    how: dict[str, Any] = {"x": "place in the answer", "y": "loss (bits per token)", "alike": "y", "height": 1.5}
+    figure, panels = chart(_rise(rows, ends), caption, names, key=named, left=0.25, **how)
+    for axes, multiple in zip(panels, wanted, strict=True):
+        part = rows[rows["multiple"] == multiple]
+        lines.draw(axes, part, "middle", named, seeds=False)
+        axes.set_xlim(0, part["last"].max())
+        if ends == ends:
+            boundary(axes, ends)
+    panels[0].set_ylim(0, 1.04 * float(rows.groupby(["series", "eval_length", "middle"])["value"].mean().max()))
+    return figure
 
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        of_series = summary[(summary["series"] == series) & (summary["seeds"] > 0)]
-        for length in lengths:
-            line = of_series[of_series["eval_length"] == length].sort_values("middle")
-            axes.plot(line["middle"], line["mean"], color=colours[length], linewidth=1.5)
-        style.length_axis(axes, ticks, [])
-        axes.set_xlim(0.9, furthest * 1.1)
-        axes.set_ylim(0, top)
-        if series in ends:
-            style.boundary(axes, ends[series])
 
-    metric = metric_of(POSITION_LOSS)
-    key = [Line2D([], [], color=colours[length], linewidth=2, label=f"length {length}") for length in lengths]
-    return small_multiples(rows, looks, draw, title=metric.label, x="position", y=f"loss ({metric.unit})", key=key)
+def _rise(rows: pd.DataFrame, ends: float) -> str:
+    task, twice = rows["task"].iloc[0], rows[rows["multiple"].between(1.5, 3)]
+    before = rows[rows["multiple"] == 1].groupby("series")["value"].mean()
+    seen, new = (
+        twice[part].groupby("series")["value"].mean() for part in (twice["last"] <= ends, twice["last"] > ends)
+    )
+    spreading = seen[seen > before.reindex(seen.index) + RISE]
+    rising = new[new > before.reindex(new.index) + RISE]
+    if len(spreading):
+        share = words.brief(spreading.index, len(seen))
+        return f"{task}: with {share}, a longer answer is wrong from its first half on"
+    if len(rising) * 2 > len(new):
+        return f"{task}: the loss rises where places are new"
+    return f"{task}: loss by place"
 
 
 summarise = partial(by_measurement, experiment=NAME)

@@ -44,5 +44,5 @@ class Change(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the key as a reader meets it: a 1-gram shuffle is the shuffle, drawn a second time."""
-        return self.key.replace("1-gram shuffle", "shuffle, second draw") if self.size == 1 else self.key
+        """Return the key as a reader meets it: a 1-gram shuffle is a shuffle."""
+        return self.key.replace("1-gram shuffle", "shuffle") if self.size == 1 else self.key

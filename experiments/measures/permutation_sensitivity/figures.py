@@ -1,170 +1,133 @@
 """Figures of permutation sensitivity, from rows alone."""
 
-import textwrap
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from experiments.figures import style
-from experiments.figures.panels import Grid, colour_bar, dot_panels, highest, line, small_multiples
-from experiments.figures.style import Look
-from experiments.measures.permutation_sensitivity import LAYERED, POSITIONS, SLOPES, TOKENS
+from experiments.figures import dots, lines, style, words
+from experiments.figures.panels import chart, heat
+from experiments.figures.style import Chart, Look
+from experiments.measures.permutation_sensitivity import POSITIONS, TOKENS
 from experiments.rows.row import metric_of
-from experiments.statistics.intervals import errors
 
 Looks = dict[str, Look]
-Panels = dict[str, pd.DataFrame]
-"""Title -> lines of a summary, by ``series`` and ``change``."""
-
-MANY = 10
-"""Series that can still be distinguished by their look in one panel."""
-STAGES = {"initial_": "at initialisation", "": "trained"}
-DASHED = (0, (3, 2))
 KINDS = (TOKENS, POSITIONS)
-OVER: dict[str, tuple[str, str, Any]] = {
-    "index_displacement": ("#0173b2", "o", "-"),
-    "neighbours_lost": ("#de8f05", "s", "--"),
-}
-FOLLOWED = dict(zip([(kind, name) for kind in KINDS for name in LAYERED], style.OTHER_COLOURS, strict=False))
+GENTLE, HARD = "adjacent swaps 10%", "shuffle"
+FELT = 0.05
+"""Quality lost by a model that needs the order of its input."""
 
 
-def figures(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, changes: list[str]) -> dict[str, Figure]:
-    """Return every figure of one task's rows by the end of its stem; ``changes`` are named the gentlest first.
-
-    The summary is of its measurements with a value, all sequences together, with a ``kind``, what is permuted, and a
-    ``change``, the name of the change of order.
-    """
-    found: dict[str, Figure] = {}
-    for stem, metrics, title in (
-        ("quality_loss", {"quality_loss": ""}, "quality lost"),
-        ("output_change", {f"{stage}output_change": f",\n{name}" for stage, name in STAGES.items()}, "output change"),
-    ):
-        parts = {
-            f"{kind} permuted{stage}": summary[(summary["metric"] == metric) & (summary["kind"] == kind)]
-            for kind in KINDS
-            for metric, stage in metrics.items()
-        }
-        panels = {name: part for name, part in parts.items() if len(part)}
-        names = [name for name in changes if any(name in set(part["change"]) for part in panels.values())]
-        if panels:
-            found[stem] = (_maps if len(looks) > MANY else _dots)(rows, panels, looks, names, title)
-    slopes = summary[summary["metric"].isin(SLOPES.values())]
-    for kind, stem in ((TOKENS, "damage"), (POSITIONS, "damage_positions")):
-        if (slopes["kind"] == kind).any():
-            found[stem] = _damage(rows, summary[summary["kind"] == kind], looks, f"damage by permuted {kind}")
-    if len(slopes):
-        found["sensitivity"] = _sensitivity(rows, slopes, looks)
-    layers = summary[summary["metric"].isin([f"{stage}representation_change" for stage in STAGES])]
-    if len(layers):
-        found["representation_change"] = _layers(rows, layers, looks)
-    return found
+def quality_loss(rows: pd.DataFrame, _: Looks) -> Chart | None:
+    """Plot the quality lost by each change of order as a map for each kind."""
+    tables = _tables(rows, {f"{kind} permuted": (kind, "quality_loss") for kind in KINDS})
+    if not tables:
+        return None
+    means = next(iter(tables.values())).mean().sort_values()
+    title = f"{_task(rows)}: {means.index[-1]} costs most, {means.index[0]} least"
+    caption = (
+        "Quality lost by each change of order. Tokens permuted: they change places. Positions permuted: they stay, and "
+        "their positions change. All encoders, those that lose most on top; the changes that cost most on the right. "
+        "Mean over seeds; blank: nothing is lost, or the encoder refuses."
+    )
+    return heat(title, caption, tables, f"quality lost, {_unit(rows)}")
 
 
-def _unit(panels: Panels) -> str:
-    return metric_of(next(iter(panels.values()))["metric"].iloc[0]).unit
+def output_change(rows: pd.DataFrame, _: Looks) -> Chart | None:
+    """Plot the change of the outputs as a map for each kind, before training and after."""
+    stages = {"before training": "initial_output_change", "trained": "output_change"}
+    panels = {f"{kind}, {stage}": (kind, metric) for kind in KINDS for stage, metric in stages.items()}
+    tables = _tables(rows, panels)
+    caption = (
+        "Change of the outputs, relative to those for the untouched input. Before training it is due to the encoder "
+        "and the mask alone. All encoders. Mean over seeds; blank: no change, or the encoder refuses."
+    )
+    return heat(f"{_task(rows)}: change of the outputs", caption, tables, "relative change") if tables else None
 
 
-def _dots(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], title: str) -> Figure:
-    with style.theme():
-        figure, grid = dot_panels(names, list(panels), inches=max(0.26, 0.085 * len(looks)), sharex=True)
-        width = 0.8 / len(looks)
-        for axes, part in zip(grid, panels.values(), strict=True):
-            for rank, (series, look) in enumerate(looks.items()):
-                of_series = part[part["series"] == series].set_index("change").reindex(names)
-                heights = np.arange(len(names)) + width * (rank + 0.5) - 0.4
-                bars: dict[str, Any] = {"color": look.colour, "elinewidth": 1.1} | look.marking() | {"markersize": 5}
-                axes.errorbar(of_series["mean"], heights, xerr=errors(of_series), linestyle="none", **bars)
-            axes.axvline(0, color="#888888", linewidth=1, zorder=1)
-            axes.set_xlabel(textwrap.fill(_unit(panels), 80 // len(panels)))
-        figure.suptitle(style.title(rows, title), fontsize="large")
-        if len(looks) > 1:
-            style.legend(figure, style.handles(looks, lines=False))
+def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
+    """Plot the quality lost by a gentle change of order and by the hardest, seed by seed."""
+    rows = rows[(rows["metric"] == "quality_loss") & (rows["status"] == "ok") & rows["change"].isin((GENTLE, HARD))]
+    tokens = rows[(rows["change"] == HARD) & (rows["kind"] == TOKENS)].groupby("series")["value"].mean()
+    order = list(tokens.sort_values(ascending=False, kind="stable").index)
+    if not order:
+        return None
+    caption = (
+        "Quality lost when a tenth of adjacent pairs swap places, and when all are shuffled. Filled: tokens permuted; "
+        "ring: positions permuted, tokens in place. All encoders, those that lose most on top."
+    )
+    changes = {GENTLE: "10 % of neighbours swapped", HARD: "all shuffled"}
+    titles, unit = list(changes.values()), f"quality lost, {_unit(rows)}"
+    figure, panels = dots.panels(_finding(rows, tokens), caption, order, titles, y=unit, alike="xy")
+    for axes, change in zip(panels, changes, strict=True):
+        for kind in KINDS:
+            part, ring = rows[(rows["change"] == change) & (rows["kind"] == kind)], kind == POSITIONS
+            dots.draw(axes, part, order, looks, ring=ring, shift=0.17 if ring else -0.17)
+        dots.reference(axes, 0)
     return figure
 
 
-def _maps(rows: pd.DataFrame, panels: Panels, looks: Looks, names: list[str], title: str) -> Figure:
-    tables = [
-        part.pivot_table(index="series", columns="change", values="mean").reindex(list(looks), columns=names)
-        for part in panels.values()
-    ]
-    lowest, highest = (np.nanmin([table.min().min() for table in tables]), max(table.max().max() for table in tables))
-    scale, colours = Normalize(min(0.0, lowest), max(1e-12, highest)), colormaps["cividis_r"].with_extremes(bad="#ddd")
-    with style.theme():
-        grid = Grid(list(panels), x="", y="", columns=2, height=0.5 + 0.145 * len(looks))
-        for axes, table in zip(grid, tables, strict=True):
-            axes.imshow(table.to_numpy(), aspect="auto", cmap=colours, norm=scale)
-            axes.set_yticks(range(len(looks)), list(looks), fontsize=7)
-            axes.set_xticks(range(len(names)), names, fontsize=7, rotation=90)
-            axes.grid(visible=False)
-        figure = grid.finish(style.title(rows, title))
-    colour_bar(figure, colours, scale, label=f"{_unit(panels)} (grey: not measured)")
+def _finding(rows: pd.DataFrame, tokens: "pd.Series[float]") -> str:
+    task, without = rows["task"].iloc[0], list(tokens[tokens.abs() < FELT].index)
+    if len(tokens) == 1:
+        return f"{task}: {tokens.index[0]} loses {tokens.iloc[0]:.2f} when its input is shuffled"
+    if not without:
+        return f"{task}: with every encoder, the model needs the order of its input"
+    if len(without) == len(tokens):
+        return f"{task}: no model needs the order of its input"
+    return f"{task}: with {words.brief(without, len(tokens))}, the order of the input does not matter"
+
+
+def representation_change(rows: pd.DataFrame, looks: Looks) -> Chart | None:
+    """Plot the change of the representation from layer to layer under a full shuffle."""
+    name = "representation_change"
+    panels = {
+        "tokens, before training": (TOKENS, f"initial_{name}"),
+        "tokens, trained": (TOKENS, name),
+        "positions, trained": (POSITIONS, name),
+    }
+    rows = rows[(rows["change"] == HARD) & rows["layer"].notna() & (rows["status"] == "ok")]
+    parts = {
+        title: rows[(rows["metric"] == metric) & (rows["kind"] == kind)] for title, (kind, metric) in panels.items()
+    }
+    parts = {title: part for title, part in parts.items() if len(part)}
+    if not parts:
+        return None
+    last = parts.get("tokens, trained", next(iter(parts.values())))
+    named = style.chosen(looks, last.groupby("series")["value"].mean().sort_values(ascending=False).index)
+    caption = (
+        "Change of each layer's representation of the input when all is shuffled, relative to that of the untouched "
+        "input, token by token; layer 0 is the embedded input. Colour: the largest change of each family; grey: the "
+        "others. Thick: mean, thin: seeds."
+    )
+    how: dict[str, Any] = {"x": "layer", "y": "relative change", "key": named, "height": 1.4}
+    title = f"{_task(rows)}: where the order of the input shows"
+    figure, found = chart(title, caption, list(parts), **how)
+    for axes, part in zip(found, parts.values(), strict=True):
+        lines.draw(axes, part.assign(layer=part["layer"].astype(int)), "layer", named)
+    found[0].set_ylim(bottom=0)
+    found[0].set_xticks(sorted(set(rows["layer"].astype(int))))
     return figure
 
 
-def _damage(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks, title: str) -> Figure:
-    means = summary.pivot_table(index=["series", "change"], columns="metric", values="mean")
-    lost = rows[(rows["metric"] == "quality_loss") & rows["series"].isin(summary["series"])]
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        axes.axhline(0, color="#888888", linewidth=0.8, zorder=1)
-        of_series = means[means.index.get_level_values("series") == series]
-        for distance, (colour, marker, dash) in OVER.items():
-            points = of_series.reindex(columns=[distance, "quality_loss"]).dropna()
-            axes.plot(points[distance], points["quality_loss"], marker, color=colour, markersize=3.5)
-            if len(points) and SLOPES[distance] in of_series:
-                ends = np.array([0, points[distance].max()])
-                axes.plot(ends, ends * of_series[SLOPES[distance]].max(), dash, color=colour, linewidth=1.1)
-
-    key = [
-        Line2D([], [], color=colour, marker=marker, linestyle=dash, label=f"over {metric_of(distance).label}")
-        for distance, (colour, marker, dash) in OVER.items()
-    ]
-    return small_multiples(lost, looks, draw, title=title, x="distance (share)", y="quality lost", key=key)
+def _tables(rows: pd.DataFrame, panels: dict[str, tuple[str, str]]) -> dict[str, pd.DataFrame]:
+    """Return means by series and change for each panel, the largest of the first on top and on the right."""
+    found = {}
+    for title, (kind, metric) in panels.items():
+        part = rows[(rows["metric"] == metric) & (rows["kind"] == kind) & (rows["status"] == "ok")]
+        if len(part):
+            found[title] = part.pivot_table(index="series", columns="change", values="value")
+    if not found:
+        return {}
+    first = next(iter(found.values()))
+    order = first.mean(axis=1).sort_values(ascending=False, kind="stable").index
+    columns = first.mean().sort_values(kind="stable").index
+    return {name: table.reindex(index=order, columns=columns) for name, table in found.items()}
 
 
-def _sensitivity(rows: pd.DataFrame, slopes: pd.DataFrame, looks: Looks) -> Figure:
-    with style.theme():
-        figure, panels = dot_panels(list(looks), [f"over {metric_of(distance).label}" for distance in SLOPES])
-        for axes, metric in zip(panels, SLOPES.values(), strict=True):
-            for kind, shift in ((TOKENS, -0.17), (POSITIONS, 0.17)):
-                part = slopes[(slopes["metric"] == metric) & (slopes["kind"] == kind)].set_index("series")
-                part = part.reindex(list(looks))
-                for place, look in enumerate(looks.values()):
-                    line = part.iloc[[place]]
-                    bar: dict[str, Any] = {"color": look.colour, "marker": "o", "markersize": 4.5}
-                    bar["markerfacecolor"] = look.colour if kind == TOKENS else "white"
-                    axes.errorbar(line["mean"], [place + shift], xerr=errors(line), **bar)
-            axes.axvline(0, color="#888888", linewidth=1, zorder=1)
-            axes.set_xlabel("quality lost per unit of distance")
-        dot: dict[str, Any] = {"marker": "o", "linestyle": "", "color": "#333333"}
-        faces = {TOKENS: "#333333", POSITIONS: "white"}
-        figure.suptitle(style.title(rows, "sensitivity to order"), fontsize="large")
-        key = [Line2D([], [], markerfacecolor=face, label=f"{kind} permuted", **dot) for kind, face in faces.items()]
-        style.legend(figure, key)
-    return figure
+def _task(rows: pd.DataFrame) -> str:
+    return str(rows["task"].iloc[0])
 
 
-def _layers(rows: pd.DataFrame, summary: pd.DataFrame, looks: Looks) -> Figure:
-    top = highest(summary)
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        for (kind, name), colour in FOLLOWED.items():
-            part = summary[(summary["series"] == series) & (summary["kind"] == kind) & (summary["change"] == name)]
-            for stage in STAGES:
-                dash = DASHED if stage else "-"
-                of_stage = part[part["metric"] == f"{stage}representation_change"]
-                line(axes, of_stage, "layer", colour, linestyle=dash, linewidth=1.5)
-        axes.set_xticks(sorted(set(summary["layer"])))
-        axes.set_ylim(0, 1.04 * top)
-
-    changes = rows[rows["metric"].isin(set(summary["metric"]))]
-    key = [Line2D([], [], color=colour, label=f"{kind}, {name}") for (kind, name), colour in FOLLOWED.items()]
-    key.append(Line2D([], [], color="#333333", linestyle=DASHED, label="at initialisation"))
-    what: dict[str, Any] = {"title": "change from layer to layer", "x": "layer", "y": "relative change"}
-    return small_multiples(changes, looks, draw, **what, key=key)
+def _unit(rows: pd.DataFrame) -> str:
+    named = set(rows["metric"])
+    return metric_of("bits_per_byte").unit if "bits_per_byte" in named else "share of the answer"

@@ -3,31 +3,14 @@
 from functools import cache, partial
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from experiments.figures.panels import by_task
-from experiments.figures.style import Look
-from experiments.measures.permutation_sensitivity import DISTANCES, NAME, POSITIONS, SLOPES, TOKENS, Change
-from experiments.measures.permutation_sensitivity.figures import figures
+from experiments.figures.style import Chart, Look
+from experiments.measures.permutation_sensitivity import DISTANCES, NAME, POSITIONS, SLOPES, TOKENS, Change, figures
 from experiments.rows.row import rows_of
 from experiments.statistics.intervals import by_measurement, half_width, with_series
 
-CAPTIONS = {
-    "quality_loss": "Quality lost by each change of order, by the share of neighbours parted. Left: tokens permuted; "
-    "right: positions permuted, tokens in place. Dots: mean over seeds; bars: 95 % interval over seeds. Further "
-    "right, or darker: the model relies more on order.",
-    "output_change": "Change of the outputs relative to those for the untouched input: at initialisation, due to the "
-    "encoder and the mask alone, and after training. Mean and 95 % interval over seeds.",
-    "damage": "Quality lost when tokens are permuted, over how far they moved (share of the length) and over the share "
-    "of neighbours parted. A dot is a change of order, mean over seeds; the slope of a line is the sensitivity.",
-    "damage_positions": "The same for permuted positions, tokens in place.",
-    "sensitivity": "Quality lost per unit of each distance: the slopes of the lines above. Filled: tokens permuted; "
-    "hollow: positions permuted. Bars: 95 % interval over seeds; of a single seed over eight parts of its input "
-    "sequences, which does not cover other trainings.",
-    "representation_change": "Change of each layer's representation of the input, relative to that of the untouched "
-    "input, token by token; layer 0 is the embedded input. Solid: trained. Dashed: at initialisation. Bands: 95 % "
-    "interval over seeds.",
-}
+DRAWN = (figures.sensitivity, figures.quality_loss, figures.representation_change, figures.output_change)
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -68,14 +51,12 @@ def order(rows: pd.DataFrame) -> list[str]:
     return [*known, *sorted(others - {"", *known})]
 
 
-def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    summary = summarise(rows)
-    summary = summary[(summary["seeds"] > 0) & summary["part"].isna()]
-    names, prefix = pd.Series(change_names(summary), summary.index, dtype=object), f"{POSITIONS}: "
-    on_positions = names.str.startswith(prefix) | (summary["condition"] == POSITIONS)
-    kinds = on_positions.map({True: POSITIONS, False: TOKENS})
-    changes = list(dict.fromkeys(name.removeprefix(prefix) for name in order(rows)))
-    return figures(rows, summary.assign(kind=kinds, change=names.str.removeprefix(prefix)), looks, changes)
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = rows[rows["part"].isna()]
+    names, prefix = pd.Series(change_names(rows), rows.index, dtype=object), f"{POSITIONS}: "
+    kinds = names.str.startswith(prefix).map({True: POSITIONS, False: TOKENS})
+    rows = rows.assign(kind=kinds, change=names.str.removeprefix(prefix))
+    return {draw.__name__: draw(rows, looks) for draw in DRAWN}
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:

@@ -4,24 +4,16 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from experiments.figures.panels import GREY, by_task, highest, line, small_multiples, spread, under_heads
-from experiments.figures.style import Look
-from experiments.measures.position_probe import INITIAL, MAIN, NAME, SHUFFLED, TOKENS
-from experiments.rows.row import metric_of
-from experiments.statistics.intervals import by_measurement, over_seeds
+from experiments.figures import lines, style, words
+from experiments.figures.panels import by_task, chart, spread, under_heads
+from experiments.figures.style import Chart, Look
+from experiments.measures.position_probe import INITIAL, MAIN, NAME, TOKENS
+from experiments.statistics.intervals import by_measurement
 
 MOST_LAYERS = 5
-CAPTIONS = {
-    "probe_error": "Mean absolute error, in places, of a linear probe that predicts the place of a token from its "
-    "state before the first layer (0) and after each; held-out sequences of the training length. Solid: trained. "
-    "Dashed: before training. Grey: probes of tokens alone, of the trained states with shuffled labels, and the best "
-    "constant guess. Bands: 95 % intervals over seeds.",
-}
+READABLE = 0.5
+"""An error below this many places reads the place."""
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -40,42 +32,43 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return under_heads(parts, rows)
 
 
-def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    if not (rows["status"] == "ok").any():
+def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = rows[rows["status"] == "ok"]
+    plain = rows[(rows["condition"] == "") & rows["layer"].notna()]
+    if plain.empty:
         return {}
-    layered = over_seeds(rows[rows["layer"].notna()], ["series", "metric", "condition", "layer"])
-    alone = over_seeds(rows[rows["condition"] == TOKENS], ["series"]).set_index("series")["mean"]
-    constant = rows.groupby("series")["chance"].mean()
-    top = max(highest(layered), alone.max(), constant.max())
-    tokens_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": "-."}
-    constant_style: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (1, 1.5))}
+    plain = plain.assign(layer=plain["layer"].astype(int))
+    trained = plain[plain["metric"] == MAIN]
+    last = trained[trained["layer"] == trained["layer"].max()].groupby("series")["value"].mean().sort_values()
+    named = style.chosen(looks, last.index)
+    caption = (
+        "Mean error, in places, of a linear probe that predicts the place of a token from its state before the first "
+        "layer (0) and after each; held-out sequences of the training length. Dotted: a probe of the tokens alone, and "
+        "the best constant guess. Thick: mean, thin: seeds."
+        + " Colour: the least error of each family; grey: the others."
+        * (len(named) < len(looks))
+    )
+    panels = {"before training": plain[plain["metric"] == INITIAL], "trained": trained}
+    how: dict[str, Any] = {"x": "layer", "y": "mean error (places)", "key": named}
+    figure, found = chart(_finding(rows, last), caption, list(panels), height=1.7, left=0.25, **how)
+    controls = {"tokens alone": rows[rows["condition"] == TOKENS]["value"].mean(), "constant": rows["chance"].mean()}
+    for axes, part in zip(found, panels.values(), strict=True):
+        lines.draw(axes, part, "layer", named)
+        for text, level in controls.items():
+            above = level == max(controls.values())
+            axes.axhline(level, color=style.MUTED, linestyle=(0, (1, 2)), linewidth=1.1 * style.scale())
+            how = {"fontsize": 7 * style.scale(), "color": style.MUTED, "ha": "right", "textcoords": "offset points"}
+            axes.annotate(text, (1, level), (0, 2 if above else -8), xycoords=("axes fraction", "data"), **how)
+    found[0].set_ylim(0, 1.12 * max(plain["value"].max(), *controls.values()))
+    found[0].set_xticks(sorted(set(plain["layer"])))
+    return {MAIN: figure}
 
-    def draw(axes: Axes, series: str, look: Look) -> None:
-        of_series = layered[layered["series"] == series]
-        for condition, metric, colour, style in (
-            (SHUFFLED, MAIN, GREY, {"linewidth": 1.0, "marker": "x", "markersize": 4}),
-            ("", INITIAL, look.colour, {"linewidth": 1.4, "linestyle": (0, (3, 2))}),
-            ("", MAIN, look.colour, {"linewidth": 1.8, **look.marking(), "markersize": 5}),
-        ):
-            part = of_series[(of_series["condition"] == condition) & (of_series["metric"] == metric)]
-            line(axes, part, "layer", colour, **style)
-        if series in alone.index and alone.notna()[series]:
-            axes.axhline(alone[series], **tokens_style)
-        if constant.notna()[series]:
-            axes.axhline(constant[series], **constant_style)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
-        axes.set_ylim(-0.03 * top, 1.04 * top)
 
-    key = [
-        Line2D([], [], color="#222222", linewidth=1.8, marker="o", markersize=5, label="trained"),
-        Line2D([], [], color="#222222", linewidth=1.4, linestyle=(0, (3, 2)), label="before training"),
-        Line2D([], [], **tokens_style, label=TOKENS),
-        Line2D([], [], color=GREY, linewidth=1.0, marker="x", markersize=4, label=SHUFFLED),
-        Line2D([], [], **constant_style, label="best constant guess"),
-    ]
-    metric = metric_of(MAIN)
-    what = {"title": "error of a linear probe for places", "x": "layer"}
-    return {MAIN: small_multiples(rows, looks, draw, **what, y=f"mean error ({metric.unit})", key=key)}
+def _finding(rows: pd.DataFrame, last: "pd.Series[float]") -> str:
+    task, reading = rows["task"].iloc[0], list(last[last < READABLE].index)
+    if not reading:
+        return f"{task}: the place of a token cannot be read exactly"
+    return f"{task}: the place of a token can be read with {words.brief(reading, len(last))}"
 
 
 summarise = partial(by_measurement, experiment=NAME)

@@ -4,25 +4,19 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from experiments.figures import style
-from experiments.figures.panels import GREY, by_task, failed, highest, line, small_multiples, spread, under_heads
-from experiments.figures.style import Look
-from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
+from experiments.figures import lines, style, words
+from experiments.figures.panels import by_task, chart, spread, ticks, under_heads
+from experiments.figures.style import Chart, Look
+from experiments.measures.shift_sensitivity import CHANGE, INITIAL, MAIN, NAME
 from experiments.rows.row import main_metric, metric_of
-from experiments.statistics.intervals import by_measurement, over_seeds
+from experiments.statistics.intervals import by_measurement
 
 MOST_SHIFTS = 5
-CAPTIONS = {
-    "shift_quality": "Quality of the trained model with all positions shifted by the same number. Dotted: guessing "
-    "without reading. Bands: 95 % intervals over seeds. A line ends where the encoder does not support the positions.",
-    "shift_output_change": "Change of the outputs when all positions are shifted, relative to the outputs at shift 0. "
-    "Solid: trained. Dashed: before training. Bands: 95 % intervals over seeds. A line ends where the encoder does "
-    "not support the positions.",
-}
+ALIKE = 0.02
+"""Most quality lost by a model that does not mind a shift."""
+ABSOLUTE = "input"
+"""The family that adds positions themselves."""
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -41,69 +35,55 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return under_heads(parts, rows).drop(columns="shifted")
 
 
-def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    valued, without = set(rows.loc[rows["status"] == "ok", "metric"]), failed(rows)
-    figures = {}
-    for name, metrics, draw in (
-        ("shift_quality", [main_metric(valued)], _of_quality),
-        ("shift_output_change", [*CHANGES], _of_change),
-    ):
-        if valued & set(metrics):
-            figures[name] = draw(pd.concat([rows[rows["metric"].isin(metrics)], without]), looks)
-    return figures
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    """Draw quality by shift: those that lose most in colour, beside the others."""
+    rows = _shifted(rows)
+    rows = rows[rows["status"] == "ok"]
+    name, lost = main_metric(rows["metric"]), rows[(rows["metric"] == MAIN) & (rows["shifted"] > 0)]
+    if name is None or lost.empty:
+        return {}
+    of_metric, metric = rows[rows["metric"] == name], metric_of(name)
+    most = lost.groupby(["series", "shifted"])["value"].mean().groupby("series").max().sort_values(ascending=False)
+    breaking = list(most[most > ALIKE].index)
+    named = style.dashed(looks, (breaking or list(most.index))[:6])
+    calm = len(most) - len(breaking)
+    caption = (
+        f"{metric.label.capitalize()} of the trained model with all positions shifted by the same number. Colour: "
+        f"{words.listed(named)}, which lose most; grey: the other {len(most) - len(named)}. Thick: mean, thin: seeds. "
+        "A line ends where the encoder refuses the positions."
+    )
+    if len(most) == len(named):
+        caption = caption.replace("which lose most; grey: the other 0", "which is every encoder here")
+    how: dict[str, Any] = {"x": "added to all positions", "y": f"{metric.label} ({metric.unit})", "height": 1.9}
+    figure, (axes,) = chart(_finding(rows, looks, breaking, calm), caption, **how)
+    drawn = lines.draw(axes, of_metric, "shifted", named)
+    _shift_axis(axes, sorted(set(of_metric["shifted"])))
+    lines.value_axis(axes, of_metric, "shifted")
+    lines.chance(axes, of_metric, "shifted")
+    lines.name(axes, drawn)
+    return {"shift_quality": figure}
+
+
+def _finding(rows: pd.DataFrame, looks: dict[str, Look], breaking: list[str], calm: int) -> str:
+    task = rows["task"].iloc[0]
+    if not breaking:
+        return f"{task}: a shift of all positions changes nothing"
+    absolute = {series for series, look in looks.items() if look.family == ABSOLUTE} & set(rows["series"])
+    if calm and set(breaking) == absolute:
+        return f"{task}: only absolute codes mind a shift"
+    return f"{task}: {words.brief(breaking, len(breaking) + calm)} mind{'s' * (len(breaking) == 1)} a shift"
 
 
 def _shifted(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(shifted=rows["shift"].fillna(0).astype(int))
 
 
-def _of_quality(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    metric = metric_of(str(rows["metric"].iloc[0]))
-    summary = over_seeds(rows, ["series", "shifted"])
-    chance = rows.groupby("series")["chance"].mean()
-    top = 1.0 if metric.higher_is_better else max(highest(summary), chance.max())
-    chance_style: dict[str, Any] = {"color": GREY, "linewidth": 1.2, "linestyle": ":"}
-
-    def draw(axes: Axes, series: str, look: Look) -> None:
-        marking = look.marking() | {"markersize": 5}
-        line(axes, summary[summary["series"] == series], "shifted", look.colour, linewidth=1.6, **marking)
-        if chance.notna()[series]:
-            axes.axhline(chance[series], **chance_style)
-        _shift_axis(axes, sorted(set(rows["shifted"])))
-        axes.set_ylim(-0.03 * top, 1.05 * top)
-
-    key = [Line2D([], [], **chance_style, label="guessing without reading")]
-    what = {"title": f"{metric.label}, positions shifted", "x": "shift"}
-    return small_multiples(rows, looks, draw, **what, y=f"{metric.label} ({metric.unit})", key=key)
-
-
-def _of_change(rows: pd.DataFrame, looks: dict[str, Look]) -> Figure:
-    summary = over_seeds(rows, ["series", "metric", "shifted"])
-    # At least a tenth high: rounding, where nothing changes, is not to fill the panel.
-    top = max(0.1, highest(summary))
-    dashed: dict[str, Any] = {"linewidth": 1.3, "linestyle": (0, (3, 2))}
-
-    def draw(axes: Axes, series: str, look: Look) -> None:
-        for metric, how in ((INITIAL, dashed), (CHANGE, {"linewidth": 1.6, **look.marking(), "markersize": 5})):
-            part = summary[(summary["series"] == series) & (summary["metric"] == metric)]
-            line(axes, part, "shifted", look.colour, **how)
-        _shift_axis(axes, sorted(set(rows["shifted"]) - {0}))
-        axes.set_ylim(-0.03 * top, 1.05 * top)
-
-    key = [
-        Line2D([], [], color="#222222", linewidth=1.6, marker="o", markersize=4, label="trained"),
-        Line2D([], [], color="#222222", **dashed, label="before training"),
-    ]
-    what = {"title": "change of the outputs, positions shifted", "x": "shift"}
-    return small_multiples(rows, looks, draw, **what, y=f"change ({metric_of(CHANGE).unit})", key=key)
-
-
-def _shift_axis(axes: Axes, shifts: list[int]) -> None:
+def _shift_axis(axes: Any, shifts: list[int]) -> None:
     """Logarithmic above 1, linear below, so that 0 has a place; a tick at every shift, numbers while there is room."""
     axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
     axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
-    style.ticks(axes.xaxis, shifts, spread(shifts, 6))
+    ticks(axes.xaxis, shifts, spread(shifts, 6))
 
 
 summarise = partial(by_measurement, experiment=NAME)
-plot = partial(by_task, experiment=NAME, draw=lambda of_task, looks: _figures(_shifted(of_task), looks))
+plot = partial(by_task, experiment=NAME, draw=_figures)

@@ -1,187 +1,198 @@
-"""Figures of untrained encoders, a panel for each series."""
+"""Figures of untrained encoders. They depend on no task."""
 
 import math
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator
 
-from experiments.figures import style
-from experiments.figures.panels import colour_bar, line, shades, small_multiples
-from experiments.figures.style import Look
-from experiments.rows.row import metric_of
-from experiments.statistics.intervals import over_seeds
+from experiments.figures import lines, style, words
+from experiments.figures.panels import boundary, chart, length_axis, picture, shades, ticks, two_sided
+from experiments.figures.style import Chart, Look
 
-Looks = dict[str, Look]
-Trained = dict[str, list[float]]
-"""Series -> positions of its training sequences; several where its runs differ."""
-
-BELOW = partial(small_multiples, sharey=False)
-DASHED = (0, (4, 2))
-UNSEEN = "#e4e4e0"
+Looks = Mapping[str, Look]
+PANELS = 6
+"""Most encoders with a panel of their own."""
+SAME = 1e-9
+"""Relative difference that is put down to rounding."""
 
 
-def heatmap(rows: pd.DataFrame, looks: Looks, _: Trained) -> Figure:
-    """Plot what is added to embeddings, position by dimension, of the first seed."""
-    pictures = _pictures(rows, "dimension")
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        limit = float(np.nanmax(np.abs(pictures[series].to_numpy()))) or 1.0
-        _image(axes, pictures[series], "RdBu_r", Normalize(-limit, limit))
-        axes.set_title(f"{axes.get_title()}\n± {limit:.3g}", fontsize="small")
-
-    figure = BELOW(rows, looks, draw, title="what is added to embeddings", x="dimension", y="position")
-    colour_bar(figure, "RdBu_r", Normalize(-1, 1), {-1: "−largest", 0: "0", 1: "+largest of the panel"}, shrink=0.5)
+def heatmap(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart:
+    """Plot what is added to embeddings, position by dimension: first the sines, then the cosines; the first seed."""
+    pictures = _pictures(rows, "dimension", looks)
+    title = f"{words.brief(pictures, len(looks))} add{'s' * (len(pictures) == 1)} a vector to each token"
+    caption = (
+        "Vector added to a token's embedding before training, by position (down) and dimension: first the even ones, "
+        "which are the sines where there are any, then the odd ones, the cosines. Blue: positive, orange: negative, on "
+        "the scale of each panel (± in its title). First seed. Line: the end of training. Encoders without a panel add "
+        "nothing."
+    )
+    limits = {name: float(np.nanmax(np.abs(cells.to_numpy()))) or 1.0 for name, cells in pictures.items()}
+    names = [f"{name}, ± {limits[name]:.2g}" for name in pictures]
+    how: dict[str, Any] = {"x": "even dimensions, then odd ones", "y": "position", "columns": 2, "height": 1.5}
+    figure, panels = chart(title, caption, names, alike="y", **how)
+    for axes, (name, cells) in zip(panels, pictures.items(), strict=True):
+        ordered = cells[[*sorted(cells.columns)[::2], *sorted(cells.columns)[1::2]]]
+        extent = (-0.5, len(ordered.columns) - 0.5, cells.index[-1] + 0.5, cells.index[0] - 0.5)
+        picture(axes, ordered, two_sided(), -limits[name], limits[name], extent=extent)
+        axes.axhline(trained, color=style.INK, linewidth=0.8 * style.scale(), linestyle=(0, (3, 2)))
+        axes.set_xticks([])
     return figure
 
 
-def waves(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
+def waves(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart:
     """Plot some dimensions of what is added, over position, of the first seed."""
-    pictures = _pictures(rows, "dimension")
-    colours = shades(rows["dimension"])
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        for dimension, values in pictures[series].items():
-            axes.plot(values.index, values, color=colours[dimension], linewidth=1.3)
+    pictures = _pictures(rows, "dimension", looks)
+    names = ", ".join(str(dimension) for dimension in sorted(set(rows["dimension"])))
+    caption = (
+        f"Dimensions {names} of the vector added to a token's embedding, over the position; later dimensions have "
+        "thinner lines. First seed. Shaded: training. Encoders without a panel add nothing."
+    )
+    how: dict[str, Any] = {"x": "position", "y": "deviations of an embedding", "columns": 2, "height": 0.85}
+    figure, panels = chart("Single dimensions of the added vector", caption, list(pictures), **how)
+    for axes, (name, cells) in zip(panels, pictures.items(), strict=True):
+        for place, (_, values) in enumerate(cells.items()):
+            width = (1.8 - 0.5 * place) * style.scale()
+            axes.plot(values.index, values, color=looks[name].colour, linewidth=max(0.5, width))
         axes.set_xlim(0, rows["position"].max())
-        _value_axis(axes, pictures[series])
-        for length in trained.get(series, []):
-            style.boundary(axes, length)
-
-    what: dict[str, Any] = {"title": "waves of single dimensions", "x": "position", "y": metric_of("wave").label}
-    return BELOW(rows, looks, draw, **what, key=_key("dimension", colours))
-
-
-def kernel(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
-    """Plot the expected score of equal content, query by key, of the first seed."""
-    pictures = _pictures(rows, "key")
-    edges = [_edges(picture.index) for picture in pictures.values()]
-    first, last = min(low for low, _ in edges), max(high for _, high in edges)
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        cells = pictures[series].to_numpy()
-        low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
-        constant = high - low <= 1e-9 * max(1.0, abs(low), abs(high))
-        scale = Normalize(low - 0.5, low + 0.5) if constant else Normalize(low, high)
-        _image(axes, pictures[series], "viridis", scale)
-        axes.set_xlim(first, last)
-        axes.set_ylim(last, first)
-        axes.set_box_aspect(1)
-        for length in trained.get(series, []):
-            for rule in (axes.axvline, axes.axhline):
-                rule(length - 0.5, color="white", linewidth=1.6)
-                rule(length - 0.5, color="#222222", linewidth=0.9, linestyle=DASHED)
-        ends = f"{_short(low)} everywhere" if constant else f"{_short(low)} to {_short(high)}"
-        axes.set_title(f"{axes.get_title()}\n{ends}", fontsize="small")
-
-    figure = small_multiples(rows, looks, draw, title=metric_of("kernel").label, x="key position", y="query position")
-    colour_bar(figure, "viridis", Normalize(0, 1), {0: "lowest", 1: "highest of the panel"}, shrink=0.5)
+        boundary(axes, trained)
     return figure
 
 
-def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
-    """Plot the expected score over distance, less that at the nearest distance, a line for each head."""
-    summary = over_seeds(rows, ["series", "head", "distance"])
-    colours = shades(rows["head"])
+def kernel(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
+    """Plot the expected score of equal content, query by key, of the first seed; all panels have one scale."""
+    values = rows.groupby("series")["value"]
+    falls = (values.max() - values.min()).sort_values(ascending=False)
+    flat = [series for series in looks if falls.get(series, math.nan) < SAME]
+    named = style.chosen(dict(looks), falls[falls >= SAME].index, PANELS)
+    pictures = _pictures(rows[rows["series"].isin(named)], "key", named)
+    if not pictures:
+        return None
+    shown = {name: cells - np.nanmax(cells.to_numpy()) for name, cells in pictures.items()}
+    typical = float(np.median([falls[name] for name in shown]))
+    title = f"{words.brief(falls[falls >= SAME].index, len(looks))} prefer some keys before any training"
+    caption = (
+        "Expected score between a query (down) and a key (across) of the same content, both by position, below the "
+        "highest of its panel; mean over heads, first layer, before training, first seed. All panels have one scale, "
+        f"from 0 (dark) to {typical:.2g} below (clear, and all that is lower); titles name the full fall. Line: the "
+        "end of training. Keys ahead of a query are masked. Waves shorter than two cells look longer."
+    )
+    caption += f" The same score everywhere: {words.listed(flat)}." * bool(flat)
+    caption += " Shown is the largest fall of each family." * (len(shown) + len(flat) < len(looks))
+    names = [f"{name}, −{float(f'{falls[name]:.2g}'):,g}" for name in shown]
+    figure, panels = chart(title, caption, names, x="key position", y="query position", height=1.36)
+    for axes, cells in zip(panels, shown.values(), strict=True):
+        half = (cells.index[1] - cells.index[0]) / 2
+        extent = (cells.columns[0] - half, cells.columns[-1] + half, cells.index[-1] + half, cells.index[0] - half)
+        picture(axes, cells, shades("#2f6fd0"), -typical, 0.0, extent=extent)
+        for rule in (axes.axvline, axes.axhline):
+            rule(trained - 0.5, color=style.INK, linewidth=0.8 * style.scale(), linestyle=(0, (3, 2)))
+    return figure
+
+
+def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
+    """Plot the expected score over distance, less that at the nearest, of each head or as the mean over heads."""
+    heads = rows.groupby(["series", "head"])["value"]
+    falls = (heads.max() - heads.min()).groupby("series").max().sort_values(ascending=False)
+    shown = style.chosen(dict(looks), falls[falls >= SAME].index, PANELS) or _some(rows, looks)
+    rows = rows[rows["series"].isin(shown)]
     far, both_ways = int(rows["distance"].abs().max()), bool((rows["distance"] < 0).any())
     powers = [4**power for power in range(far.bit_length()) if 4**power <= far]
-    ahead = [-power for power in powers if both_ways]
-
-    def draw(axes: Axes, series: str, _: Look) -> None:
-        of_series = summary[summary["series"] == series]
-        lines = of_series.pivot_table(index="distance", columns="head", values="mean").sort_index()
-        lines = lines - lines.loc[min(lines.index, key=lambda distance: (abs(distance), -distance))]
-        for place, head in enumerate(lines.columns):
-            width = 3.0 - 2.0 * place / max(1, len(lines.columns) - 1)  # so that lines that coincide show
-            axes.plot(lines.index, lines[head], color=colours[head], linewidth=width)
-        _value_axis(axes, lines)
+    caption = (
+        "Expected score of a query and a key of the same content over their distance, less that at the nearest; mean "
+        "over queries and seeds, first layer, before training. Thin: heads; thick: their mean. The axis of distances "
+        "is logarithmic from 1 on. Shaded: distances within training."
+    )
+    caption += " Shown is the largest change of each family." * (len(shown) < len(looks))
+    how: dict[str, Any] = {"x": "query minus key position", "y": "score less that at 0", "height": 0.85, "columns": 2}
+    figure, panels = chart("Expected score over distance", caption, list(shown), left=0.4, alike="x", **how)
+    for axes, (series, look) in zip(panels, shown.items(), strict=True):
+        part = rows[rows["series"] == series]
+        table = part.pivot_table(index="distance", columns="head", values="value").sort_index()
+        table = table - table.loc[min(table.index, key=lambda distance: (abs(distance), -distance))]
+        lines.together(axes, [table[head] for head in table], color=look.colour, linewidth=0.6, alpha=0.6)
+        axes.plot(table.index, table.mean(axis=1), color=look.colour, linewidth=1.6 * style.scale())
+        _value_axis(axes, table)
         axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
         axes.set_xlim(-far if both_ways else 0, far)
-        style.ticks(axes.xaxis, [*ahead, 0, *powers], [*ahead[1::2], 0, *powers[1::2]])
-        for length in trained.get(series, []):
-            style.boundary(axes, length - 1)
-
-    what: dict[str, Any] = {"x": "query minus key position", "y": "score less that at 0", "key": _key("head", colours)}
-    return BELOW(rows, looks, draw, title="expected score over distance", **what)
+        ahead = [-power for power in powers if both_ways]
+        ticks(axes.xaxis, [*ahead, 0, *powers], [*ahead[1::2], 0, *powers[1::2]])
+        boundary(axes, trained - 1)
+    return figure
 
 
-def wavelengths(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
-    """Plot the wavelength of each dimension that is a wave."""
-    summary = over_seeds(rows, ["series", "condition", "head", "dimension"])
-    values = [*summary["mean"], *(length for lengths in trained.values() for length in lengths)]
+def wavelengths(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart:
+    """Plot the wavelength of each dimension that is a wave, of each series."""
+    means = rows.groupby(["series", "dimension"])["value"].mean()
+    shown = style.chosen(dict(looks), means.groupby("series").max().sort_values(ascending=False).index)
+    long = (means > trained).groupby("series").mean()
+    many = long[long > 0].index
+    title = f"{words.brief(many, len(looks))} ha{'s' if len(many) == 1 else 've'} waves longer than training"
+    title = title if len(many) else "Every wave is shorter than training"
+    caption = (
+        "Wavelength of each dimension that is a pure wave over positions. Line: the longest training sequence; waves "
+        "above it never complete a period in training. Dimensions are those of the model where a vector is added, of a "
+        "head where queries and keys are rotated. Mean over seeds."
+        + " Colour: the longest waves; grey: the others."
+        * (len(shown) < rows["series"].nunique())
+    )
+    figure, (axes,) = chart(title, caption, x="dimension, of all", y="wavelength (positions)", left=0.72, height=1.9)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.axhline(trained, color=style.MUTED, linewidth=0.8 * style.scale(), linestyle=(0, (3, 2)))
+    rows = rows.assign(part=rows["dimension"] / (rows.groupby("series")["dimension"].transform("max") + 1))
+    lines.name(axes, lines.draw(axes, rows, "part", shown, seeds=False))
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    return figure
 
-    def draw(axes: Axes, series: str, look: Look) -> None:
-        part = summary[summary["series"] == series]
-        marking = look.marking() | {"markersize": 3.5}
-        axes.plot(part["dimension"], part["mean"], color=look.colour, linestyle="none", **marking)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.set_ylim(min(values) / 1.5, max(values) * 1.5)
-        for length in trained.get(series, []):
-            axes.axhline(length, color="#222222", linewidth=1.1, linestyle=DASHED, zorder=1)
 
-    return small_multiples(rows, looks, draw, title="wavelengths", x="dimension", y="wavelength (positions)")
-
-
-def entropy(rows: pd.DataFrame, looks: Looks, trained: Trained) -> Figure:
+def entropy(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     """Plot the entropy of attention to content that is all alike, over the number of keys."""
-    summary = over_seeds(rows[rows["head"].isna()], ["series", "sequence_length"])
-    keys = sorted({int(length) for length in summary["sequence_length"]})
-    highest = max(math.log(max(keys)), float(summary["mean"].max()))
+    rows = rows[rows["head"].isna()]
+    keys = sorted({int(length) for length in rows["sequence_length"]})
+    longest = rows[rows["sequence_length"] == max(keys)].groupby("series")["value"].mean().sort_values()
+    shown = style.chosen(dict(looks), longest.index)
+    caption = (
+        "Entropy of the last query's attention when all content is alike, over the number of keys; mean over heads and "
+        "seeds. Dotted: equal weights, ln(keys). Curves parallel to it stay diffuse at any length; flat ones attend to "
+        "a fixed neighbourhood. Shaded: training."
+        + " Colour: the narrowest of each family; grey: the others."
+        * (len(shown) < len(longest))
+    )
+    local = longest[longest < math.log(max(keys)) - 1]
+    title = (
+        f"Attention stays local with {words.brief(local.index, len(longest))}" if len(local) else "Entropy of attention"
+    )
+    figure, (axes,) = chart(title, caption, x="keys", y="entropy (nats)", height=1.9)
+    drawn = lines.draw(axes, rows.astype({"sequence_length": float}), "sequence_length", shown)
+    length_axis(axes, keys)
+    axes.plot(keys, np.log(keys), color=style.MUTED, linestyle=(0, (1, 2)), linewidth=1.1 * style.scale())
+    axes.set_ylim(0, 1.06 * max(math.log(max(keys)), float(longest.max())))
+    boundary(axes, trained)
+    lines.name(axes, drawn)
+    return figure
 
-    def draw(axes: Axes, series: str, look: Look) -> None:
-        style.length_axis(axes, keys, [])
-        axes.plot(keys, np.log(keys), color="#222222", linestyle=":", linewidth=1.3, zorder=3)
-        marking = look.marking() | {"markersize": 5}
-        line(axes, summary[summary["series"] == series], "sequence_length", look.colour, **marking)
-        axes.set_ylim(-0.04 * highest, 1.06 * highest)
-        for length in trained.get(series, []):
-            style.boundary(axes, length)
 
-    what: dict[str, Any] = {"title": "entropy of attention to equal content", "x": "keys", "y": "entropy (nats)"}
-    return small_multiples(rows, looks, draw, **what)
+def _some(rows: pd.DataFrame, looks: Looks) -> dict[str, Look]:
+    here = set(rows["series"])
+    return style.chosen(dict(looks), [series for series in looks if series in here], PANELS)
 
 
-def _pictures(rows: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
-    first = rows.sort_values("seed", kind="stable").groupby("series")["run_id"].first()
-    rows = rows[rows["run_id"] == rows["series"].map(first)]
+def _pictures(rows: pd.DataFrame, across: str, looks: Looks) -> dict[str, pd.DataFrame]:
+    rows = rows.sort_values("seed", kind="stable")
+    rows = rows[rows["run_id"] == rows["series"].map(rows.groupby("series")["run_id"].first())]
     return {
-        str(series): part.pivot_table(index="position", columns=across, values="value")
-        for series, part in rows.groupby("series")
+        series: rows[rows["series"] == series].pivot_table(index="position", columns=across, values="value")
+        for series in _some(rows, looks)
     }
-
-
-def _image(axes: Axes, picture: pd.DataFrame, colours: str, scale: Normalize) -> None:
-    (left, right), (top, bottom) = _edges(picture.columns), _edges(picture.index)
-    axes.set_facecolor(UNSEEN)
-    axes.grid(visible=False)
-    cells, extent = np.ma.masked_invalid(picture.to_numpy(float)), (left, right, bottom, top)
-    axes.imshow(cells, cmap=colours, norm=scale, extent=extent, aspect="auto", interpolation="nearest")
-
-
-def _edges(places: pd.Index) -> tuple[float, float]:
-    first, last = float(places[0]), float(places[-1])
-    half = (last - first) / max(1, len(places) - 1) / 2 or 0.5
-    return first - half, last + half
 
 
 def _value_axis(axes: Axes, values: pd.DataFrame) -> None:
     low, high = min(0.0, float(np.nanmin(values))), max(0.0, float(np.nanmax(values)))
-    room = 0.06 * (high - low) if high - low > 1e-9 else 1.0
+    room = 0.06 * (high - low) if high - low > SAME else 1.0
     axes.set_ylim(low - room, high + room)
-    axes.yaxis.set_major_formatter(FuncFormatter(_short))
-
-
-def _short(value: float, _: int | None = None) -> str:
-    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 1e-12 else "0"
-    return text.replace("-", "−")
-
-
-def _key(what: str, colours: dict[int, str]) -> list[Line2D]:
-    return [Line2D([], [], color=colour, linewidth=2.2, label=f"{what} {key}") for key, colour in colours.items()]
+    axes.yaxis.set_major_locator(MaxNLocator(3))

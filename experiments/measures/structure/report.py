@@ -1,15 +1,14 @@
 """Figures and tables of untrained encoders."""
 
-from functools import partial
+import math
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from experiments.figures.panels import by_task
-from experiments.figures.style import Look
+from experiments.figures import style
+from experiments.figures.style import Chart
 from experiments.measures.structure import NAME, figures
 from experiments.rows.row import rows_of, whole
-from experiments.statistics.intervals import by_measurement
+from experiments.statistics.intervals import by_measurement, with_series
 
 NOISE = 1e-12
 CELLS = ("code", "wave", "kernel")
@@ -20,25 +19,6 @@ DRAWN = {
     "kernel_curve": ("kernel_at", figures.kernel_curve),
     "wavelengths": ("wavelength", figures.wavelengths),
     "entropy": ("attention_entropy", figures.entropy),
-}
-CAPTIONS = {
-    "heatmap": "Vector added to a token's embedding, by position (down) and dimension (across), before training. The "
-    "title of a panel has the ends of its colour scale. First seed. Series without a panel add nothing.",
-    "waves": "Single dimensions of the vector added to a token's embedding, over the position. First seed. Shaded: "
-    "training sequences. Series without a panel add nothing.",
-    "kernel": "Expected score between a query (down) and a key (across) of the same content, both by position; mean "
-    "over heads, first layer, before training. The title of a panel has the ends of its colour scale. Dashed: the end "
-    "of training sequences. Grey: masked, or no score. First seed. Cells are single positions, so waves shorter than "
-    "two cells alias to longer ones.",
-    "kernel_curve": "Expected score over distance (query minus key position), a line for each head, relative to the "
-    "score at distance 0 (or the nearest); first layer, before training. The axis is logarithmic from 1 on; scales "
-    "of scores differ among panels. Shaded: distances within training sequences. Means over queries and seeds.",
-    "wavelengths": "Measured wavelength of each dimension that is a pure wave over positions. Dashed: the longest "
-    "training sequence; waves above it never complete a period in training. Dimensions are those of the model where "
-    "a vector is added, of a head where queries and keys are rotated. Means over seeds.",
-    "entropy": "Entropy of the last query's attention when all content is alike, over the number of keys; mean over "
-    "heads. Dotted: equal weights, ln(keys). Curves parallel to it stay diffuse at any length; flat ones attend to a "
-    "fixed neighbourhood. Bands: 95 % interval over seeds. Shaded: training.",
 }
 
 
@@ -75,11 +55,14 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(value=table["value"].where(~(table["value"].abs() < NOISE), 0.0))
 
 
-def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Figure]:
-    valued = dict(list(rows[rows["status"] == "ok"].groupby("metric")))
-    lengths = valued.get("train_positions", rows.head(0)).groupby("series")["value"]
-    trained = {str(series): sorted(set(part)) for series, part in lengths}
-    return {name: draw(valued[metric], looks, trained) for name, (metric, draw) in DRAWN.items() if metric in valued}
-
-
-plot = partial(by_task, experiment=NAME, draw=_figures)
+def plot(rows: pd.DataFrame) -> dict[str, Chart]:
+    """Return the figures by name, of the first task that was measured: an encoder is the same for all."""
+    rows = with_series(rows_of(rows, NAME))
+    rows = rows[(rows["status"] == "ok") & (rows["task"] == rows["task"].min())]
+    valued, looks = dict(list(rows.groupby("metric"))), style.looks(rows)
+    trained = float(valued["train_positions"]["value"].max()) if "train_positions" in valued else math.nan
+    with style.theme():
+        drawn = {
+            name: draw(valued[metric], looks, trained) for name, (metric, draw) in DRAWN.items() if metric in valued
+        }
+    return {name: figure for name, figure in drawn.items() if figure is not None}

@@ -3,36 +3,26 @@
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.length_extrapolation import GENERATED, POSITION_LOSS
+from experiments.measures.length_extrapolation import POSITION_LOSS
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections.task import LINES, MEANS, TaskResults, opening
-from experiments.rows.row import OVER_LENGTHS, among, main_metric, metric_of
+from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
+from experiments.rows.row import OVER_LENGTHS, among, metric_of
 
 
 def section(task: TaskResults) -> Section:
     """Make the section: curves and tables of every metric, loss by position."""
     section = opening("Length extrapolation", OVER_LENGTHS)
     summary = task.with_marks(task.lengths)
-    main = main_metric(summary["metric"].unique())
-    if len(task.drawn) > LINES:
-        section.paragraphs.append(f"Figures of this section show {LINES} series; the tables show all.")
-    drawn = task.rows_of(OVER_LENGTHS, drawn=LINES)
-    figures = length_extrapolation.plot(drawn[drawn["metric"] == main] if task.first_figure_only else drawn)
+    figures = length_extrapolation.plot(task.rows_of(OVER_LENGTHS, drawn=MOST))
     for metric in among(length_extrapolation.QUALITIES, summary["metric"]):
         stem, named = task.stem(metric), metric_of(metric)
         if stem in figures:
-            how = "free-running" if metric.startswith(GENERATED) else "teacher-forced"
-            caption = (
-                f"{named.label.partition(',')[0].capitalize()} ({named.unit}) at each length, {how}: mean and 95 % "
-                "interval over seeds. Dashed: longest training length. Dotted: best guess without reading the input."
-            )
-            section.parts.append(Picture(stem, caption, figures[stem]))
+            section.parts.append(Picture(stem, figures[stem].caption, figures[stem]))
         section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
-    if (stem := task.stem(POSITION_LOSS)) in figures:
-        caption = "Teacher-forced loss at each scored position, mean over seeds. Panels: series. Lines: lengths."
+    if not task.first_figure_only and (stem := task.stem(POSITION_LOSS)) in figures:
         data = summary[summary["metric"] == POSITION_LOSS]
-        section.parts.append(Picture(stem, caption, figures[stem], data))
+        section.parts.append(Picture(stem, figures[stem].caption, figures[stem], data))
     return section
 
 

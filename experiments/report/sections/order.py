@@ -67,14 +67,13 @@ def section(task: TaskResults) -> Section:
     figures = permutation_report.plot(drawn)
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
     errors = summary[summary["metric"].isin(STAGES)]
-    for name, caption in permutation_report.CAPTIONS.items():
-        if (stem := task.stem(name)) in figures:
-            data = summary[summary["metric"].str.endswith(name)] if name == "representation_change" else None
-            section.parts.append(Picture(stem, caption, figures[stem], data))
-        if name == "quality_loss":
-            section.parts += _permutation_tables(task, rows, summary)
-        if name == "sensitivity" and len(slopes):
-            section.parts.append(_sensitivity_table(task, slopes))
+    for stem, figure in figures.items():
+        name = stem.removeprefix(task.stem(""))
+        data = summary[summary["metric"].str.endswith(name)] if name == "representation_change" else None
+        section.parts.append(Picture(stem, figure.caption, figure, data))
+    section.parts += _permutation_tables(task, rows, summary)
+    if len(slopes):
+        section.parts.append(_sensitivity_table(task, slopes))
     if len(errors):
         section.parts.append(_equivariance_table(task, errors))
     return section
@@ -83,7 +82,8 @@ def section(task: TaskResults) -> Section:
 def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataFrame) -> list[Table]:
     changes = order(rows)
     prefix = f"{permutation_sensitivity.POSITIONS}: "
-    lost = summary[summary["metric"] == "quality_loss"]
+    # Shuffled pieces of one token are a shuffle, drawn a second time.
+    lost = summary[(summary["metric"] == "quality_loss") & (summary["size"].fillna(0) != 1)]
     lost = lost.assign(change=change_names(lost))
     cells = task.grid(lost, ["change"], {name: name for name in changes}, EXPERIMENT).set_index("series").T
     cells = cells.reindex(columns=list(map(task.display, task.order)), fill_value=words.NOT_MEASURED)

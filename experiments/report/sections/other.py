@@ -6,6 +6,7 @@ from itertools import islice
 import pandas as pd
 
 from experiments.figures import style, words
+from experiments.figures.training import training_curves
 from experiments.measures import report_of
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import fairness
@@ -18,10 +19,9 @@ OF_TRAINING = COSTS[2:]
 
 def training(task: TaskResults) -> Section:
     """Make the section of loss and accuracy during training."""
-    figures = style.training_curves(task.rows_of("training", drawn=MOST))
-    caption = "Training loss (mean since the previous point) and accuracy on held-out data of training length."
+    figures = training_curves(task.rows_of("training", drawn=MOST))
     data = task.with_marks(intervals.over_seeds(task.rows_of("training"), ["task", "metric", "series", "step"]))
-    return Section("Training", parts=[Picture(stem, caption, figure, data) for stem, figure in figures.items()])
+    return Section("Training", parts=[Picture(stem, figure.caption, figure, data) for stem, figure in figures.items()])
 
 
 def other(task: TaskResults, experiment: str) -> Section:
@@ -38,7 +38,7 @@ def other(task: TaskResults, experiment: str) -> Section:
     section = opening(title, experiment)
     figures = module.plot(task.rows_of(experiment, drawn=MOST)).items()
     for drawn, figure in islice(figures, 1 if task.first_figure_only else None):
-        section.parts.append(Picture(drawn, module.CAPTIONS[drawn.removeprefix(task.stem(""))], figure))
+        section.parts.append(Picture(drawn, figure.caption, figure))
     shown = module.shown(rows)
     heads = {head: head for head in shown["head"].unique()}
     cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.short)

@@ -21,14 +21,10 @@ from experiments.statistics.scores import scores
 
 IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
 """Columns whose text may appear in a figure."""
-PANELS = 160
-"""Series drawn in all figures of one kind together: drawing takes most of the time of a report."""
-MOST, LEAST = 40, 6
-"""Most series drawn in the figures of one task, and how many are drawn however many tasks there are."""
+MOST = 200
+"""Most series of a task that figures know of; each chooses by its question which of them have a colour."""
 PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
-LINES = 12
-"""Most lines that can be told apart in one panel."""
 FREE_RUNNING = "generated_token_accuracy"
 MEANS = "Mean over seeds [95 % interval]."
 
@@ -70,7 +66,7 @@ class TaskResults:
         up = len(self.beyond) and metric_of(str(self.beyond["metric"].iloc[0])).higher_is_better
         means = self.beyond.groupby("series")["value"].mean().dropna().mul(-1 if up else 1)
         worst_last = sorted(self.order, key=lambda series: (series != self.baseline, means.get(series, math.inf)))
-        return worst_last[: max(LEAST, min(MOST, PANELS // self.tasks))]
+        return worst_last[:MOST]
 
     @cached_property
     def extensions(self) -> pd.DataFrame:
