@@ -5,7 +5,6 @@ python -m experiments check NAME        a task or an experiment
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.plan.measures import experiment_names
@@ -13,7 +12,7 @@ from experiments.rows.untrusted import message_of
 from experiments.runs.promises import verdicts
 from experiments.tasks import tasks
 from pe_zoo import PluginError, get, load_file
-from pe_zoo._contract.check import Verdict, check, show
+from pe_zoo._contract.check import check, show
 from pe_zoo._knobs import suggestion
 from pe_zoo._registry import registered_by
 
@@ -23,8 +22,11 @@ def main(arguments: list[str]) -> int:
     try:
         match arguments:
             case ["check", target]:
-                found = _found(target)
-                return 0 if all([show(name, _checked(kind, name)) for kind, name in found]) else 1
+                found = [
+                    show(name, check(get(name)) if kind == "encoder" else verdicts(kind, name))
+                    for kind, name in _found(target)
+                ]
+                return 0 if all(found) else 1
             case ["-h" | "--help"]:
                 print(__doc__)  # noqa: T201
                 return 0
@@ -42,10 +44,6 @@ def _found(target: str) -> list[tuple[str, str]]:
     if target not in known:
         raise ValueError(f"no task or experiment named {target!r}, and no such file.{suggestion(target, known)}")
     return [(known[target], target)]
-
-
-def _checked(kind: str, name: str) -> Iterator[Verdict]:
-    return check(get(name)) if kind == "encoder" else verdicts(kind, name)
 
 
 if __name__ == "__main__":

@@ -57,14 +57,12 @@ class BinaryAddition(Ended):
         return total.scatter(1, ends, END)
 
     def position_guess(self, metric: str, length: int) -> float:
-        return (likeliest_sum if metric == "exact_match" else likeliest_symbols)(length)
-
-
-def likeliest_sum(length: int) -> float:
-    """Return the probability of the likeliest sum: the power of two above the longer number in the evenest split."""
-    digits = np.arange(1, length - 1)
-    longer = np.maximum(digits, digits[::-1])
-    return float((0.5**longer / (1 - 0.5**longer)).mean())
+        if metric != "exact_match":
+            return likeliest_symbols(length)
+        # The likeliest sum is the power of two above the longer number in the evenest split.
+        digits = np.arange(1, length - 1)
+        longer = np.maximum(digits, digits[::-1])
+        return float((0.5**longer / (1 - 0.5**longer)).mean())
 
 
 @lru_cache

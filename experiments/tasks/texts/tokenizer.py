@@ -74,7 +74,9 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
     except ImportError as error:
         remedy = 'pip install "pe_zoo[text]", or take task.tokenizer=bytes'
         raise ValueError(f"task.tokenizer=bpe needs the package tokenizers: {remedy}") from error
-    cached = _cache_file(f"{tokenizers.__version__} {WORDS} {vocabulary}", corpus)
+    key = f"{tokenizers.__version__} {WORDS} {vocabulary} {digest_of(corpus.splits)}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo"
+    cached = cache / f"{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
     if cached.is_file():
         try:
             return _load(cached)
@@ -123,11 +125,6 @@ def pieces(text: bytes) -> Iterator[bytes]:
 
 def _spell(text: bytes) -> str:
     return text.decode("latin-1").translate(TO_ALPHABET)
-
-
-def _cache_file(settings: str, corpus: Corpus) -> Path:
-    key = hashlib.sha256(f"{settings} {digest_of(corpus.splits)}".encode()).hexdigest()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / f"{key}.safetensors"
 
 
 def _save(tokenized: Tokenized, path: Path) -> None:
