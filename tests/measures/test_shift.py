@@ -217,6 +217,12 @@ def test_the_title_says_who_minds_a_shift(broken: tuple[str, ...], said: str) ->
     assert set(broken or names) <= named, "those that break stand beside those that do not"
 
 
+def test_nothing_is_found_where_nothing_was_learned() -> None:
+    rows = pd.concat([shifted("sinusoidal", 0.3, 0.1), shifted("rope", 0.3, 0.3)])
+    title = shift_report.plot(rows)["copy_shift_quality"].texts[0].get_text()
+    assert "not learned, 30 % right" in title
+
+
 def test_the_table_has_quality_losses_and_unsupported() -> None:
     subject = subject_of("rope")
     shifts = (1, 2, 4, 8, 16, 32, 64)
@@ -245,7 +251,7 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == "shift_sensitivity"]
     status = {(slice_name(row), row["status"]) for row in rows}
     assert status == {("", "ok"), ("shift=2", "ok"), ("shift=8", "unsupported")}
-    stems = {path.stem for path in (run / "figures").glob("shift_*.svg")}
+    stems = {path.stem for path in (run / "figures").glob("shift_*.png")}
     assert stems == {"shift_sensitivity_copy_shift_quality"}
     done = command(*asked, "shift_sensitivity.shifts=[0]")
     assert (done.code, "shift_sensitivity.shifts must be a whole number of at least 1" in done.err) == (2, True)

@@ -391,6 +391,6 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
     assert {row["metric"] for row in rows} >= {"code", "wave", "kernel", "kernel_at", MAIN}
     asked = {f"position={p}, dimension={d}" for p in range(100) for d in (1, 3)}
     assert {slice_name(row) for row in rows if row["metric"] == "wave"} == asked
-    drawn = {path.stem.removeprefix("structure_") for path in (folder / "figures").glob("structure_*.svg")}
+    drawn = {path.stem.removeprefix("structure_") for path in (folder / "figures").glob("structure_*.png")}
     assert drawn == NAMES
     assert command("experiment=structure", "structure.reach=0", "name=t").code == 2

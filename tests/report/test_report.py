@@ -606,7 +606,7 @@ def test_many_tasks_have_one_figure_a_section_and_say_so(tmp_path: Path, monkeyp
         write_sweep(tmp_path, ("none", "alibi"), 1, task=task)
     assert report.main([str(tmp_path)]) == 0
     drawn = {path.stem for path in (tmp_path / "report/figures").glob("copy_*.svg")}
-    assert drawn == {"copy_token_accuracy", "copy_sensitivity", "copy_quality_loss"}
+    assert drawn == {"copy_token_accuracy", "copy_sensitivity"}
     assert "each section shows only its first figure" in read_page(tmp_path).text
     assert (tmp_path / "report/tables/copy_exact_match.csv").exists()
 

@@ -64,6 +64,8 @@ def _finding(rows: pd.DataFrame, name: str) -> str:
     at = twice[twice["eval_length"] == twice["eval_length"].min()]
     if at.empty or name != "token_accuracy":
         return f"{task}: {metric.label} by length"
+    if reason := words.unlearned(rows[rows["eval_length"] == rows["train_length"]]):
+        return reason
     length, means = int(at["eval_length"].iloc[0]), at.groupby("series")["value"].mean()
     best, chance = float(means.max()), float(at["chance"].mean())
     if best < chance + NEAR:

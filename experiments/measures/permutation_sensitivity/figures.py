@@ -46,6 +46,7 @@ def output_change(rows: pd.DataFrame, _: Looks) -> Chart | None:
 
 def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
     """Plot the quality lost by a gentle change of order and by the hardest, seed by seed."""
+    reason = words.unlearned(rows[rows["condition"] == ""])
     rows = rows[(rows["metric"] == "quality_loss") & (rows["status"] == "ok") & rows["change"].isin((GENTLE, HARD))]
     tokens = rows[(rows["change"] == HARD) & (rows["kind"] == TOKENS)].groupby("series")["value"].mean()
     order = list(tokens.sort_values(ascending=False, kind="stable").index)
@@ -57,7 +58,7 @@ def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
     )
     changes = {GENTLE: "10 % of neighbours swapped", HARD: "all shuffled"}
     titles, unit = list(changes.values()), f"quality lost, {_unit(rows)}"
-    figure, panels = dots.panels(_finding(rows, tokens), caption, order, titles, y=unit, alike="xy")
+    figure, panels = dots.panels(reason or _finding(rows, tokens), caption, order, titles, y=unit, alike="xy")
     for axes, change in zip(panels, changes, strict=True):
         for kind in KINDS:
             part, ring = rows[(rows["change"] == change) & (rows["kind"] == kind)], kind == POSITIONS

@@ -66,6 +66,8 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 def _finding(rows: pd.DataFrame, looks: dict[str, Look], breaking: list[str], calm: int) -> str:
     task = rows["task"].iloc[0]
+    if reason := words.unlearned(rows[rows["shifted"] == 0]):
+        return reason
     if not breaking:
         return f"{task}: a shift of all positions changes nothing"
     absolute = {series for series, look in looks.items() if look.family == ABSOLUTE} & set(rows["series"])

@@ -1,5 +1,6 @@
 """Permutation sensitivity: the quality lost by each change of order, and the equivariance error."""
 
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -61,13 +62,10 @@ def section(task: TaskResults) -> Section:
     section = opening("Permutation sensitivity", EXPERIMENT)
     rows = task.rows_of(EXPERIMENT)
     summary = task.with_marks(permutation_report.summarise(rows))
-    drawn = task.rows_of(EXPERIMENT, drawn=MOST)
-    if task.first_figure_only:
-        drawn = drawn[drawn["metric"].isin(["quality_loss", *permutation_sensitivity.DISTANCES])]
-    figures = permutation_report.plot(drawn)
+    figures = permutation_report.plot(task.rows_of(EXPERIMENT, drawn=MOST))
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
     errors = summary[summary["metric"].isin(STAGES)]
-    for stem, figure in figures.items():
+    for stem, figure in islice(figures.items(), 1 if task.first_figure_only else None):
         name = stem.removeprefix(task.stem(""))
         data = summary[summary["metric"].str.endswith(name)] if name == "representation_change" else None
         section.parts.append(Picture(stem, figure.caption, figure, data))
