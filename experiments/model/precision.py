@@ -27,14 +27,14 @@ FEW = 2**18
 @contextmanager
 def repeatable(threads: int) -> Iterator[None]:
     """Use deterministic kernels, where there are any, and this number of threads within: another rounds differently."""
-    before, threads_before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # The switch of torch.use_deterministic_algorithms, which also imports the compiler.
+    before, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
+    torch.set_deterministic_debug_mode("warn")
     torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warned)
+        torch.set_deterministic_debug_mode(before)
         torch.set_num_threads(threads_before)
 
 

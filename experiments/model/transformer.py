@@ -66,7 +66,9 @@ class Transformer(nn.Module):
         self.encoder = encoder
         self.encoder_dropped = False
         self._bare = (Encoder(geometry),)  # identity hooks, for layers without the encoder; in a tuple: no submodule
-        self.token_embedding = nn.Embedding(vocab_size, geometry.model_dim)
+        rows = torch.empty(vocab_size, geometry.model_dim)  # in a rehearsal torch would import its compiler
+        embedding = nn.Embedding.from_pretrained(rows, freeze=False) if rows.is_meta else None
+        self.token_embedding = embedding or nn.Embedding(vocab_size, geometry.model_dim)
         self.layers = nn.ModuleList(
             Layer(
                 geometry,

@@ -55,7 +55,7 @@ def run(words: list[str], configs: Path) -> int:
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
                 if rule := config.rule(lines[0], multirun=given.multirun):
                     return _until_decided(given, team, points, engine, *rule)
-                launch = Launch(given, team, report=config.wants_report(lines[0]))
+                launch = Launch(given, team, report=given.multirun and config.wants_report(lines[0]))
                 for point in points:
                     launch.add(point)
                 return launch.start(engine)

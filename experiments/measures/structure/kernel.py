@@ -4,7 +4,6 @@ import copy
 import math
 
 import torch
-from scipy.stats import rankdata
 from torch import Generator, Tensor
 
 from experiments.model.attention import weights
@@ -104,6 +103,8 @@ def falling_steps(over_distance: Tensor, within: int | None = None) -> Tensor:
 
 def rank_correlation(over_distance: Tensor) -> Tensor:
     """Return Spearman's correlation of nearness (−d) and a ``curve``, ``(heads,)``; 0 for a constant one."""
+    from scipy.stats import rankdata  # a second, which every run would wait for
+
     unit = tolerance(over_distance)
     found = []
     for line in over_distance:
