@@ -679,5 +679,8 @@ def test_evaluation_in_chunks_equals_the_whole(monkeypatch: pytest.MonkeyPatch) 
     for positions in (torch.arange(6.0), torch.rand(7, 6).cumsum(-1)):
         whole = in_chunks(model, tokens, positions, model)
         monkeypatch.setattr("experiments.training.evaluate.CHUNK_TOKENS", 13)
-        torch.testing.assert_close(in_chunks(model, tokens, positions, model), whole, atol=1e-5, rtol=0)
+        parts = in_chunks(model, tokens, positions, model)
+        torch.testing.assert_close(parts, whole, atol=1e-5, rtol=0)
+        monkeypatch.setattr("experiments.training.evaluate.beside", 3)
+        assert torch.equal(in_chunks(model, tokens, positions, model), parts), "on several cores"
         monkeypatch.undo()

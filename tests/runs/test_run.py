@@ -340,3 +340,13 @@ def test_options_of_encoders_that_are_swept_over_are_theirs(command: Command, tm
     refused = command("-m", "encoder=learned,rope", "encoder.num_rows=64")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "no option 'encoder.num_rows'" in refused.err
+
+
+def test_a_run_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
+    """Statistics, figures and torch's compiler take seconds to import, which only other processes and reports need."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import run; run.main(); print(*sys.modules)"
+    words = [sys.executable, "-c", code, *TINY, "encoder=rope"]
+    found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    imported = set(found.stdout.split())
+    assert "torch" in imported
+    assert not imported & {"torch._dynamo", "torch._inductor", "sympy", "scipy", "matplotlib", "seaborn", "jinja2"}
