@@ -136,8 +136,8 @@ Several = Annotated[tuple[T, ...], some]
 
 
 def check_value(knob: str, annotation: Any, value: Any) -> None:
-    """Refuse a value outside the limits that its knob's type carries, None where the type has it aside."""
-    if value is None:
+    """Refuse a value outside the limits that its knob's type carries; None is one if the type has it."""
+    if value is None and type(None) in get_args(annotation):
         return
     items = value if get_origin(annotation) is tuple else [value]
     for part in get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation):

@@ -14,7 +14,7 @@ import torch
 import pe_zoo
 from experiments.tasks import tasks
 from pe_zoo import Encoder, Geometry, Knob, Unsupported, _catalogue, knobs
-from pe_zoo._knobs import check_knobs, number, one_of, whole
+from pe_zoo._knobs import Count, Positive, Several, Share, check_knobs, check_value, number, one_of, whole
 from pe_zoo.rope import RoPE
 
 GEOMETRY = Geometry(model_dim=32, num_heads=4, num_layers=2, train_length=64)
@@ -478,3 +478,16 @@ def test_t5_says_which_numbers_of_buckets_it_takes() -> None:
 
 def test_the_corpus_path_is_a_knob_of_text(corpora: list[str]) -> None:
     assert build("task text", path=corpora[0]).provenance()["source"] == Path(corpora[0]).name
+
+
+def test_limits_in_types_are_checked() -> None:
+    for annotation, fine, wrong in (
+        (Count, 1, (0, None, 1.5)),
+        (Count | None, None, (0,)),
+        (Several[Positive], (0.5, 2), ((), (0.0,))),
+        (tuple[Share, ...], (), ((1.5,),)),
+    ):
+        check_value("knob", annotation, fine)
+        for value in wrong:
+            with pytest.raises(ValueError, match="^knob "):
+                check_value("knob", annotation, value)
