@@ -489,5 +489,5 @@ def test_limits_in_types_are_checked() -> None:
     ):
         check_value("knob", annotation, fine)
         for value in wrong:
-            with pytest.raises(ValueError, match="^knob "):
+            with pytest.raises(ValueError, match=r"^knob "):
                 check_value("knob", annotation, value)
