@@ -230,6 +230,15 @@ def boundary(axes: Axes, train_length: float, text: str = "") -> None:
         axes.annotate(text if room else f"← {text}", (train_length, 0), (-3 if room else 3, 3), **how)
 
 
+def unlearned(untouched: pd.DataFrame) -> str:
+    """Return why nothing is found, if no series is half-way from guessing to all right on untouched sequences."""
+    rows = untouched[(untouched["metric"] == "token_accuracy") & (untouched["status"] == "ok")]
+    means = rows.groupby("series")[["value", "chance"]].mean()
+    if means.empty or (means["value"] >= (1 + means["chance"].fillna(0)) / 2).any():
+        return ""
+    return f"{rows['task'].iloc[0]}: not learned, {100 * means['value'].max():.0f} % right at the training length"
+
+
 def failed(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that stand for a whole experiment without values: no condition and no coordinates."""
     return whole(rows[rows["status"] != "ok"])

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pandas as pd
-
 NOT_MEASURED = "not measured"
 
 
@@ -77,15 +75,6 @@ def few(names: Iterable[Any]) -> str:
     """Return the first of many names and the number of the others."""
     known = list(names)
     return listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])
-
-
-def unlearned(untouched: pd.DataFrame) -> str:
-    """Return why nothing is found, if no series is half-way from guessing to all right on untouched sequences."""
-    rows = untouched[(untouched["metric"] == "token_accuracy") & (untouched["status"] == "ok")]
-    means = rows.groupby("series")[["value", "chance"]].mean()
-    if means.empty or (means["value"] >= (1 + means["chance"].fillna(0)) / 2).any():
-        return ""
-    return f"{rows['task'].iloc[0]}: not learned, {100 * means['value'].max():.0f} % right at the training length"
 
 
 def brief(names: Iterable[Any], of: int) -> str:

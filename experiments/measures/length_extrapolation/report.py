@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import lines, style, words
-from experiments.figures.panels import boundary, by_task, chart, length_axis
+from experiments.figures.panels import boundary, by_task, chart, length_axis, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
 from experiments.rows.row import main_metric, metric_of
@@ -64,7 +64,7 @@ def _finding(rows: pd.DataFrame, name: str) -> str:
     at = twice[twice["eval_length"] == twice["eval_length"].min()]
     if at.empty or name != "token_accuracy":
         return f"{task}: {metric.label} by length"
-    if reason := words.unlearned(rows[rows["eval_length"] == rows["train_length"]]):
+    if reason := unlearned(rows[rows["eval_length"] == rows["train_length"]]):
         return reason
     length, means = int(at["eval_length"].iloc[0]), at.groupby("series")["value"].mean()
     best, chance = float(means.max()), float(at["chance"].mean())

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import dots, lines, style, words
-from experiments.figures.panels import chart, heat
+from experiments.figures.panels import chart, heat, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.permutation_sensitivity import POSITIONS, TOKENS
 from experiments.rows.row import metric_of
@@ -46,7 +46,7 @@ def output_change(rows: pd.DataFrame, _: Looks) -> Chart | None:
 
 def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
     """Plot the quality lost by a gentle change of order and by the hardest, seed by seed."""
-    reason = words.unlearned(rows[rows["condition"] == ""])
+    reason = unlearned(rows[rows["condition"] == ""])
     rows = rows[(rows["metric"] == "quality_loss") & (rows["status"] == "ok") & rows["change"].isin((GENTLE, HARD))]
     tokens = rows[(rows["change"] == HARD) & (rows["kind"] == TOKENS)].groupby("series")["value"].mean()
     order = list(tokens.sort_values(ascending=False, kind="stable").index)

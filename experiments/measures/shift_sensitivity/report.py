@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import lines, style, words
-from experiments.figures.panels import by_task, chart, spread, ticks, under_heads
+from experiments.figures.panels import by_task, chart, spread, ticks, under_heads, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.shift_sensitivity import CHANGE, INITIAL, MAIN, NAME
 from experiments.rows.row import main_metric, metric_of
@@ -66,7 +66,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 def _finding(rows: pd.DataFrame, looks: dict[str, Look], breaking: list[str], calm: int) -> str:
     task = rows["task"].iloc[0]
-    if reason := words.unlearned(rows[rows["shifted"] == 0]):
+    if reason := unlearned(rows[rows["shifted"] == 0]):
         return reason
     if not breaking:
         return f"{task}: a shift of all positions changes nothing"
