@@ -67,6 +67,8 @@ class Drawing:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
+            for unfinished in self.folder.glob(".figures.*"):
+                shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def draw(folder: Path, tables: Iterable[pd.DataFrame]) -> None:

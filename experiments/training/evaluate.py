@@ -107,8 +107,11 @@ def _of_chunks(
         parts = list(chunks(tokens, positions))
         if (size := min(beside, len(parts))) < 2 or device.type != "cpu":
             return [one(part) for part in parts]
-        with ThreadPoolExecutor(size) as pool:
+        pool = ThreadPoolExecutor(size)
+        try:
             return list(pool.map(one, parts))
+        finally:
+            pool.shutdown(cancel_futures=True)  # a run that was told to stop waits for no chunk not yet begun
 
 
 def score(logits: Tensor, batch: Batch) -> Scored:

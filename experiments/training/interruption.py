@@ -37,7 +37,7 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        stopping = [signum for signum in ALWAYS if signal.getsignal(signum) is not signal.SIG_IGN]
+        stopping = [signal.SIGTERM] if multiprocessing.parent_process() else [*ALWAYS]  # Ctrl-C is for its parent
         warning = getattr(signal, "SIGUSR2", None)  # Slurm's, where a handler in this process waits for it
         if warning is not None and callable(signal.getsignal(warning)):
             stopping.append(warning)
