@@ -7,6 +7,7 @@ python -m pe_zoo --markdown         print the table of docs/encoders.md
 """
 
 import argparse
+import inspect
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -85,7 +86,9 @@ def _check(name: str) -> bool:
     cls = get(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    return check.show(name, check.check(cls))
+    return check.show(
+        name, check.check(cls), None if cls.__module__.startswith("pe_zoo.") else Path(inspect.getfile(cls))
+    )
 
 
 def _print(text: str) -> None:

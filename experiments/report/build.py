@@ -9,7 +9,7 @@ from experiments.report import board, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Section, Table
 from experiments.report.paper import exports, methods
-from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking, tasks
+from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
@@ -108,7 +108,7 @@ def _measured(
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))
-    data.sections += [*in_numbers, *tasks.sections(results.rows, list(style.looks(results.rows)))]
+    data.sections += in_numbers
     data.sections.append(Section("", parts=list(ranking.numbers(of_tasks))))
     page.below = [*of_pages, *encoders, data]
 

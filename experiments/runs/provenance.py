@@ -1,5 +1,7 @@
 """What run.json says of a run: what was asked for, what it was made with, and how its training went."""
 
+import hashlib
+import inspect
 import os
 import platform
 import shlex
@@ -13,9 +15,12 @@ from typing import Any
 
 import torch
 
+import pe_zoo
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
+from pe_zoo._contract import check
+from pe_zoo._knobs import knobs
 
 PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "safetensors", "tokenizers", "datasets")
 """Beside torch and Python: what computes, composes, or makes data."""
@@ -39,7 +44,24 @@ def opening(plan: Plan) -> dict[str, Any]:
         "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
         "precision": plan.precision,
         "started": now(),
+        "source": source(str(plan.config.encoder["name"])),
         **machine(plan),
+    }
+
+
+def source(name: str) -> dict[str, Any] | None:
+    """Return what a report shows of an encoder from outside: description, file, last check; None for one of ours."""
+    encoder = pe_zoo.get(name)
+    if encoder.__module__.startswith("pe_zoo."):
+        return None
+    file = Path(inspect.getfile(encoder))
+    return {
+        "docstring": inspect.getdoc(encoder) or "",
+        "knobs": {knob.name: str(knob.default) for knob in knobs(encoder).values()},
+        "family": encoder.family,
+        "file": file.name,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "check": check.outcome(file, name),
     }
 
 

@@ -1,11 +1,14 @@
 """Check every promise of an encoder, one by one: ``python -m pe_zoo check my_encoder.py``."""
 
+import hashlib
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -91,8 +94,11 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
     return Verdict(sentence, worst, "; ".join(dict.fromkeys(reasons)))
 
 
-def show(name: str, verdicts: Iterable[Verdict]) -> bool:
-    """Print the verdict on every promise as it comes, and their count; return whether none fails."""
+def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> bool:
+    """Print the verdict on every promise as it comes, and their count; return whether none fails.
+
+    With the ``source`` of an encoder from outside, the count is kept for `outcome`.
+    """
     counts: Counter[str] = Counter()
     for verdict in verdicts:
         counts[verdict.outcome] += 1
@@ -102,7 +108,24 @@ def show(name: str, verdicts: Iterable[Verdict]) -> bool:
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
     _print(f"{name}: {held}\n")
+    if source is not None:
+        with suppress(OSError):
+            _kept(source, name).parent.mkdir(parents=True, exist_ok=True)
+            _kept(source, name).write_text(held)
     return not counts[FAILS]
+
+
+def outcome(source: Path, name: str) -> str:
+    """Return what the last check of an encoder found, if its file is the same since; else how to check it."""
+    try:
+        return _kept(source, name).read_text()
+    except OSError:
+        return f"not checked: python -m pe_zoo check {source.name}"
+
+
+def _kept(source: Path, name: str) -> Path:
+    digest = hashlib.sha256(source.read_bytes() + name.encode()).hexdigest()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / "checks" / digest
 
 
 def _print(text: str) -> None:

@@ -156,7 +156,7 @@ def test_the_answer_is_on_the_first_screen(browser: Any, folder: Path) -> None:
     opened = Opened(browser, folder, "tasks/copy.html", viewport={"width": 1400, "height": 900})
     for part in ("h1", "svg.hero.wide", ".facts li:last-child", ".board tr:last-child", ".not"):
         sync_api.expect(opened.page.locator(part).first).to_be_in_viewport(timeout=WAIT)
-    assert len(re.findall(r"\d+ %", opened.page.locator("h1").inner_text())) >= 2
+    assert len(re.findall(r"\d+\s%", opened.page.locator("h1").inner_text())) >= 2
     opened.context.close()
 
 

@@ -148,7 +148,7 @@ def test_every_number_of_cost_comes_from_the_rows(tmp_path: Path) -> None:
     for name, parameters, operations, area in lines:
         assert parameters == ("2,048" if name == "t5" else "0")
         assert operations == f"{ratios[name] + 1:.2f}"
-        assert float(area) == pytest.approx(100 * statistics.fmean(found[name, s]["area"] for s in range(3)), abs=0.06)
+        assert float(area) == pytest.approx(100 * statistics.fmean(found[name, s]["area"] for s in range(3)), abs=0.51)
 
 
 def test_runs_that_did_not_learn_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -625,3 +625,27 @@ def test_loss_by_position_ends_at_the_last_and_is_split() -> None:
     assert (inside.get_xlim()[1], beyond.get_xlim()[1]) == (16, 64)
     upright = [set(np.asarray(line.get_xdata(), dtype=float)) for line in beyond.lines]
     assert [places for places in upright if len(places) == 1] == [{16.0}]
+
+
+def test_an_encoder_from_outside_is_described_by_its_run(tmp_path: Path) -> None:
+    source = {
+        "docstring": "Biases by a <b>guess</b>.\n\n    scores - x\n\nArgs:\n    x: how much.",
+        "knobs": {"x": "1.5"},
+    }
+    source |= {"family": "score bias", "file": "mine.py", "sha256": "ab" * 32, "check": "28 promises hold, 0 fail"}
+    write_sweep(tmp_path, ("none",), 1, rows=main_rows)
+    write_run(tmp_path, "mine", rows=main_rows, record={"source": source})
+    assert report.main([str(tmp_path)]) == 0
+    page = PageReader()
+    page.feed((tmp_path / "report/encoders/mine.html").read_text())
+    for said in (
+        "Biases by a <b>guess</b>.",
+        "scores - x",
+        "x = 1.5",
+        "how much.",
+        "mine.py, sha256 abab",
+        "28 promises hold",
+    ):
+        assert said in page.text
+    assert "mine is from mine.py (sha256 abababababab)" in (tmp_path / "report/methods.txt").read_text()
+    assert 'class="f-bias" data-e="mine"' in (tmp_path / "report/index.html").read_text()

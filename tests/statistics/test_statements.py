@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from scipy import stats as scipy_stats
-from support import ROOT, Command, write_run, write_sweep
+from support import ROOT, Command, read_page, write_run, write_sweep
 
 import pe_zoo
 import report
@@ -374,20 +374,20 @@ def test_each_statement_has_a_source_and_known_metrics() -> None:
 def test_the_page_has_a_line_a_case_and_counts_the_verdicts(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     assert report.main([str(tmp_path)]) == 0
-    markdown = (tmp_path / "report" / "report.md").read_text()
-    assert "## Published statements, tested" in markdown
-    assert "tested here" in markdown
-    lines = [line for line in markdown.splitlines() if "NoPE beats RoPE" in line or "copy, against" in line]
-    assert "copy, against rope" in lines[0]
-    assert not [line for line in lines if "against learned" in line], "not measured here"
-    assert "not measured here: python run.py -m +sweep=claims" in markdown
+    page = read_page(tmp_path)
+    assert "tested here" in (tmp_path / "report" / "report.md").read_text()
+    tested = [line[2] for line in page.tables["Published statements"]]
+    assert "copy, against rope" in tested
+    assert "copy, against learned" not in tested
+    assert "copy, against rope: none higher than rope" in page.text
+    assert "not measured here: python run.py -m +sweep=claims" in page.text
     assert (tmp_path / "report" / "tables" / "statements.csv").is_file()
 
 
 def test_a_folder_that_decides_no_claim_says_nothing_of_claims(tmp_path: Path) -> None:
     write_run(tmp_path, "shaw", rows=lambda rows: [row for row in rows if row.experiment == "training"])
     assert report.main([str(tmp_path)]) == 0
-    assert "Published statements" not in (tmp_path / "report" / "report.md").read_text()
+    assert "Claims" not in read_page(tmp_path).text
 
 
 def test_a_statement_that_cannot_be_read_is_one_line(

@@ -10,6 +10,7 @@ from experiments.figures import words
 from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
+from experiments.report.sections import likeness
 from experiments.rows.read import TUNED
 from experiments.rows.results import Results, trained_runs
 
@@ -58,7 +59,17 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
     keys = {key for config in configs for key in config if key.startswith(parts)} - {"model.as_many_as"}
     if different := sorted(key for key in keys if len({config[key] for config in configs if key in config}) > 1):
         sentences.append(f"The runs differ in {words.few(different)}: see the settings in the table of runs.")
-    return [*sentences, *statistics, _software(runs)], table
+    return [*sentences, *_outside(runs), *statistics, _software(runs)], table
+
+
+def _outside(runs: pd.DataFrame) -> list[str]:
+    """Say which encoders are not of this package: their files, and whether they keep the promises of an encoder."""
+    found = [entry for entry in likeness.catalogue(runs).values() if entry.declared.get("file")]
+    return [
+        f"{entry.name} is from {entry.declared['file']} (sha256 {str(entry.declared['sha256'])[:12]}): "
+        f"{entry.sentence}. Its contract: {entry.declared['check']}."
+        for entry in found
+    ]
 
 
 def latex(sentences: list[str], cited: Cited) -> str:

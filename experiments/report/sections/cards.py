@@ -30,7 +30,7 @@ def _encoders(tasks: Sequence[TaskResults]) -> dict[str, list[tuple[TaskResults,
 
 def links(tasks: Sequence[TaskResults]) -> list[dict[str, str]]:
     """Return a link to the page of each encoder, with what it is."""
-    known = {entry.name: entry for entry in _catalogue.encoders()}
+    known = tasks[0].catalogue if tasks else {}
     return [
         {
             "name": name,
@@ -49,10 +49,9 @@ def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page
 
 
 def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
-    known = {entry.name: entry for entry in _catalogue.encoders()}
-    entry = known.get(name, _catalogue.Entry("", OUTSIDE))
+    entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
     sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
-    sections.append(Section("On each task, beside none", parts=[Block("smalls", _smalls(of_tasks))]))
+    sections.append(Section("On each task, beside the baseline", parts=[Block("smalls", _smalls(of_tasks))]))
     ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
     claims = [
         claim(each) for each in decided if any(one.concerns & ours for case in each.outcomes for one in case.compared)
@@ -60,7 +59,7 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
     if claims:
         sections.append(Section("Claims", parts=[Block("claims", claims)]))
     path = of_tasks[0][0].page_of(of_tasks[0][1][0])
-    return Page(name, [entry.sentence], sections, path=path, name=name)
+    return Page(name, [], sections, path=path, name=name)
 
 
 def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> dict[str, Any]:
@@ -68,9 +67,12 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
     paragraphs = [entry.summary, *(block for block in entry.paragraphs if not block.startswith(" "))]
     runs = pd.concat([task.runs[task.runs["series"].isin(names)] for task, names in of_tasks])
     facts = [("Departures", entry.departures)] if entry.departures else []
+    if entry.declared.get("file"):
+        facts.append(("File", f"{entry.declared['file']}, sha256 {entry.declared['sha256']}"))
+        facts.append(("Contract", entry.declared["check"]))
     parameters = pd.to_numeric(runs["encoder_parameters"], errors="coerce").dropna()
     if len(parameters):
-        low, high = words.number(parameters.min()), words.number(parameters.max())
+        low, high = words.number(float(parameters.min())), words.number(float(parameters.max()))
         facts.append(("Parameters", low if low == high else f"{low} to {high}"))
     rows = pd.concat([task.rows_of("cost") for task, _ in of_tasks])
     of_encoder = rows[rows["series"].isin({name for _, names in of_tasks for name in names}) & (rows["status"] == "ok")]
@@ -91,7 +93,7 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
     for task, names in of_tasks:
         if task.measured.empty:
             continue
-        wanted = [line for line in task.curves if line.name in [*names, "none"]]
+        wanted = [line for line in task.curves if line.name in [*names, task.baseline]]
         ranked = task.standing[task.standing["status"] == "ok"]
         places = ranked[ranked["series"].isin(names)].set_index("series")
         said = [

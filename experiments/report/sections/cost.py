@@ -31,7 +31,7 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     cells = pd.DataFrame({"encoding": data["series"], "parameters added": data["encoder_parameters"].map(words.number)})
     for name in shown:
         cells[f"{RATIOS[name]}, ×"] = data[name].map(words.fixed)
-    cells["mean area, %"] = [words.short(100 * area) for area in data["area"]]
+    cells["mean area, %"] = [words.fixed(100 * area, ".0f") for area in data["area"]]
     note = NOTE if shown else "Operations were not measured: experiment=cost measures them."
     return [Section("Cost", parts=[Table("cost_and_quality", "Cost of each encoding", cells, data, note)])]
 

@@ -13,8 +13,8 @@ from experiments.rows.results import Results
 
 SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
-MOST_RUNS = 1000
-"""Most lines of the table of runs: 10 000 would make the page two megabytes larger."""
+MOST_RUNS = 300
+"""Most lines of the table of runs: 10 000 would make the page two megabytes large."""
 CONVERGED = {True: "yes", False: "no †"}
 
 
@@ -111,7 +111,7 @@ def runs_section(results: Results) -> Section:
     if len(shown) < len(runs):
         what = "those that did not end well or did not learn first; tables/runs.csv has all"
         note += f" Shown are {len(shown)} of {len(runs)} runs, {what}."
-    data = runs.drop(columns=["corpus", "tuning", "packages"]).assign(configuration=runs["run_id"].map(own))
+    data = runs.drop(columns=["corpus", "tuning", "packages", "source"]).assign(configuration=runs["run_id"].map(own))
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
 

@@ -1,19 +1,22 @@
 """Like with like: methods that extend a trained model as they are used, controls, and encoders nearly alike."""
 
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
 
 import pandas as pd
 
 from experiments.measures.context_extension import FINE_TUNED
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.rows.row import RELATIVE_DISTANCE
+from experiments.rows.untrusted import name_of, one_line
 from experiments.statistics.scores import DOUBLINGS
 from pe_zoo import _catalogue
 
 SAME, NEAR = 0.01, 0.1
 """Largest distances of scores that are the same, and nearly the same, relative to the other encoder's scores."""
 
+MOST = 4000
+"""Characters of a docstring from outside that are shown."""
 NOTE = (
     "Scores: distance from those of a relative, ‖S − S'‖ / ‖S'‖ over training sequences; the same up to "
     f"{SAME:.0%}, nearly up to {NEAR:.0%}."
@@ -51,10 +54,19 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts) if parts else rows.head(0)
 
 
-@cache
-def families() -> dict[str, str]:
-    """Return encoder -> its family, as its class declares it."""
-    return {entry.name: str(entry.declared.get("family", "")) for entry in _catalogue.encoders()}
+def catalogue(runs: pd.DataFrame) -> dict[str, _catalogue.Entry]:
+    """Return every encoder as documented: those of this package, and others as their runs recorded them."""
+    known = {entry.name: entry for entry in _catalogue.encoders()}
+    sources = runs[[isinstance(source, dict) for source in runs["source"]]]
+    for choice, source in zip(sources["choice"], sources["source"], strict=True):
+        text = "\n".join(map(one_line, str(source.get("docstring") or "")[:MOST].split("\n")))
+        given = source.get("knobs") if isinstance(source.get("knobs"), dict) else {}
+        entry = _catalogue.parse(
+            str(choice), text, {name_of(str(k)): _catalogue.Knob(name_of(str(v))) for k, v in given.items()}
+        )
+        declared = {key: name_of(str(source.get(key) or "")) for key in ("family", "file", "sha256", "check")}
+        known.setdefault(str(choice), replace(entry, declared=declared))
+    return known
 
 
 def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

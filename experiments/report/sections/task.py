@@ -18,6 +18,7 @@ from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.rule import BEST, Rule
 from experiments.statistics.scores import scores
+from pe_zoo._catalogue import Entry
 
 IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
 """Columns whose text may appear in a figure."""
@@ -139,11 +140,17 @@ class TaskResults:
 
     def kind_of(self, series: Any) -> str:
         """Return the family of a series' encoder, or of the method that extends it; blank where that is not known."""
-        return likeness.families().get(self.encoders.get(series, str(series).partition("(")[0].strip()), "")
+        entry = self.catalogue.get(self.encoders.get(series, str(series).partition("(")[0].strip()))
+        return str(entry.declared.get("family", "")) if entry else ""
 
     def page_of(self, series: Any) -> str:
         """Return the path of the page of a series' encoder; blank for one that has none."""
         return page_of("encoders", self.encoders[series], self.results) if series in self.encoders else ""
+
+    @cached_property
+    def catalogue(self) -> dict[str, Entry]:
+        """The encoders as documented, also those from outside."""
+        return likeness.catalogue(self.results.runs)
 
     @cached_property
     def encoders(self) -> dict[str, str]:
