@@ -76,6 +76,20 @@ def test_the_headline_is_what_was_measured() -> None:
     assert {"none", "sinusoidal", "rope", "alibi", "t5"} <= set(told)
 
 
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").partition("answer.svg)")[2].partition("\n- ")[0]
+    tables = ROOT / "results" / "classic" / "report" / "tables"
+    with (tables / "copy_token_accuracy.csv").open(newline="") as file:
+        at_twice = {line["series"]: line["mean"] for line in csv.DictReader(file) if line["eval_length"] == "32"}
+    named = dict(re.findall(r"`(\w+)` (\d+)", first))
+    assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
+    with (tables / "standings.csv").open(newline="") as file:
+        (alibi,) = (line for line in csv.DictReader(file) if line["series"] == "alibi")
+    for name in ("area", "free_running_area"):
+        assert f"{100 * float(alibi[name]):.0f}" in first.rpartition("`alibi`")[2]
+
+
 def headline(line: dict[str, str]) -> str:
     """Area, interval and places, or why there is none, as README gives them."""
     if line["status"] != "ok":

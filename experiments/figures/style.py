@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from experiments.rows.row import write_whole
@@ -153,7 +154,8 @@ def theme() -> Iterator[None]:
     settings |= {"axes.facecolor": "none", "svg.hashsalt": "pe-zoo", "svg.fonttype": "none", "pdf.fonttype": 42}
     settings |= {"text.parse_math": False}  # a dollar sign in a name does not start a formula
     settings |= {"figure.facecolor": "white", "savefig.facecolor": "white"}
-    with mpl.rc_context(settings):
+    settings |= {"xtick.bottom": True, "patch.force_edgecolor": False, "lines.solid_capstyle": "projecting"}
+    with sns.axes_style("whitegrid"), mpl.rc_context(settings):
         yield
 
 

@@ -19,6 +19,8 @@ from experiments.figures import style
 from experiments.rows.row import write_whole
 from experiments.rows.untrusted import stays_within
 
+CURVES = re.compile(r'<svg( class="hero wide"[^>]*)>(.*?)</svg>', re.DOTALL)
+"""The curves of the first screen, which are also written as a picture for other pages."""
 FORMULA = re.compile(r"\s*[=+\-@]")
 """The start of text that a spreadsheet would read as a formula."""
 ASSETS = Path(__file__).parent / "assets"
@@ -203,6 +205,9 @@ def write(page: Page, folder: Path, *, single: bool = False) -> Path:
     files |= {each.path: _html(each, page, bodies[each.path]) for each in page.pages}
     files |= {f"report.{end}": _asset(end) for end in ("css", "js")}
     files["report.md"] = markdown(page)
+    if curves := CURVES.search(bodies["index.html"]):
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"{curves[1]}>'
+        files["figures/answer.svg"] = f"{head}<style>{_asset('css')}</style>{curves[2]}</svg>\n"
     if single:
         files[SINGLE] = _single(page, bodies, files)
     places = [folder, *(folder / name for name in sorted({str(Path(name).parent) for name in files} - {"."}))]
