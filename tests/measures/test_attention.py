@@ -371,7 +371,7 @@ def test_a_head_that_sees_one_key_has_no_entropy_and_says_so() -> None:
     lacking = {(row.metric, slice_name(row)) for row in rows if row.status == "unsupported"}
     names = ("attention_entropy_share", "initial_attention_entropy_share")
     assert lacking == {(name, f"layer={layer}, head=0") for name in names for layer in (0, 1)}
-    assert_drawn(rows, 3)
+    assert_drawn(rows, 2)
 
 
 def test_training_shows_against_the_untrained_model() -> None:
@@ -401,7 +401,7 @@ def test_what_an_encoder_cannot_do_is_a_row() -> None:
     assert len(rows) == 2 * 6, "a row a metric, before training and after"
     assert report.plot(frame(rows)) == {}
     both = frame([*rows, *attention_pattern.measure(subject_of("rope"), samples=2)])
-    assert_drawn(both, 3)
+    assert_drawn(both, 2)
     table = report.shown(both)
     assert set(table.loc[table["series"] == "Normed", "status"]) == {"unsupported"}
 
@@ -422,7 +422,7 @@ def test_models_of_many_heads_have_few_rows() -> None:
     for line in found[found["metric"] == "attention_mass"].to_dict("records"):
         assert pd.isna(line["head"])
         assert line["value"] == pytest.approx(mean[line["layer"], line["distance"]])
-    assert_drawn(together, 3)
+    assert_drawn(together, 2)
 
 
 def test_text_and_the_number_of_sequences(tmp_path: Path) -> None:

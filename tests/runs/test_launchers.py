@@ -76,7 +76,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     found = command("-m", *sweep, "workers=1")
     assert found.code == 1, found.err
     assert tally(found.out) == {"finished before": 2, "failed before": 1, "done": 2, "failed": 1}
-    assert found.out.count("\nfiles: ") == 2, "each is shown when it has ended"
+    assert found.out.count(" on copy, seed ") == 2, "each is shown when it has ended"
     assert set(tmp_path.iterdir()) == there, "something was left"
     records = [record_of(run) for run in runs_of(tmp_path, "parted")]
     assert len(records) == 6

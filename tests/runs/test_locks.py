@@ -204,5 +204,5 @@ def test_eight_at_once_do_every_run_once(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0"] * 8, "\n".join(said)
     runs = list((tmp_path / "results" / "sweep" / "runs").iterdir())
     assert len(runs) == 4
-    assert sum(text.count("\nfiles: ") for text in said) == 4, "each was shown by one worker"
+    assert sum(text.count(" on copy, seed ") for text in said) == 4, "each was shown by one worker"
     assert {record_of(run)["status"] for run in runs} == {"ok"}

@@ -122,7 +122,7 @@ BY_HAND = [
     *("experiment=[]", "experiment=[[cost]]", "experiment={a:1}", "experiment=3"),
     *("experiment=../cost", "experiment=''"),
     *("experiment=[all,cost]", "experiment=_cost", "experiment=null", "device=", "device=meta", "device=cuda:99"),
-    *("device=${oc.env:HOME}", "device=[cpu]", "plugin=/no/such.py", "plugin=.", "plugin=${no_such}", "plugin=[a]"),
+    *("device=${oc.env:HOME}", "device=[cpu]", "plugin=/no/such.py", "plugin=.", "plugin=${no_such}", "plugin=[no.py]"),
     *("seeds=0", "seed=-1", "seed=${oc.env:NO_SUCH}", "seed=${oc.env:HOME}", "seed=0,1"),
     *("seed=range(3)", "seeds=1000000"),
     *("task=text task.path=/no/such", "task=text task.path="),
@@ -183,7 +183,7 @@ def is_one_error(said: str) -> bool:
 def names_what_was_given(said: str, word: str) -> bool:
     option, _, value = word.lstrip("+~-").partition("=")
     last = option.rpartition(".")[2].partition("@")[0]
-    return any(part and part in said for part in (word, last, last.replace("_", "-"), value.strip("'\"")))
+    return any(part and part in said for part in (word, option, last, last.replace("_", "-"), value.strip("'\"[]")))
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ print(cut, code)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_sweep_killed_at_random_loses_and_doubles_nothing(command: Command, tmp_path: Path) -> None:
     """``PE_ZOO_KILLS`` says how often; with 100 and more every run is compared, not some."""
-    sweep = ["-m", *LONGER, "encoder=rope,t5", "seed=0,1,2", "name=sweep"]
+    sweep = ["-m", *LONGER, "encoder=rope,t5", "seed=0,1,2", "name=sweep", "workers=1"]
     done = subprocess.run(
         [sys.executable, "-c", SERVER, str(ROOT), str(KILLS), *sweep],
         cwd=tmp_path,

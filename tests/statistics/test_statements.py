@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -433,10 +434,9 @@ def test_a_sweep_of_parts_is_run_part_by_part(
         "encoder=none,rope seed=1 model=tiny experiment=structure",
         "encoder=alibi encoder.max_bias=4 model=tiny experiment=structure",
     ]
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "two.yaml").write_text(yaml.safe_dump({"name": "two", "parts": parts}))
-    expand = partial(arguments.expand, configs=tmp_path)
-    monkeypatch.setattr(arguments, "expand", lambda words, _, **more: expand(words, **more))
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "configs" / "sweep" / "two.yaml").write_text(yaml.safe_dump({"name": "two", "parts": parts}))
+    monkeypatch.setattr("run.CONFIGS", tmp_path / "configs")
     assert command("-m", "+sweep=two").code == 0
     done = command("-m", "+sweep=two", "seed=7", "name=mine")
     assert done.code == 0, done.err

@@ -178,7 +178,7 @@ together(2, "--rerun", f"results/uneven-alone/runs/{run_id}")
     assert record_of(run_of(tmp_path, "converged"))["stopped"] == "converged"
     assert record_of(run_of(tmp_path, "diverged"))["status"] == "diverged"
     *printed, last = said(tmp_path)
-    assert all(text.count("files: ") == 1 for text in printed), "one speaks"
+    assert all(text.count("\nfiles ") == 1 for text in printed), "one speaks"
     assert again[0] == 1
     assert "processes: 1 then, 2 now" in last
     assert "rows differ, by" in last, "which the number of processes explains"

@@ -211,7 +211,7 @@ def test_the_record_says_how_many_steps_and_what_ended_them(
     assert done.code == 0, done.err
     record = record_of(run_of(tmp_path))
     assert (record["steps"], record["stopped"], record["tuning"]) == (steps, stopped, None)
-    assert ("stopped after 5 steps (max steps)" in done.out) == (stopped == "max_steps")
+    assert ("ended after 5 steps by train.max_steps" in done.out) == (stopped == "max_steps")
 
 
 def test_a_run_that_is_learned_stops_there_and_says_so(
@@ -222,4 +222,4 @@ def test_a_run_that_is_learned_stops_there_and_says_so(
     assert done.code == 0, done.err
     record = record_of(run_of(tmp_path))
     assert (record["steps"], record["stopped"], record["converged"]) == (3, "converged", True)
-    assert "stopped after 3 steps (converged)" in done.out
+    assert "ended after 3 steps by convergence" in done.out
