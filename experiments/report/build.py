@@ -17,7 +17,7 @@ from experiments.rows import sweeps, untrusted
 from experiments.rows.results import Results
 from experiments.rows.row import beyond_training
 from experiments.statistics import comparisons
-from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
+from experiments.statistics.rule import Rule, declared_rule
 from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
@@ -135,10 +135,10 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
     """Return the series that the others are compared with, for every task measured beyond its training length.
 
     It is ``wanted``, a series or an encoder that has only one, and ValueError if no task has it; else that of the
-    sweep's rule, the encoder ``none``, or the first series.
+    sweep's rule, once it has runs, the encoder ``none``, or the first series.
     """
     rule = _rule(results)
-    if wanted is None and rule is not None and rule[0].question not in (BEST, STATEMENTS):
+    if wanted is None and rule is not None and rule[0].question in set(results.quality["encoder"]):
         wanted = rule[0].question
     found, misses = {}, []
     find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)

@@ -100,7 +100,10 @@ def text(folder: Path) -> str:
         "\n".join([*_time(runs), *(f"Not readable: {line}" for line in broken)]),
     ]
     if declared := declared_rule(sweep.rule for sweep in sweeps):
-        parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))
+        try:
+            parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))
+        except ValueError as error:  # until runs of both sides have ended
+            parts.append(f"Nothing to decide yet: {error}")
     for state, advice in STATES.items():
         of_state = [run for run in runs if run.state == state] if advice else []
         for command in dict.fromkeys(run.command for run in of_state):

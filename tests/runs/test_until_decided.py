@@ -144,3 +144,11 @@ def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert table["verdict"].dropna().to_dict() == {"rope": "better", "alibi": "equal"}
     assert (table.loc["rope", "place_low"], table.loc["none", "place_low"]) == (1, 2)
+
+
+def test_before_the_baseline_has_runs_nothing_is_decided(tmp_path: Path) -> None:
+    Sweep(tmp_path).launch({("encoder=rope",): range(3), ("encoder=alibi",): range(3)})
+    note = asdict(RULE) | {"first_seed": 0}
+    sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", ("none-copy-seed0",), note))
+    assert "Nothing to decide yet: against=none" in status.text(tmp_path)
+    assert report.main([str(tmp_path)]) == 0
