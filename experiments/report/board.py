@@ -159,8 +159,8 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
                 spark=drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
-                mean=f"{100 * line['area']:.0f}" if line["area"] == line["area"] else "–",
-                strip=drawing.strip(list(own["area"]), line["area"], math.nan, math.nan),
+                mean=f"{100 * line['area']:.0f}" if not lost else "–",
+                strip=drawing.strip(list(own["area"]), math.nan if lost else line["area"], math.nan, math.nan),
                 better="",
             )
         )
@@ -174,7 +174,8 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
         better="",
         last="",
         entries=tuple(entries),
-        note="Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task.",
+        note="Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task. "
+        "Mean area: where every task was learned.",
         stem="over_tasks",
     )
 
