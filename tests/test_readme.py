@@ -17,6 +17,10 @@ import torch
 from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
+from experiments.rows.read import read_rows, run_folders
+from experiments.rows.row import Row
+from experiments.runs import summary
+from experiments.runs.outcome import Outcome
 
 CHINESE = ROOT / "README.zh-CN.md"
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -88,6 +92,17 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
         (alibi,) = (line for line in csv.DictReader(file) if line["series"] == "alibi")
     for name in ("area", "free_running_area"):
         assert f"{100 * float(alibi[name]):.0f}" in first.rpartition("`alibi`")[2]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_what_the_first_command_prints(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(ROOT / "results" / "classic" / "runs.tar.xz", tmp_path)
+    (run,) = (place for place in run_folders(tmp_path) if place.name.startswith("sinusoidal-copy-seed0"))
+    table = read_rows(run / "rows.csv", tmp_path, run.name)
+    rows = [Row(**dict(zip(table, cells, strict=True))) for cells in zip(*table.values(), strict=True)]
+    summary.show(Outcome("ok", run.name, run, rows))
+    shown = re.search(r"^```\n(sinusoidal on .*?)^```", path.read_text(encoding="utf-8"), flags=re.M | re.S)[1]  # type: ignore[index]
+    assert shown in capsys.readouterr().out
 
 
 def headline(line: dict[str, str]) -> str:

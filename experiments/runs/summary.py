@@ -94,7 +94,7 @@ def headline(outcome: Outcome) -> str:
     text = f"{name}: learned, works up to {_works(lengths)}"
     fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
     return (
-        f"{text}; at {fails.eval_length} {_right(fails)} ({_guess(fails)})"
+        f"{text}; at length {fails.eval_length}, {_right(fails)} ({_guess(fails)})"
         if fails
         else f"{text}, the longest measured"
     )

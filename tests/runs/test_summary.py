@@ -33,11 +33,11 @@ def headline(folder: Path, found: list[Row], **record: Any) -> str:
     [
         (
             {8: 1.0, 16: 0.99, 20: 0.23, 32: 0.11},
-            "learned, works up to 16; at 20 23 % of tokens are right (chance 10 %)",
+            "learned, works up to 16; at length 20, 23 % of tokens are right (chance 10 %)",
         ),
-        ({16: 0.99, 20: 0.95, 32: 0.6}, "learned, works up to 20; at 32 60 %"),
+        ({16: 0.99, 20: 0.95, 32: 0.6}, "learned, works up to 20; at length 32, 60 %"),
         ({16: 0.99, 32: 0.98}, "learned, works up to 32, the longest measured"),
-        ({16: 0.99, 20: 0.5, 32: 0.98}, "works up to 16; at 20 50 %"),
+        ({16: 0.99, 20: 0.5, 32: 0.98}, "works up to 16; at length 20, 50 %"),
     ],
 )
 def test_a_run_in_a_line(tmp_path: Path, values: dict[int, float], expected: str) -> None:
@@ -55,7 +55,7 @@ def test_a_run_that_did_not_learn_reaches_nothing(tmp_path: Path) -> None:
 def test_bits_are_judged_by_the_loss(tmp_path: Path) -> None:
     found = rows({128: 2.0, 256: 2.1, 512: 3.95}, "bits_per_byte", 4.0)
     found = [Row(**{**vars(row), "train_length": 128}) for row in found]
-    assert "works up to 256; at 512 3.95 bits per byte (guessing: 4.00)" in headline(tmp_path, found)
+    assert "works up to 256; at length 512, 3.95 bits per byte (guessing: 4.00)" in headline(tmp_path, found)
     assert summary.meaning(found, converged=True) == (
         "It extrapolates to 2 times the longest length in training; from 512 on it guesses."
     )
