@@ -92,11 +92,10 @@ class Sums:
         constant = variance <= CONSTANT * squares.diagonal()
         scale = torch.where(constant, 1.0, variance.clamp_min(0).sqrt())
         varies = (~constant).double()
-        together = torch.outer(varies / scale, varies / scale)
-        values, vectors = torch.linalg.eigh((squares - torch.outer(mean, mean)) * together)
-        along = vectors.mT @ ((products - torch.outer(mean, intercept)) * (varies / scale).unsqueeze(1))
-        strengths = torch.tensor(STRENGTHS, dtype=torch.float64)
-        weights = vectors @ (along / (values.clamp_min(0) + strengths.unsqueeze(1)).unsqueeze(2))
+        correlations = (squares - torch.outer(mean, mean)) * torch.outer(varies / scale, varies / scale)
+        slopes = (products - torch.outer(mean, intercept)) * (varies / scale).unsqueeze(1)
+        penalties = torch.tensor(STRENGTHS, dtype=torch.float64)[:, None, None] * torch.eye(len(mean), dtype=torch.float64)
+        weights = torch.cholesky_solve(slopes, torch.linalg.cholesky(correlations + penalties))
         return lambda features: (features.double() - mean) / scale @ weights + intercept
 
 
