@@ -94,8 +94,9 @@ class Sums:
         varies = (~constant).double()
         correlations = (squares - torch.outer(mean, mean)) * torch.outer(varies / scale, varies / scale)
         slopes = (products - torch.outer(mean, intercept)) * (varies / scale).unsqueeze(1)
-        penalties = torch.tensor(STRENGTHS, dtype=torch.float64)[:, None, None] * torch.eye(len(mean), dtype=torch.float64)
-        weights = torch.cholesky_solve(slopes, torch.linalg.cholesky(correlations + penalties))
+        identity = torch.eye(len(mean), dtype=torch.float64)
+        penalised = torch.stack([correlations + strength * identity for strength in STRENGTHS])
+        weights = torch.cholesky_solve(slopes, torch.linalg.cholesky(penalised))
         return lambda features: (features.double() - mean) / scale @ weights + intercept
 
 
