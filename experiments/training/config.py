@@ -45,7 +45,7 @@ class TrainConfig:
             null: ``TUNED_RATES``.
     """
 
-    steps: int = 2400
+    steps: int = 1600
     rounds: int | None = None
     tokens_per_step: int = 256
     learning_rate: float = 1e-3
