@@ -23,8 +23,9 @@ def training_curves(rows: pd.DataFrame) -> dict[str, Chart]:
         named = style.chosen(looks, last.groupby("series")["value"].mean().sort_values().index)
         caption = (
             "Training loss (mean since the previous point) and accuracy on held-out data of training length. Thick: "
-            "mean, thin: seeds. Colour: the best of each family; grey: the others."
+            "mean, thin: seeds."
         )
+        caption += " Colour: the best of each family; grey: the others." if len(named) < len(looks) else ""
         with style.theme():
             titles = [f"{metric_of(metric).label} ({metric_of(metric).unit})" for metric in metrics]
             how: dict[str, Any] = {"x": "training step", "key": named, "alike": "x"}

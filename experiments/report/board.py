@@ -15,6 +15,7 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import metric_of
 from experiments.statistics import comparisons
+from experiments.statistics.rule import BEST, STATEMENTS
 from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
@@ -97,9 +98,11 @@ def of_task(task: TaskResults) -> Board:
 def _note(task: TaskResults, metric: str) -> str:
     named = metric_of(metric)
     note = (
-        f"Columns ×1 to ×8: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
+        f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
     )
     note += "doublings of the quality in range that is kept; 0 is guessing."
+    if task.rule is not None and task.rule[0].question not in (BEST, STATEMENTS):
+        note += f" Only comparisons with {task.baseline} were tested, so others have wide ranges of places."
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
 

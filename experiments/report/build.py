@@ -30,8 +30,8 @@ SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
 LONG = 15
 """Rows from which on a table of a task with as many series has its place on a page of its own."""
 READING = (
-    "A place is a range: the true places of all encodings of a task lie in theirs with 95 % probability (all pairs "
-    "tested, Welch with Holm's correction).",
+    "A place is a range: the true places of all encodings of a task lie in theirs with 95 % probability (Welch's test "
+    "with Holm's correction; a pair that was not tested decides nothing).",
     "Area: quality at a length is 1 where a run is as good as in range and 0 where it is no better than guessing "
     "without reading; the area is its mean over doublings of the training length.",
     "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "
@@ -70,7 +70,7 @@ def write(
 def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
     """Assemble the pages; ``baselines`` are those of `find_baselines`."""
     name = results.folder.resolve().name
-    method = folder.method(results.rows) + fairness.method(results.runs, results.configs)
+    method = folder.method(results.rows, _rule(results)) + fairness.method(results.runs, results.configs)
     method, settings = methods.paragraph(results, method)
     warned = folder.warnings(results)
     data = Page("Method and data", [], [Section("Method", [" ".join(method)])], path="data.html", name="data")

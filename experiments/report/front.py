@@ -14,7 +14,6 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.rows.sweeps import to_type
 from experiments.statistics.comparisons import over_tasks
 from experiments.statistics.scores import KEEPS
 
@@ -191,13 +190,13 @@ def _open(task: TaskResults) -> list[Finding]:
     seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["area"].notna(), "area"])
     areas = ", ".join(f"{seed:.0f}" for seed in seeds)
     text = f"{words.count(len(seeds), 'seed')} do not place it: its area is {areas} %."
-    run = task.runs[(task.runs["series"] == series)]
-    typed = to_type(str(run["command"].iloc[0])) if len(run) else ""
-    command = (
-        f"python run.py encoder={run['encoder'].iloc[0]} seeds={2 * len(seeds)} name={task.folder}" if typed else ""
-    )
     places = f"place {words.span(line['place_low'], line['place_high'])}".replace("–", " to ")
-    return [Finding(f"{task.named(series)}: {places}", text, "Next:" if command else "", command)]
+    more = (
+        "The same command adds seeds until it is decided."
+        if task.rule
+        else ("More seeds, by a rule that keeps the error rate: seeds=until_decided in place of seed=0,1,2.")
+    )
+    return [Finding(f"{task.named(series)}: {places}", text, more)]
 
 
 def across(tasks: Sequence[TaskResults]) -> str:

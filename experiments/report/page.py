@@ -75,12 +75,11 @@ class Board:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence with its number first, the uncertainty below, and a command to type where there is one."""
+    """A sentence with its number first, and the uncertainty below."""
 
     head: str
     text: str
     small: str = ""
-    command: str = ""
 
 
 @dataclass(frozen=True)

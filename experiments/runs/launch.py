@@ -170,7 +170,9 @@ class Launch:
         os.environ.update(FOR_WORKERS | os.environ)
         jobs = self._jobs
         if engine.here:
-            jobs = [replace(job, configs=[run]) for job in jobs for run in job.configs]
+            # Seed by seed, so that a sweep which is stopped has something of every encoder.
+            runs = sorted(((job, run) for job in jobs for run in job.configs), key=lambda each: each[1].seed)
+            jobs = [replace(job, configs=[run]) for job, run in runs]
         roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
         places = ", ".join(map(str, self._places()))
@@ -199,7 +201,8 @@ class Launch:
         done, every, passed = len(self._outcomes), len(self._before), time.monotonic() - began
         text = f"{done} of {every} runs done in {span(passed)}"
         under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
-        text += f", about {span(passed / done * (every - done))} left" if done else ""
+        half = len(under_way) / 2  # on average they are half done
+        text += f", about {span(passed / (done + half) * (every - done - half))} left" if done else ""
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
         return text

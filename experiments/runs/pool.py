@@ -56,8 +56,6 @@ def launch(function: Callable[[Any], list[Any]], tasks: Sequence[Any], size: int
             for done in as_completed(asked):
                 yield done.result()
         except BaseException:
-            for future in asked:
-                future.cancel()
             for process in multiprocessing.active_children():
                 process.terminate()
             raise

@@ -26,11 +26,13 @@ KEEPS = 0.9
 """Share of the quality in range above the best guess that a length keeps at which a model works."""
 GUESSES = 0.05
 """Share at which it guesses."""
+BLIND = 1e-4
+"""Share of the outputs by which a model that sees no order differs at most, from rounding."""
 CHANGES = ("shuffle", "reversal", "rotation", "adjacent swaps 10%", "adjacent swaps 50%", "shuffle within 4")
 """Changes of order that are shown: far and near."""
 OTHERS = "none,{},rope"
 """What a run's encoder is compared with in the next command."""
-SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force", "train.steps")
+SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force")
 """Options that the next command does not take over."""
 FREE_RUNNING = "generated_token_accuracy"
 NOT_RUN = {
@@ -165,7 +167,7 @@ def _show_results(outcome: Outcome) -> None:
         _show_lengths(rows, lengths)
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
             print(text)
-    _show_changes(rows)
+    _show_changes(rows, record["trained"])
     if others := [row for row in rows if row.experiment not in TABLED]:
         _show_others(others)
     if record["tuning"]:
@@ -180,7 +182,8 @@ def _show_results(outcome: Outcome) -> None:
         if lengths and record["converged"]:
             print("One seed says nothing about which encoding is better.")
         print("\n" + _next(record))
-    print(f"files     {outcome.folder}")
+    drawn = len(list((outcome.folder / "figures").glob("*")))
+    print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
 
 def _show_others(rows: list[Row]) -> None:
@@ -210,6 +213,7 @@ def _next(record: dict[str, Any]) -> str:
     chosen = [word for word in own if word.partition("=")[0] not in SET_ANEW]
     name = record["choice"] or record["encoder"]
     if record["trained"] and not record["converged"]:
+        chosen = [word for word in chosen if not word.startswith("train.steps=")]
         words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
         return f"longer    {shlex.join(['python', 'run.py', *words])}"
     words = [f"encoder={','.join(dict.fromkeys(OTHERS.format(name).split(',')))}", "seed=0,1,2", *chosen, "name=mine"]
@@ -240,8 +244,8 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
         print(legend)
 
 
-def _show_changes(rows: list[Row]) -> None:
-    """Print what a few changes of order cost, of the tokens and of the positions alone."""
+def _show_changes(rows: list[Row], trained: bool) -> None:
+    """Print what a few changes of order cost, of the tokens and of the positions alone; and whether any is seen."""
     lost = {
         Change(row.condition, row.size, row.share).name: row.value
         for row in rows
@@ -250,9 +254,17 @@ def _show_changes(rows: list[Row]) -> None:
     lines = []
     for name in (name for name in CHANGES if name in lost):
         both = [-100 * lost.get(key, math.nan) for key in (name, f"positions: {name}")]
-        lines.append([name, *("" if math.isnan(points) else f"{points:+.0f}".replace("-", "−") for points in both)])
-    if lines:
+        lines.append([name, *("" if math.isnan(points) else _signed(points) for points in both)])
+    if lines and trained:
         _print([["order: points of accuracy", "tokens moved", "positions alone"], *lines])
+    seen = {row.metric: row.value for row in rows if row.condition == "shuffle" and row.status == "ok"}
+    if (error := seen.get("equivariance_error")) is not None:
+        blind = ": it is blind to order" if error < BLIND else ""
+        print(f"\nA shuffled input gives other outputs by {error:.2g} of their size, beyond their new places{blind}.")
+
+
+def _signed(points: float) -> str:
+    return f"{points:+.0f}".replace("-", "−") if round(points) else "0"
 
 
 def _tuned(tuning: dict[str, Any]) -> str:

@@ -51,24 +51,29 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
 def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     """Return the verdicts of a task whose seeds were grown by a rule: those of `decide`, and what follows from them.
 
-    Intervals of the comparisons that the rule is about are the repeated ones.
+    Only the comparisons that the rule is about are tested: differences and intervals are those of the last look done.
     """
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
-    p, better = np.full(size, np.nan), np.ones(size)
-    low, high, equal = np.full(size, np.nan), np.full(size, np.nan), plain.equal.copy()
+    better, equal = np.ones(size), plain.equal.copy()
+    difference, low, high, p, p_holm = np.full((5, *size), np.nan)
     for line in decide(scores, rule, first_seed).to_dict("records"):
         one, other = plain.names.index(line["series"]), plain.names.index(line["against"])
         p[one, other] = p[other, one] = line["p"]
-        for ends, (here, there) in ((low, ("low", "high")), (high, ("high", "low"))):
+        p_holm[one, other] = p_holm[other, one] = line["p_holm"]
+        for ends, here, there in (
+            (difference, "difference", "difference"),
+            (low, "low", "high"),
+            (high, "high", "low"),
+        ):
             ends[one, other], ends[other, one] = line[here], -line[there]
         equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
         if line["verdict"] == WORSE or (line["verdict"] == BETTER and rule.question != BEST):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
-    p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
-    return plain._replace(low=low, high=high, p=p, p_holm=p_holm, wins=better < SIGNIFICANCE, equal=equal)
+    wins = better < SIGNIFICANCE
+    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal)
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

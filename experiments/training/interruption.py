@@ -14,7 +14,8 @@ class Interrupted(KeyboardInterrupt):
     """A run was told to stop, by a signal."""
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        by = "" if multiprocessing.parent_process() else f" by {signal.Signals(signum).name}"  # else by its parent
+        super().__init__(f"interrupted{by}")
         self.signum = signum
 
     @property

@@ -244,7 +244,7 @@ def test_pages_ask_nothing_of_a_network_and_their_links_lead_somewhere(sweep: Pa
             assert (path.parent / file).is_file() if file else part in ids, (path.name, target)
             assert tag != "img" or (attrs["alt"] and attrs["loading"] == "lazy")
         assert "url(" not in path.read_text()
-    assert len(list((shown / "figures").iterdir())) == 6
+    assert len(list((shown / "figures").iterdir())) == 7, "six, and that of the first screen"
 
 
 def test_one_file_holds_everything(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             text += _half_width(known.loc[series]) if head == "Area" else ""
             cells.append(rf"\textbf{{{text}}}" if text != "--" and round(value - top, digits[head]) == 0 else text)
         lines.append(" & ".join(cells) + r" \\")
-    seeds = words.count(int(known["seeds"].max()), "seed") if len(known) else "no seeds"
+    seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     unit = "%" if share else metric.label
     caption = (
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} ({unit}) in range "

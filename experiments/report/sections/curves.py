@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from experiments.figures import style
 from experiments.report.drawing import Axes, Line
 from experiments.rows.row import metric_of
 
 COLOURED = 6
 """Most series with a colour and a name in one picture."""
-SEEDS = 10
+SEEDS = 20
 """Most runs of a series that are drawn one by one."""
 
 
@@ -35,7 +36,9 @@ def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, st
 
 def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:
     """Return the line of each series in ``order``: values in per cent where they are shares."""
-    found, taken = [], set()
+    found = []
+    by_rank = [series for series in style.looks(rows[rows["series"].isin(shown)]) if series in kinds]
+    solid = {kinds[series]: series for series in reversed(by_rank)}.values()
     scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
     rows = rows.sort_values("eval_length").assign(value=rows["value"] * scale)
     of_series = {str(name): part for name, part in rows.groupby("series")}
@@ -48,10 +51,9 @@ def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds:
             points = list(zip(run["eval_length"], run["value"], strict=True))
             seeds[run["converged"].iloc[0] is not False].append(points)
         kind = kinds[series]
-        dashed = series in shown and kind in taken
+        dashed = series in shown and series not in solid
         mean_points = list(zip(mean.index, mean, strict=True))
         found.append(Line(series, kind, mean_points, seeds[True], seeds[False], dashed, series in shown))
-        taken |= {kind} if series in shown else set()
     return found
 
 

@@ -10,6 +10,7 @@ from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.rows.read import FINISHED, MADE_WITH
 from experiments.rows.results import Results
+from experiments.statistics.rule import BEST, STATEMENTS, Rule
 
 SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
@@ -18,8 +19,8 @@ MOST_RUNS = 300
 CONVERGED = {True: "yes", False: "no †"}
 
 
-def method(rows: pd.DataFrame) -> list[str]:
-    """Return the sentences on evaluation and comparison."""
+def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None) -> list[str]:
+    """Return the sentences on evaluation and comparison; ``declared`` is the rule by which seeds were added."""
     metrics = set(rows["metric"])
     windows = "Text is scored in separate windows, every byte given the true bytes before it in its window."
     exact = "Exact match is the same teacher-forced as free-running, since the first wrong token decides."
@@ -30,7 +31,20 @@ def method(rows: pd.DataFrame) -> list[str]:
         *[exact] * ("exact_match" in metrics),
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds; "
         "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task.",
+        *([growth(declared[0])] if declared else []),
     ]
+
+
+def growth(rule: Rule) -> str:
+    """Say by which rule seeds were added, and what was tested."""
+    question = {BEST: "which encoding may be the best", STATEMENTS: "published statements"}.get(rule.question)
+    delta = f", equal within {rule.delta:g}" if rule.delta else ""
+    return (
+        f"Seeds were added by a rule declared before the first run: tests after {words.listed(map(str, rule.looks))} "
+        f"seeds, which spend {words.listed(f'{share:.0%}' for share in rule.weights)} of the level, until each is "
+        f"decided{delta}. Tested was {question or f'each encoding against {rule.question}, and no other pair'}; "
+        "p values are sequential, and intervals hold at every look."
+    )
 
 
 def marked(runs: pd.DataFrame) -> list[str]:
@@ -66,7 +80,8 @@ def warnings(results: Results) -> list[str]:
     found += [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in of_task.items()]
     unfinished = (
         f"Unfinished: {len(runs)} of {of_all} runs have ended with rows; {waiting} have not, and are in no number "
-        "here. report.py --status lists them and the command that completes them."
+        f"here{f': {words.few(results.missing)}' if results.missing else ''}. report.py --status lists them and the "
+        "command that completes them."
     )
     return [*[unfinished] * bool(waiting), *itertools.chain(*found)]
 

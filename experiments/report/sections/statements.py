@@ -19,6 +19,10 @@ HOW = (
     "comparison is a Welch test with Holm's correction within the statement. Equal: the interval lies within the "
     "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
+BARS = (
+    "A bar: how far what was measured lies from what the claim needs (the line), with its 95 % interval, one scale for "
+    "each claim; to the right the claim holds. Cases that no run of this folder measures are left out and counted."
+)
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
 FROM = {"text": "from the paper", "code": "from its code", "data": "from its data", "from memory": "from memory"}
@@ -43,7 +47,7 @@ def sections(decided: list[Decided]) -> list[Section]:
     general = [each for each in decided if not each.statement.setting]
     measured = [each for each in general if each.verdict != NOT_MEASURED]
     findings = [each for each in decided if each.statement.setting]
-    section = Section("Claims", parts=[Block("claims", [claim(each) for each in [*measured, *findings]])])
+    section = Section("Claims", [BARS], parts=[Block("claims", [claim(each) for each in [*measured, *findings]])])
     details = Section("Claims in numbers", [HOW], folded=True)
     if measured:
         missing = len(general) - len(measured)
@@ -71,8 +75,10 @@ def claim(each: Decided) -> dict[str, Any]:
         for test, one in compared[:STRIPS]
     ]
     statement = each.statement
-    shown = {"statement": statement.statement, "source": statement.source, "verdict": each.verdict}
-    return shown | {"css": _css(each.verdict), "tests": tests}
+    measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
+    verdict = each.verdict if measured == every else f"{each.verdict}, {measured} of {every} cases measured"
+    shown = {"statement": statement.statement, "source": statement.source, "verdict": verdict}
+    return shown | {"css": _css(verdict), "tests": tests}
 
 
 def _css(verdict: str) -> str:
