@@ -73,7 +73,8 @@ def looks(rows: pd.DataFrame) -> dict[str, Look]:
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
-        given = dict(zip(rows["series"], rows["look"], strict=True))
+        looked = zip(rows["series"], rows["look"], strict=True)
+        given = {series: look for series, look in looked if isinstance(look, Look)}  # methods that extend have none
         return dict(sorted(given.items(), key=lambda item: item[1].rank))
     families = {entry.name: entry.declared.get("family", "") for entry in _catalogue.encoders()}
     encoder_of = {one: name.partition("(")[0] for one, name in zip(rows["series"], rows["encoder"], strict=True)}

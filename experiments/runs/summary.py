@@ -20,7 +20,7 @@ from experiments.training.heartbeat import span
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with lines of their own here, and the training curve."""
-LINES = 6
+LINES = 16
 """Lines of an experiment; its rows and figures have the rest."""
 KEEPS = 0.9
 """Share of the quality in range above the best guess that a length keeps at which a model works."""

@@ -23,12 +23,13 @@ CAPTION = (
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the table: the main metric at four times the training length, a column for each condition."""
+    """Return the rows of the table: the main metric in range, and at four times the training length as changed."""
     rows, lines = _by_line(rows)
     rows = rows[rows["metric"] == main_metric(rows["metric"].unique())]
     # A model without any possible replacement is listed as unsupported under each replacement.
     of_line = {line: [line] if line in (AS_TRAINED, WINDOW) else [line, REPLACED] for line in lines[:-1]}
-    return columns_at([(rows[rows["line"].isin(conditions)], 4, line) for line, conditions in of_line.items()])
+    far = [(rows[rows["line"].isin(conditions)], 4, line) for line, conditions in of_line.items()]
+    return columns_at([(rows[rows["line"] == AS_TRAINED], 1, AS_TRAINED), *far])
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
@@ -48,6 +49,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     title = f"{rows['task'].iloc[0]}: {best} extends a trained model to {length} best"
     title = title if better else f"{rows['task'].iloc[0]}: no replacement helps at {length}"
     how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
+    title += "; attention limited to the training length does better" if means.index[0] == WINDOW else ""
     figure, panels = dots.panels(title, CAPTION, order, models, **how)
     for axes, series in zip(panels, models, strict=True):
         dots.draw(axes, far[far["series"] == series], order, looks, by="line")

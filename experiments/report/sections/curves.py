@@ -37,8 +37,8 @@ def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, st
 def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:
     """Return the line of each series in ``order``: values in per cent where they are shares."""
     found = []
-    by_rank = [series for series in style.looks(rows[rows["series"].isin(shown)]) if series in kinds]
-    solid = {kinds[series]: series for series in reversed(by_rank)}.values()
+    ranked = style.looks(rows[rows["series"].isin(shown)])
+    solid = {kinds[series]: series for series in reversed([*ranked, *shown])}.values()
     scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
     rows = rows.sort_values("eval_length").assign(value=rows["value"] * scale)
     of_series = {str(name): part for name, part in rows.groupby("series")}
