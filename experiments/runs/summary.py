@@ -258,7 +258,7 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
     if lines and trained:
         _print([["order: points of accuracy", "tokens moved", "positions alone"], *lines])
     seen = {row.metric: row.value for row in rows if row.condition == "shuffle" and row.status == "ok"}
-    if (error := seen.get("equivariance_error")) is not None:
+    if not trained and (error := seen.get("equivariance_error")) is not None:
         blind = ": it is blind to order" if error < BLIND else ""
         print(f"\nA shuffled input gives other outputs by {error:.2g} of their size, beyond their new places{blind}.")
 
