@@ -518,7 +518,7 @@ def test_cells_have_what_the_rows_say(table: pd.DataFrame) -> None:
     named = pd.Series(permutation_report.change_names(lost), lost.index)
     means = lost["value"].groupby(named).mean()
     for axes, prefix in ((left, ""), (right, "positions: ")):
-        (cells,) = np.asarray(axes.images[0].get_array(), float)
+        cells = np.asarray(axes.collections[0].get_array(), float).ravel()
         assert dict(zip(names, cells, strict=True)) == pytest.approx({name: means[f"{prefix}{name}"] for name in names})
     assert names == sorted(names, key=lambda name: means[name]), "what costs most is on the right"
 
