@@ -1,6 +1,7 @@
 """One run, or a sweep of them: compose, train, measure, write rows and figures. ``python run.py --help``."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def main() -> int:
     words = sys.argv[1:]
     try:
         if asked := {"-h", "--help"} & set(words):
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --help is read through head
             print(text(*words[words.index(asked.pop()) + 1 :][:1]))
             return 0
         if arguments.RERUN not in words and "RANK" not in os.environ:

@@ -68,7 +68,7 @@ class Entry:
     @property
     def sentence(self) -> str:
         """The first sentence of the summary, without its full stop."""
-        return self.summary.split(". ")[0].rstrip(".")
+        return re.split(r"(?<! al)\. ", self.summary)[0].rstrip(".")
 
     @property
     def equation(self) -> str:
@@ -134,6 +134,12 @@ def registered(*files: Path) -> tuple[Entry, ...]:
 
     entries = [entry(name, *of) for of in classes.values() for name in _names(of[0])]
     return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+@cache
+def tasks(folder: Path) -> tuple[Entry, ...]:
+    """Every task of a folder, sorted by name."""
+    return registered(*folder.rglob("*.py"))
 
 
 @cache

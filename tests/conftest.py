@@ -32,6 +32,11 @@ SLOWEST = (
 """Their tests wait for processes and begin first, so that none is left over when all others are done."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: a quarter of the time tests wait for processes that they started."""
+    return pool.cores() + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in SLOWEST)
 

@@ -179,6 +179,10 @@ def test_encoder_task_and_measure_of_ones_own_run_and_are_reported(tmp_path: Pat
     outside(tmp_path, str(ROOT / "report.py"), "results/scratch")
     table = (tmp_path / "results" / "scratch" / "report" / "tables" / "last_repeat_confidence.csv").read_text()
     assert table.count("answer_probability") == 3
+    page = (tmp_path / "results" / "scratch" / "report" / "tasks" / "last_repeat.html").read_text()
+    assert "Tell whether the last symbol stood in the word before" in page, "the task is described, without its file"
+    assert "How sure is the model of its answers" in page
+    assert (tmp_path / "results" / "scratch" / "report" / "figures" / "last_repeat_confidence.svg").is_file()
 
 
 def test_the_example_model_runs() -> None:

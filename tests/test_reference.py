@@ -35,6 +35,8 @@ START = 1e-3
 JUDGED = ("token_accuracy", "exact_match", "bits_per_byte")
 DRIFT = 0.05
 """How far quality may drift by the end of training on another processor, where sums are rounded in another order."""
+BUDGETS = {"index.html": 250, "data.html": 300, "tasks/*.html": 150, "encoders/*.html": 60, "report.*": 40}
+"""Most kB of a page of a report, so that a phone opens it at once; style and script together."""
 
 Key = tuple[Any, ...]
 Rows = dict[Key, tuple[float, str]]
@@ -117,3 +119,11 @@ def test_packed_runs_are_unpacked_for_a_report(tmp_path: Path) -> None:
     shutil.rmtree(place / "runs")
     assert run_folders(place) == before
     assert read_run(run, place)[2] is not None
+
+
+@pytest.mark.parametrize("pages", BUDGETS)
+@pytest.mark.parametrize("folder", ["classic", "reference"])
+def test_pages_keep_their_budget(folder: str, pages: str) -> None:
+    found = [path.stat().st_size for path in (ROOT / "results" / folder / "report").glob(pages)]
+    assert found
+    assert (sum if pages == "report.*" else max)(found) <= 1000 * BUDGETS[pages]

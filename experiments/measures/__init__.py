@@ -1,9 +1,12 @@
 """The questions asked of a model, a folder each: ``measure.py`` makes rows, ``report.py`` figures and tables."""
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pe_zoo import _catalogue
 
@@ -27,6 +30,13 @@ def report_of(name: str) -> ModuleType:
     if not has_report(name):
         raise ModuleNotFoundError(f"no measure named {name!r}")
     return import_module(f"experiments.measures.{name}.report")
+
+
+def plot_of(name: str) -> Callable[..., dict[str, Any]]:
+    """Return what draws the figures of a measure; those of one from outside are curves over the length."""
+    if has_report(name):
+        return report_of(name).plot
+    return partial(import_module("experiments.figures.by_length").plot, experiment=name)
 
 
 def has_report(name: str) -> bool:

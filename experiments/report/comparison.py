@@ -39,11 +39,12 @@ def build(ours: Results, theirs: Results) -> Page:
     names = (str(ours.folder), str(theirs.folder)) if alike else (paths[0].name, paths[1].name)
     table = compare(ours.rows, theirs.rows)
     changed = table[~table["verdict"].isin((SAME, NOISE, UNTOLD))]
+    settings = _settings(ours, theirs, names)
     sections = [
+        _settings_section(settings) if len(settings) else None,
         _changes("What changed", "changed", changed, names) if len(changed) else None,
         _everything(table, names) if len(table) else None,
         _alone(ours, theirs, names),
-        _settings(ours, theirs, names),
     ]
     method = [
         f"A difference is {names[0]} minus {names[1]}, of the same task and series.",
@@ -56,6 +57,8 @@ def build(ours: Results, theirs: Results) -> Page:
         f"No run of {name} has rows." for name, side in zip(names, (ours, theirs), strict=True) if side.rows.empty
     ]
     summary = _summary(table, changed, names)
+    if differ := [f"{line[1]} ({line[2]} and {line[3]})" for line in settings.drop_duplicates("setting").to_numpy()]:
+        summary.append(f"Their runs differ in {words.few(differ)}, which may explain the changes.")
     found = [*filter(None, sections), Section("How it was compared", [" ".join(method)])]
     return Page(f"{names[0]} against {names[1]}", summary, found, warnings=warnings, method=method)
 
@@ -114,7 +117,7 @@ def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | 
     )
 
 
-def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
+def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> pd.DataFrame:
     sides = [_of_series(results) for results in (ours, theirs)]
     found: dict[tuple[str, ...], list[str]] = {}
     for task, series in (key for key in sides[0] if key in sides[1]):
@@ -123,10 +126,11 @@ def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> Section
             values = [words.few(sorted(values.get(name, {"unset"}))) for values in of_both]
             if values[0] != values[1]:
                 found.setdefault((task, name, *values), []).append(series)
-    if not found:
-        return None
     lines = [[*key, words.few(series)] for key, series in found.items()]
-    cells = pd.DataFrame(lines, columns=["task", "setting", *names, "series"])
+    return pd.DataFrame(lines, columns=["task", "setting", *names, "series"])
+
+
+def _settings_section(cells: pd.DataFrame) -> Section:
     caution = "Runs of the same series differ in these settings, which may explain the changes."
     return Section("Settings that differ", [caution], [Table("settings", "Settings that differ", cells, cells)])
 

@@ -240,7 +240,7 @@ def setting(tasks: Sequence[TaskResults]) -> str:
     runs = pd.concat([task.runs for task in tasks])
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
     each = words.count(int(seeds.max()), "seed") if seeds.min() == seeds.max() else f"{seeds.min()}–{seeds.max()} seeds"
-    parts = [f"Task {tasks[0].key}" if len(tasks) == 1 else f"{len(tasks)} tasks"]
+    parts = [tasks[0].described if len(tasks) == 1 else f"{len(tasks)} tasks"]
     parts.append(f"{words.count(runs['series'].nunique(), 'encoding')} × {each}")
     judged, learned = int(runs["converged"].notna().sum()), int(runs["converged"].eq(True).sum())
     if judged:

@@ -33,7 +33,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("torch", "python", "device", "precision"), str),
     **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
-    **dict.fromkeys(("corpus", "packages", "source"), dict),
+    **dict.fromkeys(("corpus", "packages", "source", "described"), dict),
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""

@@ -75,16 +75,15 @@ def draw(folder: Path, tables: Iterable[pd.DataFrame]) -> None:
     """Draw the training curve and each measure's figures into ``figures/``, table after table: all of them or none."""
     from experiments.figures import style  # with what it needs, a second that only this process waits for
     from experiments.figures.training import training_curves
-    from experiments.measures import has_report, report_of
+    from experiments.measures import plot_of
 
     unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".figures."))
     try:
         for table in tables:
             for name in table["experiment"].unique():
-                if name == "training" or has_report(name):
-                    plot = training_curves if name == "training" else report_of(name).plot
-                    for stem, figure in plot(table[table["experiment"] == name]).items():
-                        style.save(figure, unfinished / f"{name}_{stem}", ("png",))
+                plot = training_curves if name == "training" else plot_of(name)
+                for stem, figure in plot(table[table["experiment"] == name]).items():
+                    style.save(figure, unfinished / f"{name}_{stem}", ("png",))
         unfinished.chmod(0o755)
         unfinished.rename(folder / "figures")
     finally:

@@ -142,7 +142,8 @@ class Launch:
                 evaluate.beside = pool.cores() // max(1, self.team.local_size)
                 for outcome in (outcome for job in self._jobs for outcome in job.outcomes(self.team)):
                     self._add(outcome)
-                    summary.show(outcome)
+                    with doing("summing up"):
+                        summary.show(outcome)
             if not self._lost:  # what was refused need not be begun
                 self._note(folder for folder in self._before if folder.is_dir())
         finally:
@@ -162,7 +163,8 @@ class Launch:
             from experiments.runs import standings  # with scipy, which no run waits for
 
             for place in filter(Path.is_dir, self._places()):
-                text = standings.text(place, ended)
+                with doing("comparing encoders"):
+                    text = standings.text(place, ended)
                 page = _report(place) if self.report else f"report: python report.py {place}"
                 print(f"\n{text}" if text else "", page, sep="\n", flush=True)
 

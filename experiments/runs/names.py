@@ -40,7 +40,7 @@ def entries(group: str) -> Mapping[str, Entry]:
     """Return what the sources say of every registered encoder, task, numbering or experiment, by name."""
     sources: dict[str, Callable[[], Iterable[Entry]]] = {
         "encoder": _catalogue.encoders,
-        "task": partial(_catalogue.registered, *(CODE / "tasks").rglob("*.py")),
+        "task": partial(_catalogue.tasks, CODE / "tasks"),
         "positions": _catalogue.numberings,
         "experiment": measures.entries,
     }
@@ -97,7 +97,8 @@ def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
     for name in names:
         if name not in (*known, "all", "null"):
             kind = KINDS.get(group, group)
-            _refuse(f"{kind} named {name!r}", name, known, topic_of(group))
+            own = " Your own: plugin=its_file.py." if group in ("encoder", "task", "experiment") else ""
+            _refuse(f"{kind} named {name!r}", name, known, topic_of(group), own)
 
 
 def _check_knob(name: str, given: Mapping[str, str]) -> None:
@@ -118,8 +119,8 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
         _refuse(f"option {name!r}", name, [f"{group}.{one}" for one in known], topic)
 
 
-def _refuse(what: str, given: str, known: Collection[str], topic: str) -> None:
-    raise BadRequest(f"no {what}.{hint(given, known)} All: python run.py --help {topic}")
+def _refuse(what: str, given: str, known: Collection[str], topic: str, more: str = "") -> None:
+    raise BadRequest(f"no {what}.{hint(given, known)}{more} All: python run.py --help {topic}")
 
 
 def topic_of(group: str) -> str:

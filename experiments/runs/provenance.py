@@ -17,6 +17,7 @@ import torch
 
 import pe_zoo
 from experiments.model.transformer import Transformer
+from experiments.plan.measures import measures
 from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
 from pe_zoo._contract import check
@@ -45,6 +46,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "precision": plan.precision,
         "started": now(),
         "source": source(str(plan.config.encoder["name"])),
+        "described": described(plan),
         **machine(plan),
     }
 
@@ -63,6 +65,14 @@ def source(name: str) -> dict[str, Any] | None:
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         "check": check.outcome(file, name),
     }
+
+
+def described(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return the descriptions of a task and of measures from outside, by kind and name, which a report shows."""
+    name = str(plan.config.task["name"])
+    ours = type(plan.task).__module__.startswith("experiments.")
+    measured = {each: inspect.getdoc(measures.get(each)) or "" for each in plan.experiments if each in measures.names()}
+    return {"task": {} if ours else {name: inspect.getdoc(plan.task) or ""}, "experiment": measured}
 
 
 def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:

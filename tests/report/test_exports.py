@@ -45,13 +45,16 @@ def test_the_main_table_has_caption_label_and_the_best_in_bold(tmp_path: Path) -
     assert lines[0] == r"\begin{table*}[t]"
     assert any(line.startswith(r"\caption{copy, trained to length 16") for line in lines)
     assert r"\label{tab:copy}" in lines
-    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Area & Cost \\" in lines
-    rows = {line.split(" & ")[0]: line for line in lines if line.count(" & ") == 5}
+    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Area & $\Delta$ area & $p$ \\" in lines, "no cost"
+    rows = {line.split(" & ")[0]: line for line in lines if line.count(" & ") == 6}
     assert set(rows) == {"Encoder", "none", "alibi", r"mine\_1"}
-    standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")["area"]
-    best = _latex.escape(standing.idxmax())
-    assert rf"\textbf{{{100 * standing.max():.1f} [" in rows[best]
-    assert rows["none"].endswith(r" & -- \\")
+    standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    best = _latex.escape(standing["area"].idxmax())
+    assert rf"\textbf{{{100 * standing['area'].max():.1f} [" in rows[best]
+    assert rows["none"].endswith(r" & -- & -- \\"), "the baseline is not compared with itself"
+    *_, difference, p = rows["alibi"].removesuffix(r" \\").split(" & ")
+    assert difference.startswith(f"${100 * standing['difference']['alibi']:+.1f}$ [")
+    assert p == (r"$<$ 0.001" if standing["p_holm"]["alibi"] < 0.001 else f"{standing['p_holm']['alibi']:.3f}")
 
 
 @pytest.mark.parametrize("kind", NAMES)

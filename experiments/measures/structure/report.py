@@ -43,13 +43,13 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     plain = whole(rows)
     columns = {
         "only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
-        "tells left from right": plain[plain["metric"] == "direction_awareness"],
-        "change of scores when shifted": shifted.sort_index(),
-        "half of attention within": plain[plain["metric"] == "half_life"],
-        "99 % of attention within": plain[plain["metric"] == "window_99"],
-        "growth of entropy (1 = diffuse)": plain[plain["metric"] == "entropy_growth"],
-        "new at 4 × training": new[longest],
-        "receptive field": plain[plain["metric"] == "receptive_field"],
+        "tells left from right (0 = no)": plain[plain["metric"] == "direction_awareness"],
+        "scores change in a shift (0 = no)": shifted.sort_index(),
+        "half of attention within, tokens": plain[plain["metric"] == "half_life"],
+        "99 % of attention within, tokens": plain[plain["metric"] == "window_99"],
+        "attention spreads with length (1 = evenly)": plain[plain["metric"] == "entropy_growth"],
+        "share never seen, at 4 × training": new[longest],
+        "receptive field, tokens": plain[plain["metric"] == "receptive_field"],
     }
     table = pd.concat([part.assign(head=head) for head, part in columns.items()])
     return table.assign(value=table["value"].where(~(table["value"].abs() < NOISE), 0.0))

@@ -29,6 +29,7 @@ COLUMN = (3.3, 0.72)
 SMALLEST = 6.0
 """Points; no text is smaller once the figure is placed at its width."""
 FOLDER = "paper"
+NOTHING = "--"
 
 
 def write_texts(page: Page, results: Results, folder: Path) -> None:
@@ -64,19 +65,23 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 
 
 def table(tasks: Sequence[TaskResults]) -> str:
-    """Return the main table: encoder, quality in range and at ×2 and ×4, area and cost, the best of each in bold."""
+    """Return the main table: quality in range, at ×2 and ×4, area, its difference from the baseline with p, and cost.
+
+    The best of each column is bold; cost is left out where it was not measured.
+    """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
         return "% nothing was measured over lengths\n"
     known = task.standing[task.standing["status"] == "ok"].set_index("series")
     metric = metric_of(name := str(task.quality["metric"].iloc[0]))
-    costs = cost.numbers([task]).set_index("series")["relative_operations"]
+    costs = cost.numbers([task]).set_index("series")["relative_operations"].reindex(known.index)
+    against = task.against.set_index("series").reindex(known.index)
     share, up = percent(name), bool(metric.higher_is_better)
     columns = {
         head: board.at(task, multiple).reindex(known.index) * (100 if share else 1)
         for head, multiple in (("In range", 1), (r"2$\times$", 2), (r"4$\times$", 4))
     }
-    columns |= {"Area": 100 * known["area"], "Cost": costs.reindex(known.index)}
+    columns |= {"Area": 100 * known["area"], "Cost": costs} if costs.notna().any() else {"Area": 100 * known["area"]}
     digits = dict.fromkeys(columns, 1 if share else 2) | {"Area": 1, "Cost": 2}
     best = {head: bool(up) for head in columns} | {"Area": True, "Cost": False}
     lines = []
@@ -84,26 +89,36 @@ def table(tasks: Sequence[TaskResults]) -> str:
         cells = [latex.escape(task.named(series))]
         for head, column in columns.items():
             value, top = column[series], column.max() if best[head] else column.min()
-            text = "--" if math.isnan(value) else f"{value:.{digits[head]}f}"
-            text += _half_width(known.loc[series]) if head == "Area" else ""
-            cells.append(rf"\textbf{{{text}}}" if text != "--" and round(value - top, digits[head]) == 0 else text)
+            text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
+            text += _interval(known.loc[series]) if head == "Area" else ""
+            bold = text != NOTHING and round(value - top, digits[head]) == 0
+            cells.append(rf"\textbf{{{text}}}" if bold else text)
+            if head == "Area":
+                line = against.loc[series]
+                untested = math.isnan(line["difference"])
+                cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}")
+                cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
         lines.append(" & ".join(cells) + r" \\")
+    heads = ["Encoder", *columns]
+    heads[heads.index("Area") + 1 : heads.index("Area") + 1] = [r"$\Delta$ area", "$p$"]
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
-    unit = "%" if share else metric.label
     caption = (
-        f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} ({unit}) in range "
-        f"and at two and four times that length, area (% of the quality in range kept to ×{_up_to(known)}, with its "
-        f"95 % interval), and operations relative to no encoding. Means over {seeds}; best in bold."
+        f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} "
+        f"({'%' if share else metric.label}) in range and at two and four times that length; area (% of the quality "
+        f"in range kept to ×{_up_to(known)}) and its difference from {task.baseline} in points, with 95 % intervals; "
+        f"p of that difference, corrected for {against['p_holm'].notna().sum()} comparisons (Holm)"
+        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; best in bold."
     )
-    return latex.main_table(["Encoder", *columns], lines, caption, f"tab:{style.slug(task.key)}")
+    return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
 
 
 def _up_to(known: pd.DataFrame) -> str:
     return f"{known['up_to'].max():g}" if len(known) else "1"
 
 
-def _half_width(line: "pd.Series[float]") -> str:
-    return f" [{100 * line['low']:.0f}, {100 * line['high']:.0f}]" if line["low"] == line["low"] else ""
+def _interval(line: "pd.Series[float]") -> str:
+    text = f" [{100 * line['low']:.0f}, {100 * line['high']:.0f}]" if line["low"] == line["low"] else ""
+    return text.replace("-", "$-$")
 
 
 def remove_paper(folder: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
+from experiments.report import documented
 from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
-from experiments.report.sections import likeness
 from experiments.rows.read import TUNED
 from experiments.rows.results import Results, trained_runs
 
@@ -64,7 +64,7 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
 
 def _outside(runs: pd.DataFrame) -> list[str]:
     """Say which encoders are not of this package: their files, and whether they keep the promises of an encoder."""
-    found = [entry for entry in likeness.catalogue(runs).values() if entry.declared.get("file")]
+    found = [entry for entry in documented.encoders(runs).values() if entry.declared.get("file")]
     return [
         f"{entry.name} is from {entry.declared['file']} (sha256 {str(entry.declared['sha256'])[:12]}): "
         f"{entry.sentence}. Its contract: {entry.declared['check']}."

@@ -12,7 +12,7 @@ from experiments.rows.row import OVER_LENGTHS, among, metric_of
 
 def section(task: TaskResults) -> Section:
     """Make the section: curves and tables of every metric, loss by position."""
-    section = opening("Length extrapolation", OVER_LENGTHS)
+    section = opening("Length extrapolation", OVER_LENGTHS, task.results)
     summary = task.with_marks(task.lengths)
     figures = length_extrapolation.plot(task.rows_of(OVER_LENGTHS, drawn=MOST))
     for metric in among(length_extrapolation.QUALITIES, summary["metric"]):

@@ -1,22 +1,17 @@
 """Like with like: methods that extend a trained model as they are used, controls, and encoders nearly alike."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pandas as pd
 
 from experiments.measures.context_extension import FINE_TUNED
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.rows.row import RELATIVE_DISTANCE
-from experiments.rows.untrusted import name_of, one_line
 from experiments.statistics.scores import DOUBLINGS
 from pe_zoo import _catalogue
 
 SAME, NEAR = 0.01, 0.1
 """Largest distances of scores that are the same, and nearly the same, relative to the other encoder's scores."""
-
-MOST = 4000
-"""Characters of a docstring from outside that are shown."""
 NOTE = (
     "Scores: distance from those of a relative, ‖S − S'‖ / ‖S'‖ over training sequences; the same up to "
     f"{SAME:.0%}, nearly up to {NEAR:.0%}."
@@ -52,21 +47,6 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
             share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
             parts.append(used.assign(series=f"{name} (extending {series}{share})"))
     return pd.concat(parts) if parts else rows.head(0)
-
-
-def catalogue(runs: pd.DataFrame) -> dict[str, _catalogue.Entry]:
-    """Return every encoder as documented: those of this package, and others as their runs recorded them."""
-    known = {entry.name: entry for entry in _catalogue.encoders()}
-    sources = runs[[isinstance(source, dict) for source in runs["source"]]]
-    for choice, source in zip(sources["choice"], sources["source"], strict=True):
-        text = "\n".join(map(one_line, str(source.get("docstring") or "")[:MOST].split("\n")))
-        given = source.get("knobs") if isinstance(source.get("knobs"), dict) else {}
-        entry = _catalogue.parse(
-            str(choice), text, {name_of(str(k)): _catalogue.Knob(name_of(str(v))) for k, v in given.items()}
-        )
-        declared = {key: name_of(str(source.get(key) or "")) for key in ("family", "file", "sha256", "check")}
-        known.setdefault(str(choice), replace(entry, declared=declared))
-    return known
 
 
 def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

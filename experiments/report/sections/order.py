@@ -59,7 +59,7 @@ def on_the_index(task: TaskResults) -> list[Section]:
 
 def section(task: TaskResults) -> Section:
     """Make the section: figures, and tables of quality lost, of its slopes and of the equivariance error."""
-    section = opening("Permutation sensitivity", EXPERIMENT)
+    section = opening("Permutation sensitivity", EXPERIMENT, task.results)
     rows = task.rows_of(EXPERIMENT)
     summary = task.with_marks(permutation_report.summarise(rows))
     figures = permutation_report.plot(task.rows_of(EXPERIMENT, drawn=MOST))

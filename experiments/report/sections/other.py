@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.figures import style, words
 from experiments.figures.training import training_curves
-from experiments.measures import report_of
+from experiments.measures import has_report, plot_of, report_of
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import fairness
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
@@ -29,22 +29,27 @@ def other(task: TaskResults, experiment: str) -> Section:
     rows = task.rows_of(experiment)
     title = experiment.replace("_", " ").capitalize()
     stem, caption = task.stem(style.slug(experiment)), f"{title}, {task.key}"
-    try:
-        module = report_of(experiment)
-    except ModuleNotFoundError:  # rows of a measure that is not in this repository
-        summary = intervals.by_measurement(rows)
-        cells = summary.map(lambda value: words.short(value) if isinstance(value, float) else str(value))
-        return Section(title, parts=[Table(stem, caption, cells, summary)])
-    section = opening(title, experiment)
-    figures = module.plot(task.rows_of(experiment, drawn=MOST)).items()
+    section = opening(title, experiment, task.results)
+    figures = plot_of(experiment)(task.rows_of(experiment, drawn=MOST)).items()
     for drawn, figure in islice(figures, 1 if task.first_figure_only else None):
         section.parts.append(Picture(drawn, figure.caption, figure))
+    if not has_report(experiment):
+        section.parts.append(_by_measurement(rows, stem, caption))
+        return section
+    module = report_of(experiment)
     shown = module.shown(rows)
     heads = {head: head for head in shown["head"].unique()}
     cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.short)
     summary = task.with_marks(module.summarise(rows))
     section.parts.append(Table(stem, caption, cells, summary, MEANS))
     return section
+
+
+def _by_measurement(rows: pd.DataFrame, stem: str, caption: str) -> Table:
+    """Return the table of a measure that says nothing of its own: a line for each thing measured of each series."""
+    summary = intervals.by_measurement(rows)
+    cells = summary.map(lambda value: words.short(value) if isinstance(value, float) else str(value))
+    return Table(stem, caption, cells, summary)
 
 
 def cost(task: TaskResults) -> Section:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import measures
 from experiments.figures import style, words
+from experiments.report import documented
 from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
@@ -150,7 +150,13 @@ class TaskResults:
     @cached_property
     def catalogue(self) -> dict[str, Entry]:
         """The encoders as documented, also those from outside."""
-        return likeness.catalogue(self.results.runs)
+        return documented.encoders(self.results.runs)
+
+    @property
+    def described(self) -> str:
+        """The task's name and its first sentence."""
+        entry = documented.tasks(self.results.runs).get(self.key.partition("(")[0])
+        return f"Task {self.key}: {entry.sentence.replace('``', '')}" if entry else f"Task {self.key}"
 
     @cached_property
     def encoders(self) -> dict[str, str]:
@@ -238,7 +244,7 @@ def page_of(kind: str, name: str, results: Results) -> str:
     return f"{kind}/{style.slug(name)}{f'-{number}' * (number > 1)}.html"
 
 
-def opening(title: str, experiment: str) -> Section:
+def opening(title: str, experiment: str, results: Results) -> Section:
     """Start a section with the question that an experiment asks and how it measures."""
-    entry = next((entry for entry in measures.entries() if entry.name == experiment), None)
+    entry = documented.measures(results.runs).get(experiment)
     return Section(title, [entry.summary, *entry.paragraphs] if entry else [])
