@@ -96,7 +96,7 @@ def chart(
         found.append(axes)
     middle = (left + (size - right)) / 2 / size
     figure.text(middle, 0.045 / tall, x, fontsize=NORMAL * style.scale(), color=MUTED, ha="center")
-    figure.caption = caption
+    figure.title, figure.caption = title, caption
     return figure, found
 
 

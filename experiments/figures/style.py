@@ -106,9 +106,9 @@ def dashed(looks: dict[str, Look], names: Iterable[str]) -> dict[str, Look]:
 
 
 class Chart(Figure):
-    """A figure with a caption: what is drawn, of whom, and why of these."""
+    """A figure with its title, a finding, and a caption: what is drawn, of whom, and why of these."""
 
-    caption = ""
+    title, caption = "", ""
 
 
 _width, _scale = PAGE_WIDTH, 1.0

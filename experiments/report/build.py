@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.figures import style, words
 from experiments.report import board, drawing, front, overlay
 from experiments.report import page as pages
-from experiments.report.page import Block, Page, Part, Section, Table
+from experiments.report.page import Block, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
 from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking
 from experiments.report.sections import statements as statements_page
@@ -95,13 +95,14 @@ def _measured(
 ) -> None:
     of_tasks = _of_tasks(results, baselines)
     page.title, page.front = front.make(of_tasks, results)
+    of_pages = [_task_page(task) for task in of_tasks]
+    page.title = page.title if page.front else of_pages[0].title
     found = page.front.findings if page.front else []
     page.summary = [page.title, *(f"{each.head} {each.text} {each.small}".strip() for each in found)]
     page.summary += statements_page.summary_sentences(decided)
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
     page.sections += [claims] if claims.title else []
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
-    of_pages = [_task_page(task) for task in of_tasks]
     encoders = cards.pages(of_tasks, decided)
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
@@ -167,6 +168,12 @@ def _task_page(task: TaskResults) -> Page:
         )
     known = [experiment for experiment in SECTIONS if experiment in present]
     shown = [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
+    if screen is None:  # then the first figure has the answer
+        heading = next(
+            (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture)), heading
+        )
+    for section in shown:
+        section.folded = screen is not None
     sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]
     page = Page(heading, [], sections, screen, path=task.path, name=task.key)
     return _without_long_tables(page) if len(task.order) > LONG else page
@@ -205,5 +212,4 @@ def _section(experiment: str, task: TaskResults) -> Section:
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError) as error:
         reason = untrusted.name_of(untrusted.message_of(error))
         section = Section(experiment, [f"The rows of {experiment} cannot be shown: {type(error).__name__}: {reason}"])
-    section.folded = True
     return section

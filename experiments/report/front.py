@@ -189,7 +189,8 @@ def _open(task: TaskResults) -> list[Finding]:
     series, scores = str(line["series"]), task.scores
     seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["area"].notna(), "area"])
     areas = ", ".join(f"{seed:.0f}" for seed in seeds)
-    text = f"{words.count(len(seeds), 'seed')} do not place it: its area is {areas} %."
+    few = "One seed does" if len(seeds) == 1 else f"{len(seeds)} seeds do"
+    text = f"{few} not place it: its area is {areas} %."
     places = f"place {words.span(line['place_low'], line['place_high'])}".replace("–", " to ")
     more = (
         "The same command adds seeds until it is decided."

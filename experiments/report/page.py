@@ -13,7 +13,6 @@ from typing import Any
 import jinja2
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from experiments.figures import style
 from experiments.rows.row import write_whole
@@ -116,7 +115,7 @@ class Picture:
 
     stem: str
     caption: str
-    figure: Figure
+    figure: style.Chart
     data: pd.DataFrame | None = None
 
 

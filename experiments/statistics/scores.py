@@ -34,7 +34,8 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         rows: whole sequences, at lengths in range and beyond, of any number of tasks and metrics. ``converged`` says
-            whether the run learned its task in range; None where that was not judged.
+            whether the run learned its task in range; None where that was not judged. ``extended``, if it is there,
+            names the series whose model was extended: what that has in range is kept, or not.
 
     Returns:
         ``task``, ``metric``, ``series``, ``seed``, ``in_range`` (value at the longest length in range), ``kept_2``,
@@ -80,7 +81,7 @@ def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
     value, guess, count = (_by_run(rows, column, lengths) for column in ("value", "chance", "n"))
     inside = np.flatnonzero(lengths <= trained)
     table["in_range"] = value[:, inside[-1]] if len(inside) else np.nan
-    room = table["in_range"].to_numpy()[:, None] - guess
+    room = _in_range_of_model(table, rows)[:, None] - guess
     useful = ((room > 0) if metric.higher_is_better else (room < 0)).any(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         quality = (value - guess) / room
@@ -91,7 +92,8 @@ def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
     area, certainty = _read(quality, lengths, trained), _read(noise, lengths, trained)
     table[KEPT] = area
     weights = _weights(last)
-    table["area"] = 1 - weights.sum() + (area[:, : len(weights)] @ weights if len(weights) else np.nan)
+    inside_kept = quality[:, inside[-1]] if len(inside) else np.nan  # 1, except of a model that was trained on
+    table["area"] = (1 - weights.sum()) * inside_kept + (area[:, : len(weights)] @ weights if len(weights) else np.nan)
     table["noise"] = certainty[:, : len(weights)] @ weights**2
     for name, end in zip(("worst", "best"), ends if metric.higher_is_better else ends[::-1], strict=True):
         with np.errstate(invalid="ignore"):
@@ -102,6 +104,17 @@ def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
     table["status"] = np.where(learned, status, UNLEARNED)
     table.loc[table["status"] != "ok", [*KEPT, "area", "reach", "noise"]] = np.nan
     return table
+
+
+def _in_range_of_model(table: pd.DataFrame, rows: pd.DataFrame) -> Vector:
+    """Return what each run has in range, or what the model that it extends had."""
+    own = table["in_range"].to_numpy()
+    if "extended" not in rows:
+        return own
+    known = table.set_index(["series", "seed"])["in_range"]
+    models = rows.groupby(["series", "seed"])["extended"].first().reindex(known.index)
+    pairs = zip(models, known.index.get_level_values("seed"), own, strict=True)
+    return np.array([known.get((model, seed), value) for model, seed, value in pairs], dtype=float)
 
 
 def _worst(statuses: "pd.Series[str]") -> str:

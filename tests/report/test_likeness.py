@@ -33,7 +33,8 @@ def quality(seed: int, length: int) -> float:
 
 def extended(before: list[Row]) -> list[Row]:
     """The rows of a run that was extended by two methods: one zero-shot alone, one fine-tuned as well."""
-    (first, *_), rows = main_rows(before), main_rows(before)
+    (first, *_), own = main_rows(before), main_rows(before)
+    rows = [replace(row, value=quality(row.seed, 16)) if row.eval_length == 16 else row for row in own]
     for condition, share, worse, lengths in (
         ("rope_ntk", None, 0.0, LENGTHS),
         ("yarn", None, 0.3, LENGTHS),
@@ -44,7 +45,7 @@ def extended(before: list[Row]) -> list[Row]:
     ):
         where = {"experiment": "context_extension", "condition": condition, "share": share}
         for length in lengths:
-            value = quality(first.seed, length) - worse * (length > 16)
+            value = quality(first.seed, length) - worse * (length > 16 or share is not None)
             rows.append(replace(first, **where, eval_length=length, value=value))
     return rows
 
@@ -87,7 +88,7 @@ def test_controls_and_extensions_trained_by_themselves_are_named_so(folder: Path
 
 
 def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
-    """Zero-shot or fine-tuned as in the paper, by the area of their own rows; each in one line."""
+    """Zero-shot or fine-tuned as in the paper, each in one line: by what they keep of the trained model's quality."""
     lines = {series: line for series, line in standings(folder).items() if "extending" in series}
     assert set(lines) == {"rope_ntk (extending rope)", "yarn (extending rope, fine-tuned 10 %)"}
     chance = 0.1
@@ -95,7 +96,7 @@ def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
         areas = []
         for seed in range(3):
             room = quality(seed, 16) - chance
-            kept = [(quality(seed, length) - worse * (length > 16) - chance) / room for length in LENGTHS]
+            kept = [(quality(seed, length) - worse - chance) / room for length in LENGTHS]
             areas.append((kept[0] / 2 + kept[1] + kept[2] + kept[3] / 2) / 3)
         assert float(lines[series]["area"]) == pytest.approx(statistics.fmean(areas))
         assert lines[series]["place_low"]
@@ -118,8 +119,11 @@ def test_older_rows_make_the_page_that_they_made(tmp_path: Path) -> None:
         ]
         return kept[::-1]
 
+    def alone(before: list[Row]) -> list[Row]:
+        return [row for row in extended(before) if row.experiment == "length_extrapolation"]
+
     pages = []
-    for name, rows in (("older", at_two_lengths), ("without", main_rows)):
+    for name, rows in (("older", at_two_lengths), ("without", alone)):
         for encoder in ("none", "rope"):
             for seed in range(3):
                 write_run(tmp_path / name, encoder, seed, rows=rows if encoder == "rope" else main_rows)
@@ -128,3 +132,17 @@ def test_older_rows_make_the_page_that_they_made(tmp_path: Path) -> None:
     assert set(pages[0]) == {"none", "rope"}
     assert pages[0]["rope"]["scores"] == ""
     assert pages[0] == pages[1]
+
+
+def test_a_report_on_extensions_alone_opens_with_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def alone(before: list[Row]) -> list[Row]:
+        rows = [row for row in extended(before) if row.experiment == "context_extension"]
+        as_trained = [replace(row, condition="", value=0.1) for row in rows if row.condition == "rope_ntk"]
+        return [*as_trained, *rows]
+
+    write_run(tmp_path, "rope", rows=alone)
+    assert report.main([str(tmp_path)]) == 0
+    assert "extends a trained model" in capsys.readouterr().out.splitlines()[0]
+    assert '<details id="context-extension"' not in (tmp_path / "report/tasks/copy.html").read_text()
