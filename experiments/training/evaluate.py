@@ -77,9 +77,11 @@ def evaluating(model: Transformer) -> Iterator[None]:
 def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield a few sequences at a time (None: as many as make ``CHUNK_TOKENS``): which, their tokens and positions.
 
-    Tokens are ``(batch, length)``, positions ``(length,)`` or ``(batch, length)``.
+    Tokens are ``(batch, length)``, positions ``(length,)`` or ``(batch, length)``. Chunks are as equal as can be, since
+    cores wait for the longest.
     """
-    at_once = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
+    most = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
+    at_once = math.ceil(len(tokens) / math.ceil(len(tokens) / most))
     for start in range(0, len(tokens), at_once):
         rows = slice(start, min(start + at_once, len(tokens)))  # positions may have more lines
         yield rows, tokens[rows], positions if positions.ndim == 1 else positions[rows]
@@ -89,19 +91,24 @@ def in_chunks(
     model: Transformer, tokens: Tensor, positions: Tensor, answer: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Return what ``answer`` (such as the model) makes of tokens and positions: evaluating, a few at a time."""
-    return torch.cat(_of_chunks(model, tokens, positions, lambda _, chunk, places: answer(chunk, places).cpu()))
+    device = model.token_embedding.weight.device
+
+    def answered(_: slice, tokens: Tensor, positions: Tensor) -> Tensor:
+        return answer(tokens.to(device), positions.to(device)).cpu()
+
+    return torch.cat(by_chunk(model, tokens, positions, answered))
 
 
-def _of_chunks(
+def by_chunk(
     model: Transformer, tokens: Tensor, positions: Tensor, make: Callable[[slice, Tensor, Tensor], T]
 ) -> list[T]:
-    """Return what is made of each chunk; the cores take chunks in turn, which changes no bit."""
+    """Return what is made of each of the `chunks`: evaluating, on several cores at once, which changes no bit."""
     device, threads = model.token_embedding.weight.device, torch.get_num_threads()
 
     def one(part: tuple[slice, Tensor, Tensor]) -> T:
         torch.set_num_threads(threads)  # a new thread has as many as there are cores
         with torch.no_grad():
-            return make(part[0], part[1].to(device), part[2].to(device))
+            return make(*part)
 
     with evaluating(model):
         parts = list(chunks(tokens, positions))
@@ -124,11 +131,12 @@ def score(logits: Tensor, batch: Batch) -> Scored:
 
 def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     """Score a batch at its counted positions, a few sequences at a time, since logits of all would be large."""
+    device = model.token_embedding.weight.device
 
     def scored(rows: slice, tokens: Tensor, places: Tensor) -> Scored:
-        return score(model(tokens, places)[:, batch.counted].cpu(), batch.part(rows))
+        return score(model(tokens.to(device), places.to(device))[:, batch.counted].cpu(), batch.part(rows))
 
-    return Scored.joined(_of_chunks(model, batch.tokens, positions, scored))
+    return Scored.joined(by_chunk(model, batch.tokens, positions, scored))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 from experiments.measures.permutation_sensitivity.permutations import Intervention
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
-from experiments.training.evaluate import Scored, chunks, evaluating, score
+from experiments.training.evaluate import Scored, by_chunk, score
 from pe_zoo import Unsupported
 
 Key = TypeVar("Key")
@@ -64,22 +64,28 @@ def effects(
     answer = batch.counted & (torch.arange(len(batch.counted)) >= span.stop)
     if not answer.any():
         raise Unsupported(f"nothing is scored after the input of {span.stop} places: give task.train_length more")
-    parts: dict[Key | Literal[""], list[Effects]] = {"": [], **{key: [] for key in interventions}}
-    refused: dict[Key | Literal[""], Effects | Unsupported] = {}
-    with evaluating(model):
-        for rows, tokens, numbers in chunks(batch.tokens, positions):
-            part = replace(batch.part(rows), counted=answer)
-            before = _reply(model, tokens, numbers)
-            parts[""].append(_compared(before, before, part, span, None))
-            for key in [key for key in interventions if key not in refused]:
-                intervention = interventions[key].part(rows)
-                try:
-                    after = _reply(model, *intervention(tokens, numbers, span))
-                except Unsupported as reason:
-                    refused[key] = reason
-                    continue
-                parts[key].append(_compared(after, before, part, span, intervention))
-    return {key: refused[key] if key in refused else Effects.joined(found) for key, found in parts.items()}
+
+    def of_chunk(rows: slice, tokens: Tensor, numbers: Tensor) -> dict[Key | Literal[""], Effects | Unsupported]:
+        part = replace(batch.part(rows), counted=answer)
+        before = _reply(model, tokens, numbers)
+        found: dict[Key | Literal[""], Effects | Unsupported] = {"": _compared(before, before, part, span, None)}
+        for key, whole in interventions.items():
+            intervention = whole.part(rows)
+            try:
+                after = _reply(model, *intervention(tokens, numbers, span))
+            except Unsupported as reason:
+                found[key] = reason
+                continue
+            found[key] = _compared(after, before, part, span, intervention)
+        return found
+
+    parts = by_chunk(model, batch.tokens, positions, of_chunk)
+    return {key: _joined([part[key] for part in parts]) for key in parts[0]}
+
+
+def _joined(parts: list[Effects | Unsupported]) -> Effects | Unsupported:
+    refusal = next((part for part in parts if isinstance(part, Unsupported)), None)
+    return refusal or Effects.joined([part for part in parts if isinstance(part, Effects)])
 
 
 def _reply(model: Transformer, tokens: Tensor, positions: Tensor) -> tuple[Tensor, list[Tensor]]:
