@@ -257,9 +257,8 @@ def setting(tasks: Sequence[TaskResults]) -> str:
     spent = sum(
         pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
     )
-    device = "CPU" if set(runs["device"]) <= {"cpu"} else "machine"
     if spent:
-        parts.append(f"{spent / 3600:.1f} {device} hours" if spent > 7200 else f"{spent / 60:.1f} {device} minutes")
+        parts.append(f"{spent / 3600:.1f} hours of runs" if spent > 7200 else f"{spent / 60:.1f} minutes of runs")
     return " · ".join(parts)
 
 

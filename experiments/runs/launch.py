@@ -3,8 +3,10 @@
 Workers write into their runs' folders only; if a worker never answered, the state of its run is read from there.
 """
 
+import glob
 import itertools
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -25,12 +27,13 @@ from experiments.runs import arguments, config, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
-from experiments.statistics.rule import Rule
+from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.training import checkpoint, evaluate
 from experiments.training.heartbeat import doing, span
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError, load_files
+from pe_zoo._knobs import hint
 
 Point = tuple[str, ...]
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +87,8 @@ def _until_decided(
             size = len(seeds) if engine is None else 1
             for seed in seeds[::size]:
                 found.setdefault(point, []).extend(one.add([*point, f"seed={seed}", f"seeds={size}"]))
+        if not known:
+            one.check_baseline(rule.question)
         code = one.start(engine)
         known.extend(folder for folders in found.values() for folder in folders)
         return code, found
@@ -131,6 +136,14 @@ class Launch:
         folders = [run.folder for run in job.configs]
         self._before |= {folder: record_of(folder) for folder in folders}
         return folders
+
+    def check_baseline(self, question: str) -> None:
+        """Refuse, before anything is trained, to compare with an encoder that no run has; BadRequest."""
+        encoder = re.split(r"[ (·]", question)[0]
+        named = {str(run.encoder["name"]) for job in self._jobs for run in job.configs}
+        measured = (place.glob(f"runs/{glob.escape(encoder)}-*") for place in self._places())
+        if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
+            raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
 
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""

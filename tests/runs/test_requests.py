@@ -159,11 +159,13 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
     [
         ([], "its question: against=<series>, best or statements"),
         (["against=none", "looks=[2,5]"], "looks=(2, 5)"),
+        (["encoder=none,rope", "against=rop"], "against=rop: no run of this sweep has that encoder. Did you mean"),
     ],
 )
-def test_a_rule_that_means_nothing_is_refused(command: Command, typed: list[str], named: str) -> None:
+def test_a_rule_that_means_nothing_is_refused(command: Command, tmp_path: Path, typed: list[str], named: str) -> None:
     done = command("-m", *QUICK, "seeds=until_decided", *typed)
     assert (done.code, named in done.err) == (2, True)
+    assert not list(tmp_path.rglob("runs")), "nothing was trained"
 
 
 def test_seeds_of_a_point_are_composed_once(

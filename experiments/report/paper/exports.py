@@ -106,7 +106,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} "
         f"({'%' if share else metric.label}) in range and at two and four times that length; area (% of the quality "
         f"in range kept to ×{_up_to(known)}) and its difference from {task.baseline} in points, with 95 % intervals; "
-        f"p of that difference, corrected for {against['p_holm'].notna().sum()} comparisons (Holm)"
+        f"p of that difference, corrected as in the methods"
         f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; best in bold."
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")

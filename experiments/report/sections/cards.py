@@ -59,7 +59,8 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
     if claims:
         sections.append(Section("Claims", parts=[Block("claims", claims)]))
     path = of_tasks[0][0].page_of(of_tasks[0][1][0])
-    return Page(name, [], sections, path=path, name=name)
+    marks = {task.marks.get(series, "") for task, of_encoder in of_tasks for series in of_encoder} - {""}
+    return Page(f"{name}{marks.pop() if len(marks) == 1 else ''}", [], sections, path=path, name=name)
 
 
 def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> dict[str, Any]:

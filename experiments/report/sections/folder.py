@@ -29,8 +29,12 @@ def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None) -> list[str]:
         "teacher-forced, one length a batch.",
         *[windows] * ("bits_per_byte" in metrics),
         *[exact] * ("exact_match" in metrics),
+        "Quality at a length is (value − guess) / (value in range − guess), the guess being the best without reading "
+        "the input; area is its mean from the training length to eight times that, or what was measured of it, every "
+        "doubling weighing the same.",
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds; "
-        "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task.",
+        "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
+        + ("." if declared else ": over all pairs, those with the baseline sharing half of the level."),
         *([growth(declared[0])] if declared else []),
     ]
 
