@@ -112,7 +112,7 @@ class RunConfig:
             **self.experiments,
             "plugin": self.plugin,
             **({"data": self.data[:12]} if self.data else {}),
-            "drawn": DRAWN,
+            "drawn": tasks.get(self.task["name"]).drawn or DRAWN,
         }
 
     def _training(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class FlipFlop(Task):
         ignores: share of the instructions that are to be ignored, in [0, 1]; 0.8 in the paper.
     """
 
+    drawn = "lengths by seed, some inputs held out, of one draw"
     metrics = ("token_accuracy",)
     shortest = 2
     vocab_size = HIDDEN + 1

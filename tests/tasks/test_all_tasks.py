@@ -12,7 +12,7 @@ import torch
 from support import Command, draw, generator
 from torch import Tensor
 
-from experiments.tasks import Task, tasks
+from experiments.tasks import Task, flip_flop, tasks
 from experiments.tasks import lego as lego_module
 from experiments.tasks import scan as scan_module
 from pe_zoo import Unsupported
@@ -419,6 +419,16 @@ def test_memorising_inputs_does_not_pass_for_learning(name: str, knobs: dict[str
         if name != "scan":
             drawn = task.draw_split(8, length, generator(1), split="test", causal=True)
             assert torch.equal(drawn.tokens, task.sample(8, length, generator(1), split="test", causal=True).tokens)
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_batch_without_held_out_inputs_counts_reads_alone(split: str) -> None:
+    """A draw has its own places of reads: inputs of several draws would be scored at places of one."""
+    task, source = tasks.build("flip_flop"), generator()
+    for _ in range(5):
+        batch = task.draw_split(256, task.train_length, source, split=split, causal=True)
+        assert len(batch.tokens) == 256
+        assert (batch.tokens[:, batch.counted] == flip_flop.READ).all()
 
 
 def test_too_few_inputs_are_not_split() -> None:

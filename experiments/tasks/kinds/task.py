@@ -74,6 +74,8 @@ class Task:
     """Shortest length trained on; each training batch draws its length between the two."""
     running_length: int = 0
     """Length of the running text that it is tested on; 0 if its test sequences stand alone."""
+    drawn: ClassVar[str] = ""
+    """How its sequences are drawn, where other releases drew those of this task alone otherwise."""
     own_split: ClassVar[bool] = False
     """Whether the task itself keeps the data of its splits apart."""
     limit: tuple[str, int] | None = None
@@ -125,13 +127,14 @@ class Task:
         batch = self.sample(batch_size, length, generator, split=split, causal=causal)
         if length != self.train_length or not self.has_split(causal=causal):
             return batch
-        parts, found = list[Batch](), 0
+        parts, size = list[Batch](), batch_size
         while True:
             parts.append(batch.part(held_out(batch.tokens) == (split != "train")))
-            found += len(parts[-1].tokens)
-            if found >= batch_size:
+            if sum(len(part.tokens) for part in parts) >= batch_size:
                 return Batch.joined(parts).first(batch_size)
-            batch = self.sample(batch_size, length, generator, split=split, causal=causal)
+            batch = self.sample(size, length, generator, split=split, causal=causal)
+            if not torch.equal(batch.counted, parts[0].counted):  # drawn, too: then one draw must have enough
+                parts, size = [], 2 * size
 
     def has_split(self, *, causal: bool) -> bool:
         """Return whether some inputs of the training length are held out: there are enough, ``FEWEST`` or more."""
