@@ -1,7 +1,7 @@
 """The boards: each series of a task with its places, curve, quality and seeds; and all series over all tasks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +15,6 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import metric_of
 from experiments.statistics import comparisons
-from experiments.statistics.rule import BEST, STATEMENTS
 from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
@@ -87,7 +86,7 @@ def of_task(task: TaskResults) -> Board:
         place=("Place", "and its range"),
         curve=f"{axes.lengths[0]} … {axes.lengths[-1]}",
         mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
-        better="Better than",
+        better=f"Against {task.baseline}" if task.asked else "Better than",
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
         note=_note(task, metric),
@@ -101,12 +100,15 @@ def _note(task: TaskResults, metric: str) -> str:
         f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
     )
     note += "doublings of the quality in range that is kept; 0 is guessing."
-    if task.rule is not None and task.rule[0].question not in (BEST, STATEMENTS):
+    if task.asked and task.rule is not None:
         note += f" Only comparisons with {task.baseline} were tested, so others have wide ranges of places."
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
+    if task.asked:
+        lines = task.against[task.against["series"] == series].to_dict("records")
+        return _against(lines[0]) if lines else "–"
     family = task.family
     if series not in family.names:
         return "–"
@@ -114,6 +116,13 @@ def _better(task: TaskResults, series: str, ranked: int) -> str:
     if len(beaten) == ranked - 1 > 1:
         return f"all {ranked - 1} others"
     return words.listed(beaten) if 0 < len(beaten) <= 3 else f"{len(beaten)} others" if beaten else "–"
+
+
+def _against(line: Mapping[Any, Any]) -> str:
+    """Return a comparison with the baseline: difference in points of area, interval, p and verdict."""
+    difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
+    numbers = f"{words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}: "
+    return f"{numbers if difference == difference else ''}{line['verdict']}"
 
 
 def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:

@@ -1,7 +1,8 @@
 """The first screen: a finding with its numbers, one curve, three sentences, the board, and what is left open."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
@@ -14,13 +15,15 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.statistics.comparisons import over_tasks
+from experiments.statistics.comparisons import BETTER, EQUAL, WORSE, over_tasks
 from experiments.statistics.scores import KEEPS
 
 HALF = 0.5
 """Quality at twice the training length that some series keeps in a task that counts over tasks."""
 OPEN = 3
 """Fewest places that a series may have, for its seeds to leave it open."""
+EACH = 3
+"""Most comparisons with what was asked that are findings one by one."""
 
 
 def ranked(tasks: Sequence[TaskResults]) -> list[TaskResults]:
@@ -56,6 +59,8 @@ def make(tasks: Sequence[TaskResults], results: Results) -> tuple[str, Front | N
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = main_block(tasks)
     heading, found, top = of_task(task), findings(task), None
+    if task.asked and len(task.against) <= EACH:
+        heading = f"{task.key}: {'; '.join(each.head for each in found[: len(task.against)])}"
     if len(several) > 1:
         heading, found, top = across(several), [*_over(several), *_nobody(tasks), *found], board.over_tasks(several)
     return heading, Front(
@@ -118,9 +123,38 @@ def of_task(task: TaskResults) -> str:
 
 
 def findings(task: TaskResults) -> list[Finding]:
-    """Return up to three findings of one task: who is first, who falls first, and whom the seeds leave open."""
-    found = [*_first(task), *_fall(task), *_open(task)]
+    """Return up to three findings of one task: what was asked, who is first, who falls first, whom the seeds leave open."""
+    found = [*_asked(task), *_first(task), *_fall(task), *_open(task)]
     return found or [Finding(task.key, "No comparison could be made: see its page.")]
+
+
+def _asked(task: TaskResults) -> list[Finding]:
+    """Say how the baseline compares with the others, one by one where they are few."""
+    if not task.asked:
+        return []
+    lines = task.against.to_dict("records")
+    if len(lines) > EACH:
+        won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
+        text = f"others extrapolate worse, {len(lost)} better; {len(lines) - len(won) - len(lost)} are not decided."
+        small = f"Better: {words.few(lost)}." if len(lost) else ""
+        return [Finding(f"{task.baseline}: {len(won)} of {len(lines)}", text, small)]
+    return [_compared(task, line) for line in lines]
+
+
+def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
+    ours, other, verdict = str(task.baseline), line["series"], line["verdict"]
+    if line["difference"] != line["difference"]:
+        return Finding(f"{ours} and {other}: no comparison", f"{verdict}.")
+    points = f"{words.count(round(abs(100 * line['difference'])), 'point')}"
+    head = {
+        WORSE: f"{ours} beats {other} by {points}",
+        BETTER: f"{ours} loses to {other} by {points}",
+        EQUAL: f"{ours} and {other} are equal",
+    }.get(verdict, f"{ours} and {other}: {verdict}")
+    low, difference, high = (100 * -line[end] for end in ("high", "difference", "low"))
+    text = f"of area: {words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}, "
+    text += f"{line['baseline_seeds']} against {words.count(line['seeds'], 'run')}."
+    return Finding(head, text)
 
 
 def _first(task: TaskResults) -> list[Finding]:
@@ -213,8 +247,10 @@ def across(tasks: Sequence[TaskResults]) -> str:
 
 
 def _over(tasks: Sequence[TaskResults]) -> list[Finding]:
+    """Say how many comparisons are won by the series that was asked about, else by the best."""
     table = board.compared(tasks)
-    best = table.iloc[0]
+    asked = table["series"].isin({task.baseline for task in tasks if task.asked})
+    best = table[asked if asked.any() else table.index == 0].iloc[0]
     rivals = over_tasks(task.family for task in tasks)
     own = rivals[rivals["first"] == best["series"]].sort_values("losses", ascending=False)
     text = f"comparisons won, {best['losses']} lost, {best['compared'] - best['wins'] - best['losses']} undecided."

@@ -111,17 +111,21 @@ class Metric:
     """How a metric is named to a reader and which way is good; ``None`` where neither way is.
 
     ``repeats``: whether the same run made again has the same number, to the last bit. A measured time does not.
+    ``signed``: whether it is a difference, which may be below 0.
     """
 
     label: str
     unit: str
     higher_is_better: bool | None
     repeats: bool = True
+    signed: bool = False
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the largest value that is possible; infinite where there is none."""
-        if self.unit.startswith("share of") and self.label != "free-running less teacher-forced token accuracy":
+        if self.signed:
+            return -math.inf, math.inf
+        if self.unit.startswith("share of"):
             return 0.0, 1.0
         return (0.0, math.inf) if self.unit.startswith(("bits", "nats")) else (-math.inf, math.inf)
 
@@ -129,7 +133,8 @@ class Metric:
 def _metrics() -> dict[str, Metric]:
     found = {}
     for name, (label, unit, better, *marks) in yaml.load(LABELS.read_text(encoding="utf-8"), Loader=Loader).items():
-        found[name] = Metric(label, unit, {"higher": True, "lower": False}.get(better), "timed" not in marks)
+        way = {"higher": True, "lower": False}.get(better)
+        found[name] = Metric(label, unit, way, "timed" not in marks, "signed" in marks)
         if "initial" in marks:
             before = f"{label.removesuffix(', trained')}, at initialisation"
             found[f"initial_{name}"] = replace(found[name], label=before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from support import main_rows, read_page, write_run
+from support import PageReader, main_rows, read_page, write_run
 
 import report
 from experiments.rows.row import Row
@@ -36,6 +37,7 @@ def extended(before: list[Row]) -> list[Row]:
     (first, *_), own = main_rows(before), main_rows(before)
     rows = [replace(row, value=quality(row.seed, 16)) if row.eval_length == 16 else row for row in own]
     for condition, share, worse, lengths in (
+        ("as trained", None, 0.2, LENGTHS),
         ("rope_ntk", None, 0.0, LENGTHS),
         ("yarn", None, 0.3, LENGTHS),
         ("yarn fine-tuned", 0.1, 0.05, LENGTHS),
@@ -108,6 +110,18 @@ def test_cards_and_the_note_say_it_too(folder: Path) -> None:
     assert "yarn (extending rope, fine-tuned 10 %): place" in text
     assert "the same as rope here (0.31 %)" in text
     assert "Extending: the trained model with this encoder" in text
+
+
+def test_the_page_of_a_method_opens_with_what_a_trained_model_keeps(folder: Path) -> None:
+    kept = {worse: statistics.fmean((quality(s, 128) - worse) / quality(s, 16) for s in range(3)) for worse in (0.2, 0)}
+    trained, method = f"as trained {kept[0.2]:.2f}", f"rope_ntk {kept[0]:.2f}"
+    reader = PageReader()
+    reader.feed((folder / "report/encoders/rope.html").read_text())
+    assert re.search(rf"copy, rope at 128 \(×8\), token accuracy: .*{method}.*{trained}", reader.text)
+    reader = PageReader()
+    reader.feed((folder / "report/encoders/rope_ntk.html").read_text())
+    assert re.search(rf"copy, rope at 128 \(×8\), token accuracy: .*{method}.*{trained}", reader.text)
+    assert "yarn" not in reader.text.partition("What it is")[0]
 
 
 def test_older_rows_make_the_page_that_they_made(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from support import (
 )
 
 import report
+from experiments.figures.words import p_value
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
@@ -487,6 +488,33 @@ def test_baseline_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert report.main([str(tmp_path), "--baseline", "ropee"]) == 2
     assert capsys.readouterr().err == "error: no baseline named 'ropee'. Did you mean 'rope'? Allowed: none; rope\n"
+
+
+def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
+    assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
+    areas = {key: each["area"] for key, each in areas_of(tmp_path).items()}
+    means = {name: statistics.fmean(areas[name, seed] for seed in range(3)) for name in ("none", "rope", "alibi")}
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    page = read_page(tmp_path)
+    board = board_of(page)
+    assert board["rope"]["Against rope"] == "–"
+    for name in ("none", "alibi"):
+        line, points = table.loc[name], 100 * (means["rope"] - means[name])
+        said = {
+            "better": f"rope loses to {name} by",
+            "worse": f"rope beats {name} by",
+            "undecided": f"rope and {name}:",
+        }
+        assert said[line["verdict"]] in page.text
+        assert re.search(
+            rf"of area: {re.escape(f'{points:+.0f}')} \[[^]]+\], p {p_value(line['p_holm'])}, 3 against 3 runs",
+            page.text,
+        )
+        cell = rf"{re.escape(f'{-points:+.0f}')} \[[^]]+\], p {p_value(line['p_holm'])}: {line['verdict']}"
+        assert re.fullmatch(cell, board[name]["Against rope"])
+    assert report.main([str(tmp_path)]) == 0
+    assert "Better than" in board_of(read_page(tmp_path))["rope"]
 
 
 @pytest.mark.parametrize("made", [False, True])

@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 from simulation import NOISES, coverage
 from support import only, rows_of, summary_of
 
+from experiments.rows.row import metric_of
 from experiments.statistics.comparisons import holm
 from experiments.statistics.intervals import bounded, over_seeds
 
@@ -28,6 +29,12 @@ def test_share_is_worked_on_the_logit_scale() -> None:
     half = 4.302652729911275 * error / (mean * (1 - mean))
     ends = [1 / (1 + math.exp(-(math.log(mean / (1 - mean)) + sign * half))) for sign in (-1, 1)]
     assert bounded(values, (0.0, 1.0)) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("metric", ["far_context_gain", "free_running_gap"])
+def test_a_difference_may_be_below_zero(metric: str) -> None:
+    low, high = bounded(np.array([-0.002, -0.001, 0.001]), metric_of(metric).bounds)
+    assert -0.01 < low < -0.001 < 0.001 < high < 0.01
 
 
 @pytest.mark.parametrize(("values", "bounds"), [([0.95, 0.99, 0.9], (0, 1)), ([0.01, 0.3, 0.02], (0, math.inf))])

@@ -6,14 +6,24 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import style, words
+from experiments.measures.context_extension import AS_TRAINED, FINE_TUNED, WINDOW
+from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.report import drawing
 from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
+from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
+from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
 
+CHANGED = (
+    "Quality at the longest length, over that of the same model at its training length, best first; trained no further "
+    "unless fine-tuned. Window: attention limited to the training length."
+)
+RIVALS = 3
+"""Most others, the best first, that are drawn beside the baseline itself."""
 OUTSIDE = "Its source is not available: it was not part of this package when its runs were made."
 
 
@@ -52,6 +62,8 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
     entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
     sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
     sections.append(Section("On each task, beside the baseline", parts=[Block("smalls", _smalls(of_tasks))]))
+    if changed := _changed(name, of_tasks):
+        sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
     ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
     claims = [
         claim(each) for each in decided if any(one.concerns & ours for case in each.outcomes for one in case.compared)
@@ -94,7 +106,9 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
     for task, names in of_tasks:
         if task.measured.empty:
             continue
-        wanted = [line for line in task.curves if line.name in [*names, task.baseline]]
+        others = [line.name for line in task.curves if line.name not in names][:RIVALS]
+        beside = others if task.baseline in names else [task.baseline]
+        wanted = [line for line in task.curves if line.name in [*names, *beside]]
         ranked = task.standing[task.standing["status"] == "ok"]
         places = ranked[ranked["series"].isin(names)].set_index("series")
         said = [
@@ -108,6 +122,30 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
         found.append(
             shown | {"drawing": drawing.small(wanted, task.axes, 180, 80), "said": "; ".join([*said, *relative])}
         )
+    return found
+
+
+def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[str]:
+    """Say what models keep that this encoding extends, and what models of this encoding keep as each method has it."""
+    found = []
+    for task, _ in of_tasks:
+        rows = task.rows_of(EXTENDED)
+        rows = learned_only(rows[(rows["status"] == "ok") & (rows["metric"] == main_metric(rows["metric"].unique()))])
+        near = rows[(rows["condition"] == AS_TRAINED) & (rows["eval_length"] == rows["train_length"])]
+        if near.empty:
+            continue
+        far = rows[rows["eval_length"] == rows["eval_length"].max()]
+        kept = far["value"] / far["run_id"].map(near.set_index("run_id")["value"])
+        far = far.assign(kept=kept).dropna(subset="kept")
+        for series, part in far.groupby("series"):
+            metric, (length, trained) = metric_of(part["metric"].iloc[0]), part[["eval_length", "train_length"]].iloc[0]
+            means = part.groupby("condition")["kept"].mean().sort_values(ascending=not metric.higher_is_better)
+            own = means.index.str.removesuffix(f" {FINE_TUNED}") == name
+            if task.encoders.get(str(series)) != name:
+                means = means[own | means.index.isin((AS_TRAINED, WINDOW))] if own.any() else means.head(0)
+            if len(means) > 1:
+                times = ", ".join(f"{line} {mean:.2f}" for line, mean in means.items())
+                found.append(f"{task.key}, {series} at {length} (×{length / trained:g}), {metric.label}: {times}")
     return found
 
 

@@ -11,6 +11,8 @@ from experiments.rows.row import metric_of
 
 COLOURED = 6
 """Most series with a colour and a name in one picture."""
+KNOWN = ("none", "sinusoidal", "rope", "alibi")
+"""Encodings that readers look for."""
 SEEDS = 20
 """Most runs of a series that are drawn one by one."""
 
@@ -26,12 +28,12 @@ def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str]) -> list[str]:
-    """Return the series that have a colour: all of a few; else the baseline and the best of each family."""
+    """Return the series that have a colour: all of a few; else baseline, best, `KNOWN`, and the best of each family."""
     if len(ranked) <= COLOURED:
         return list(ranked)
     best = {kinds[series]: series for series in reversed(ranked)}
-    first = [baseline] if baseline in ranked else []
-    return list(dict.fromkeys([*map(str, first), *(one for one in ranked if one in best.values())]))[:COLOURED]
+    wanted = [baseline, ranked[0], *KNOWN, *(one for one in ranked if one in best.values())]
+    return list(dict.fromkeys(str(one) for one in wanted if one in ranked))[:COLOURED]
 
 
 def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:

@@ -10,9 +10,9 @@ from experiments.figures.words import count, interval, listed, p_value
 from experiments.report import drawing
 from experiments.report.page import Block, Section, Table
 from experiments.statistics.comparisons import EQUAL, UNDECIDED
-from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED
+from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
-from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, comparison_table
+from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, Outcome, comparison_table
 
 HOW = (
     "Measured: mean over the runs that learned (over all where a test counts them), with its 95 % interval. Each "
@@ -20,8 +20,9 @@ HOW = (
     "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
 BARS = (
-    "A bar: how far what was measured lies from what the claim needs (the line), with its 95 % interval, one scale for "
-    "each claim; to the right the claim holds. Cases that no run of this folder measures are left out and counted."
+    "Numbers: what was measured, first that which the claim names first. A bar: how far it lies from what the claim "
+    "needs (the line), with the 95 % interval, one scale for each claim; to the right the claim holds. Cases that no "
+    "run of this folder measures are left out and counted."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
@@ -61,24 +62,35 @@ def sections(decided: list[Decided]) -> list[Section]:
 
 def claim(each: Decided) -> dict[str, Any]:
     """Return what the page shows of a statement: its verdict, and each comparison beside what it must be beyond."""
-    compared = [(case.test, one) for case in each.outcomes for one in case.compared]
-    ends = [end for _, one in compared for end in (one.low, one.high, one.difference) if end == end]
-    delta = max((float(test.get("delta", 0)) for test, _ in compared), default=0.0)
+    compared = [
+        (case, one, asked)
+        for case in each.outcomes
+        for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
+    ]
+    ends = [end for _, one, _ in compared for end in (one.low, one.high, one.difference) if end == end]
+    delta = max((float(case.test.get("delta", 0)) for case, *_ in compared), default=0.0)
     scale = min([*ends, -delta, 0.0]), max([*ends, delta, 0.0])
     tests = [
         {
-            "of": f"{test['of']}: {one.comparison}" if test["of"] else one.comparison,
+            "of": f"{case.test['of']}: {one.comparison}" if case.test["of"] else one.comparison,
             "strip": drawing.interval(one.low, one.difference, one.high, scale, 0.0),
-            "said": f"{one.difference:+.3g}, {one.verdict}" if one.difference == one.difference else one.verdict,
+            "said": ", ".join(filter(None, (_measured(case, asked), one.verdict))),
             "css": _css(one.verdict),
         }
-        for test, one in compared[:STRIPS]
+        for case, one, asked in compared[:STRIPS]
     ]
     statement = each.statement
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
     verdict = each.verdict if measured == every else f"{each.verdict}, {measured} of {every} cases measured"
     shown = {"statement": statement.statement, "source": statement.source, "verdict": verdict}
     return shown | {"css": _css(verdict), "tests": tests}
+
+
+def _measured(case: Outcome, asked: Directed) -> str:
+    """Return what was measured of the two sides of a comparison, or of the one that has a threshold."""
+    means = {entry.contestant: entry.measured for entry in case.entries}
+    sides = [means[side] for side in (asked.one, asked.other) if isinstance(side, str)]
+    return " and ".join(f"{mean:.3g}" for mean in sides) if not any(map(math.isnan, sides)) else ""
 
 
 def _css(verdict: str) -> str:

@@ -16,7 +16,7 @@ from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
 from experiments.statistics import comparisons, intervals, sequential
-from experiments.statistics.rule import BEST, Rule
+from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import scores
 from pe_zoo._catalogue import Entry
 
@@ -100,6 +100,14 @@ class TaskResults:
     def against(self) -> pd.DataFrame:
         """Comparisons with the baseline, corrected within the task."""
         return comparisons.against(self.scores, self.family, self.baseline or "")
+
+    @property
+    def asked(self) -> bool:
+        """Whether how the others compare with the baseline is what the report was asked, by a sweep or a reader."""
+        if self.baseline is None:
+            return False
+        declared = self.rule is not None and self.rule[0].question not in (BEST, STATEMENTS)
+        return declared or self.baseline != comparisons.default_baseline(self.beyond)
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
         if self.rule is not None and len(table):
