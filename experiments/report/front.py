@@ -123,7 +123,7 @@ def of_task(task: TaskResults) -> str:
 
 
 def findings(task: TaskResults) -> list[Finding]:
-    """Return up to three findings of one task: what was asked, who is first, who falls first, whom the seeds leave open."""
+    """Return findings of one task: what was asked, who is first, who falls first, and whom the seeds leave open."""
     found = [*_asked(task), *_first(task), *_fall(task), *_open(task)]
     return found or [Finding(task.key, "No comparison could be made: see its page.")]
 
