@@ -156,6 +156,7 @@ def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str
 def _task_page(task: TaskResults) -> Page:
     """Make the page of a task: its first screen, and a section for every experiment that it has rows of."""
     heading, screen = front.make([task], task.results)
+    screen = screen if task.tasks > 1 else None  # of one task, the index has it
     head = Section("Figures of this task")
     present = set(task.rows["experiment"])
     if task.first_figure_only:
@@ -169,9 +170,8 @@ def _task_page(task: TaskResults) -> Page:
     known = [experiment for experiment in SECTIONS if experiment in present]
     shown = [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
     if screen is None:  # then the first figure has the answer
-        heading = next(
-            (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture)), heading
-        )
+        titles = (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture))
+        heading = next(titles, heading)
     for section in shown:
         section.folded = screen is not None
     sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]

@@ -135,9 +135,10 @@ def _asked(task: TaskResults) -> list[Finding]:
     lines = task.against.to_dict("records")
     if len(lines) > EACH:
         won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
-        text = f"others extrapolate worse, {len(lost)} better; {len(lines) - len(won) - len(lost)} are not decided."
-        small = f"Better: {words.few(lost)}." if len(lost) else ""
-        return [Finding(f"{task.baseline}: {len(won)} of {len(lines)}", text, small)]
+        left = len(lines) - len(won) - len(lost)
+        rest = [f"loses to {words.few(lost)}"] * bool(len(lost)) + [f"{left} not decided"] * bool(left)
+        text = f"others: {words.few(won)}" if len(won) else "others"
+        return [Finding(f"{task.baseline} beats {len(won)} of {len(lines)}", f"{'; '.join([text, *rest])}.")]
     return [_compared(task, line) for line in lines]
 
 
@@ -223,8 +224,7 @@ def _open(task: TaskResults) -> list[Finding]:
     series, scores = str(line["series"]), task.scores
     seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["area"].notna(), "area"])
     areas = ", ".join(f"{seed:.0f}" for seed in seeds)
-    few = "One seed does" if len(seeds) == 1 else f"{len(seeds)} seeds do"
-    text = f"{few} not place it: its area is {areas} %."
+    text = f"after {words.count(len(seeds), 'seed')}, with an area of {areas} %: that does not place it."
     places = f"place {words.span(line['place_low'], line['place_high'])}".replace("–", " to ")
     more = (
         "The same command adds seeds until it is decided."

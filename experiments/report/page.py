@@ -278,7 +278,8 @@ def markdown(page: Page) -> str:
             [each.places, each.name, *(c.text or c.why for c in each.cells), each.mean, each.better, each.last]
             for each in board.entries
         ]
-        lines = [heads, ["---"] * len(heads), *rows]
+        used = [place for place, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
+        lines = [[line[place] for place in used] for line in (heads, ["---"] * len(heads), *rows)]
         blocks.append("\n".join(f"| {' | '.join(map(_md, line))} |" for line in lines))
     return "\n\n".join(blocks) + "\n"
 

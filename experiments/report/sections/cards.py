@@ -61,7 +61,8 @@ def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page
 def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
     entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
     sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
-    sections.append(Section("On each task, beside the baseline", parts=[Block("smalls", _smalls(of_tasks))]))
+    beside = "the best others" if of_tasks[0][0].baseline in of_tasks[0][1] else "the baseline"
+    sections.append(Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))]))
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
     ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
@@ -106,8 +107,8 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
     for task, names in of_tasks:
         if task.measured.empty:
             continue
-        others = [line.name for line in task.curves if line.name not in names][:RIVALS]
-        beside = others if task.baseline in names else [task.baseline]
+        rivals = [line.name for line in task.curves if line.name not in names][:RIVALS] * (task.baseline in names)
+        beside = rivals or [task.baseline]
         wanted = [line for line in task.curves if line.name in [*names, *beside]]
         ranked = task.standing[task.standing["status"] == "ok"]
         places = ranked[ranked["series"].isin(names)].set_index("series")
@@ -119,9 +120,9 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
         ]
         relative = [task.relatives[series] for series in names if series in task.relatives]
         shown = {"name": task.key, "page": task.path}
-        found.append(
-            shown | {"drawing": drawing.small(wanted, task.axes, 180, 80), "said": "; ".join([*said, *relative])}
-        )
+        drawn = drawing.small(wanted, task.axes, 180, 80)
+        among = [f"beside {words.listed(rivals)}"] if rivals else []
+        found.append(shown | {"drawing": drawn, "said": "; ".join([*said, *relative, *among])})
     return found
 
 

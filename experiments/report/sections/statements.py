@@ -37,8 +37,8 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     holding, failing, equal, undecided = (tested.count(verdict) for verdict in (HOLDS, FAILS, EQUAL, UNDECIDED))
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
     sentences = [
-        f"Of {count(len(tested), 'published statement')} tested here, {holding} hold, {failing} fail, {partly} hold in "
-        f"some cases alone, {equal} came out equal, and {undecided} could not be decided."
+        f"Published statements tested here: {len(tested)}. Holding: {holding}; in some cases alone: {partly}; failing: "
+        f"{failing}; equal: {equal}; undecided: {undecided}."
     ]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
