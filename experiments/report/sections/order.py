@@ -52,7 +52,7 @@ def on_the_index(task: TaskResults) -> list[Section]:
     given["series"] = [(series, drawing.css(task.kind_of(series))) for series in names]
     given["note"] = f"Quality lost in {unit}, mean over seeds, at the training length; tokens change places."
     if len(names) < len(means.columns):
-        given["note"] += f" Shown: {task.baseline} and the best of each family, of {len(means.columns)}."
+        given["note"] += f" Shown: {words.listed(names)}, of {len(means.columns)}."
     stem = task.stem("permutation_sensitivity")
     return [Section("Order", finding, [Block("map", given | {"stem": stem})])]
 
