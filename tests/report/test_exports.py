@@ -8,6 +8,7 @@ import subprocess
 import unicodedata
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -55,6 +56,22 @@ def test_the_main_table_has_caption_label_and_the_best_in_bold(tmp_path: Path) -
     *_, difference, p = rows["alibi"].removesuffix(r" \\").split(" & ")
     assert difference.startswith(f"${100 * standing['difference']['alibi']:+.1f}$ [")
     assert p == (r"$<$ 0.001" if standing["p_holm"]["alibi"] < 0.001 else f"{standing['p_holm']['alibi']:.3f}")
+
+
+def test_the_main_table_has_free_running_and_who_learned(tmp_path: Path) -> None:
+    def generated(rows: list[Row]) -> list[Row]:
+        free = (replace(row, metric="generated_token_accuracy") for row in rows if row.metric == "token_accuracy")
+        return [*rows, *(replace(row, value=0.5 * row.value) if row.eval_length > 16 else row for row in free)]
+
+    write_sweep(tmp_path, ("none", "alibi"), 3, rows=lambda rows: generated(of_lengths(rows)))
+    write_run(tmp_path, "alibi", 3, rows=lambda rows: generated(of_lengths(rows)), record={"converged": False})
+    assert report.main([str(tmp_path), "--paper"]) == 0
+    lines = (tmp_path / "report/paper/table.tex").read_text().splitlines()
+    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Area & $\Delta$ area & $p$ & Free \\" in lines
+    rows = {line.split(" & ")[0]: line.removesuffix(r" \\").split(" & ") for line in lines if line.count(" & ") == 7}
+    assert set(rows) == {"Encoder", "none", "alibi (3 of 4 learned)"}
+    standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    assert f"{100 * standing['free_running_area']['none']:.1f}" in rows["none"][-1]
 
 
 @pytest.mark.parametrize("kind", NAMES)

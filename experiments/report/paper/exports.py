@@ -67,7 +67,7 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 def table(tasks: Sequence[TaskResults]) -> str:
     """Return the main table: quality in range, at ×2 and ×4, area, its difference from the baseline with p, and cost.
 
-    The best of each column is bold; cost is left out where it was not measured.
+    The best of each column is bold. Free-running area and cost are left out where they were not measured.
     """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
@@ -81,12 +81,15 @@ def table(tasks: Sequence[TaskResults]) -> str:
         head: board.at(task, multiple).reindex(known.index) * (100 if share else 1)
         for head, multiple in (("In range", 1), (r"2$\times$", 2), (r"4$\times$", 4))
     }
-    columns |= {"Area": 100 * known["area"], "Cost": costs} if costs.notna().any() else {"Area": 100 * known["area"]}
-    digits = dict.fromkeys(columns, 1 if share else 2) | {"Area": 1, "Cost": 2}
-    best = {head: bool(up) for head in columns} | {"Area": True, "Cost": False}
+    free = 100 * task.free_standing.set_index("series")["area"].reindex(known.index).astype(float)
+    columns |= {"Area": 100 * known["area"], "Free": free, "Cost": costs}
+    columns = {head: column for head, column in columns.items() if head not in ("Free", "Cost") or column.notna().any()}
+    digits = dict.fromkeys(columns, 1 if share else 2) | {"Area": 1, "Free": 1, "Cost": 2}
+    best = {head: bool(up) for head in columns} | {"Area": True, "Free": True, "Cost": False}
     lines = []
     for series in known.index:
-        cells = [latex.escape(task.named(series))]
+        learned, runs = known.loc[series, ["seeds_learned", "seeds"]]
+        cells = [latex.escape(task.named(series) + f" ({learned} of {runs} learned)" * (learned < runs))]
         for head, column in columns.items():
             value, top = column[series], column.max() if best[head] else column.min()
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
@@ -107,6 +110,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"({'%' if share else metric.label}) in range and at two and four times that length; area (% of the quality "
         f"in range kept to ×{_up_to(known)}) and its difference from {task.baseline} in points, with 95 % intervals; "
         f"p of that difference, corrected as in the methods"
+        f"{'; Free: the area where the model reads its own output' if 'Free' in columns else ''}"
         f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; best in bold."
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
