@@ -20,7 +20,7 @@ def panels(
 ) -> tuple[Chart, list[Axes]]:
     """Return a `chart` of panels side by side with a row for each name, the first on top."""
     size = 0.17 if len(names) <= SEEDED else 0.14
-    settings: dict[str, Any] = {"left": min(1.6, wide(names) + 0.08), "columns": len(titles), "gap": 0.15, "alike": "y"}
+    settings: dict[str, Any] = {"left": min(2.4, wide(names) + 0.08), "columns": len(titles), "gap": 0.15, "alike": "y"}
     caption += " Small dots: seeds." * (len(names) <= SEEDED)
     figure, found = chart(title, caption, titles, **settings | {"height": size * len(names)} | how)
     rows = np.repeat(np.arange(0, len(names), 2), 3).astype(float)

@@ -68,6 +68,9 @@ def chart(
     heads = _heads(title)
     about = textwrap.wrap(y, int(size / wide("x", NORMAL)))
     entries = _flow(key or {}, size)
+    step = gap if "y" in alike else left + gap
+    width = (size - left - right - (columns - 1) * step) / columns
+    names = [textwrap.fill(name, max(8, int(width / wide("x", NORMAL)))) for name in names]
     named = 0.19 * max((name.count("\n") + 1 for name in names if name), default=0)
     head = 0.03 + 0.175 * len(heads) + 0.15 * (len(about) + (entries[-1][1] + 1 if entries else 0)) + 0.07
     # Room for the numbers of each row; those above others need none where axes are shared.
@@ -81,8 +84,6 @@ def chart(
         where = 0.0, 1 - (start + 0.15 * number) / tall
         figure.text(*where, line, fontsize=NORMAL * style.scale(), color=MUTED)
     _swatches(figure, entries, start + 0.15 * len(about), tall, size)
-    step = gap if "y" in alike else left + gap
-    width = (size - left - right - (columns - 1) * step) / columns
     found: list[Axes] = []
     for number, name in enumerate(names):
         row, column = divmod(number, columns)

@@ -72,10 +72,10 @@ def _finding(rows: pd.DataFrame, tokens: "pd.Series[float]") -> str:
     if len(tokens) == 1:
         return f"{task}: {tokens.index[0]} loses {tokens.iloc[0]:.2f} when its input is shuffled"
     if not without:
-        return f"{task}: shuffling the input costs every model quality"
+        return f"{task}: shuffling the input costs every model more than {FELT:g}"
     if len(without) == len(tokens):
-        return f"{task}: shuffling the input costs no model anything"
-    return f"{task}: with {words.brief(without, len(tokens))}, shuffling the input costs nothing"
+        return f"{task}: shuffling the input costs no model more than {FELT:g}"
+    return f"{task}: with {words.brief(without, len(tokens))}, shuffling the input costs less than {FELT:g}"
 
 
 def representation_change(rows: pd.DataFrame, looks: Looks) -> Chart | None:
