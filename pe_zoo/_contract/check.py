@@ -81,7 +81,8 @@ def one_line(error: BaseException) -> str:
 
 def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
     """Return the worst outcome of a promise's trials, each from the same random state, by where they are tried."""
-    outcomes, reasons = [HOLDS], []
+    outcomes: list[str] = [HOLDS]
+    reasons: dict[str, str] = {}
     for where, trial in trials.items():
         try:
             with _same_state():
@@ -89,9 +90,10 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
         except Exception as error:  # noqa: BLE001  as above
             outcomes.append(getattr(error, "outcome", FAILS))
             reason = str(error) if outcomes[-1] == NOT_APPLICABLE else one_line(error)
-            reasons.append(where + reason if outcomes[-1] == FAILS else reason)
+            everywhere = outcomes[-1] != FAILS or reason in reasons
+            reasons[reason] = "" if everywhere else where
     worst = max(outcomes, key=[HOLDS, NOT_APPLICABLE, ADVICE, FAILS].index)
-    return Verdict(sentence, worst, "; ".join(dict.fromkeys(reasons)))
+    return Verdict(sentence, worst, "; ".join(where + reason for reason, where in reasons.items()))
 
 
 def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> bool:
@@ -100,9 +102,12 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> 
     With the ``source`` of an encoder from outside, the count is kept for `outcome`.
     """
     counts: Counter[str] = Counter()
+    faults: set[str] = set()
     for verdict in verdicts:
         counts[verdict.outcome] += 1
-        told = (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
+        reason = "the same fault as above" if verdict.reason in faults else verdict.reason
+        faults |= {verdict.reason} if verdict.outcome == FAILS else set()
+        told = (f"{verdict.outcome:6}  {verdict.sentence}", reason and " " * 8 + reason)
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""

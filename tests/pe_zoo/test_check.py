@@ -118,6 +118,18 @@ def test_a_broken_one_fails_with_the_promise_and_the_reason(
         assert any(sentence in verdict for verdict in failing), out
 
 
+def test_one_fault_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my_encoder.py").write_text(GOOD.replace("(scores - ", "(scores + torch.zeros(2, 3) - "))
+    assert main(["check", str(tmp_path / "my_encoder.py")]) == 1
+    said = unwrapped(capsys.readouterr().out)
+    faults = re.findall(
+        r"RuntimeError: The size of tensor a \(6\) must match the size of tensor b \(3\) at non-singleton dimension 3",
+        said,
+    )
+    assert len(faults) == 1
+    assert said.count("the same fault as above") > 3
+
+
 def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
     (tmp_path / "my_encoder.py").write_text(GOOD)
     done = command("plugin=my_encoder.py", "encoder=root_distance", "encoder.strength=0.25", *QUICK)

@@ -108,7 +108,7 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
         if task.measured.empty:
             continue
         rivals = [line.name for line in task.curves if line.name not in names][:RIVALS] * (task.baseline in names)
-        beside = rivals or [task.baseline]
+        beside = rivals or [str(task.baseline)]
         wanted = [line for line in task.curves if line.name in [*names, *beside]]
         ranked = task.standing[task.standing["status"] == "ok"]
         places = ranked[ranked["series"].isin(names)].set_index("series")
