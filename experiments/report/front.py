@@ -145,7 +145,9 @@ def _asked(task: TaskResults) -> list[Finding]:
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     ours, other, verdict = str(task.baseline), line["series"], line["verdict"]
     if line["difference"] != line["difference"]:
-        return Finding(f"{ours} and {other}: no comparison", f"{verdict}.")
+        return Finding(
+            f"{ours} and {other}: no comparison", f"({verdict if ours in verdict else f'{other}: {verdict}'})."
+        )
     points = f"{words.count(round(abs(100 * line['difference'])), 'point')}"
     head = {
         WORSE: f"{ours} beats {other} by {points}",

@@ -162,14 +162,14 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
         line: dict[str, object] = {"series": series, "seeds": len(values[place]), "baseline_seeds": len(values[base])}
         line |= {name: getattr(found, name)[place, base] for name in ("difference", "low", "high", "p", "p_holm")}
         line |= {"effect": effect(values[place], values[base]), "improvement": improvement(values[place], values[base])}
-        if not np.isnan(found.p[place, base]):
-            won, lost, equal = found.wins[place, base], found.wins[base, place], found.equal[place, base]
-            line["verdict"] = BETTER if won else WORSE if lost else EQUAL if equal else UNDECIDED
-        elif len(values[place]) and len(values[base]):
-            line["verdict"] = TOO_FEW
-        else:
+        if not len(values[place]) or not len(values[base]):
             own = reason(scores, series)
             line["verdict"] = f"{baseline}: {reason(scores, baseline)}" if len(values[place]) else own
+        elif np.isnan(found.p[place, base]):
+            line["verdict"] = TOO_FEW
+        else:
+            won, lost, equal = found.wins[place, base], found.wins[base, place], found.equal[place, base]
+            line["verdict"] = BETTER if won else WORSE if lost else EQUAL if equal else UNDECIDED
         lines.append(line)
     table = pd.DataFrame(lines, columns=AGAINST)
     return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0], baseline=baseline)

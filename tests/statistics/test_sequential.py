@@ -12,8 +12,10 @@ from scipy import stats as scipy_stats
 from simulation import NOISES, false_alarms, play, power
 from support import only
 
+from experiments.statistics.comparisons import against
 from experiments.statistics.rule import Rule
-from experiments.statistics.sequential import decide, wanted
+from experiments.statistics.scores import UNLEARNED
+from experiments.statistics.sequential import decide, family, wanted
 
 
 def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:
@@ -62,6 +64,17 @@ def test_a_look_counts_when_all_of_its_seeds_have_ended() -> None:
     table = table_of({"none": draws(0.2, 0, 8), "rope": draws(0.9, 1, 8)})
     line = only(decide(table[(table["series"] == "none") | (table["seed"] != 4)], Rule("none")), series="rope")
     assert (line["seeds"], line["verdict"], line["next_look"]) == (0, "open", 5)
+
+
+def test_a_series_that_did_not_learn_has_no_verdict_but_that() -> None:
+    table = table_of({"none": draws(0.2, 0, 5), "mine": draws(0.9, 1, 5)})
+    unlearned = table["series"] == "none"
+    table = table.assign(
+        area=table["area"].where(~unlearned, np.nan), status=table["status"].where(~unlearned, UNLEARNED)
+    )
+    found = family(table, Rule("mine"))
+    assert only(against(table, found, "mine"), series="none")["verdict"] == UNLEARNED
+    assert only(against(table, found, "none"), series="mine")["verdict"] == f"none: {UNLEARNED}"
 
 
 def test_equal_within_delta_ends_a_tie() -> None:
