@@ -175,7 +175,7 @@ def _task_page(task: TaskResults) -> Page:
     for section in shown:
         section.folded = screen is not None
     sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]
-    page = Page(heading, [], sections, screen, path=task.path, name=task.key)
+    page = Page(heading, [] if screen else [task.described], sections, screen, path=task.path, name=task.key)
     return _without_long_tables(page) if len(task.order) > LONG else page
 
 
