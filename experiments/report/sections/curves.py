@@ -11,8 +11,6 @@ from experiments.rows.row import metric_of
 
 COLOURED = 6
 """Most series with a colour and a name in one picture."""
-KNOWN = ("none", "sinusoidal", "rope", "alibi")
-"""Encodings that readers look for."""
 SEEDS = 20
 """Most runs of a series that are drawn one by one."""
 
@@ -28,11 +26,11 @@ def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str]) -> list[str]:
-    """Return the series that have a colour: all of a few; else baseline, best, `KNOWN`, and the best of each family."""
+    """Return the series that have a colour: all of a few; else baseline, best, classic, best of each family."""
     if len(ranked) <= COLOURED:
         return list(ranked)
     best = {kinds[series]: series for series in reversed(ranked)}
-    wanted = [baseline, ranked[0], *KNOWN, *(one for one in ranked if one in best.values())]
+    wanted = [baseline, ranked[0], *style.CLASSIC, *(one for one in ranked if one in best.values())]
     return list(dict.fromkeys(str(one) for one in wanted if one in ranked))[:COLOURED]
 
 
