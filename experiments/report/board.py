@@ -100,7 +100,7 @@ def _note(task: TaskResults, metric: str) -> str:
         f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
     )
     note += "doublings of the quality in range that is kept; 0 is guessing."
-    if task.asked and task.rule is not None:
+    if task.declared:
         note += f" Only comparisons with {task.baseline} were tested, so others have wide ranges of places."
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 

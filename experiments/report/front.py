@@ -145,10 +145,9 @@ def _asked(task: TaskResults) -> list[Finding]:
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     ours, other, verdict = str(task.baseline), line["series"], line["verdict"]
     if line["difference"] != line["difference"]:
-        return Finding(
-            f"{ours} and {other}: no comparison", f"({verdict if ours in verdict else f'{other}: {verdict}'})."
-        )
-    points = f"{words.count(round(abs(100 * line['difference'])), 'point')}"
+        whose = "" if verdict.startswith(f"{ours}: ") else f"{other}: "
+        return Finding(f"{ours} and {other}: no comparison", f"({whose}{verdict}).")
+    points = words.count(round(abs(100 * line["difference"])), "point")
     head = {
         WORSE: f"{ours} beats {other} by {points}",
         BETTER: f"{ours} loses to {other} by {points}",

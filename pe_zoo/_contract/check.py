@@ -106,7 +106,7 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> 
     for verdict in verdicts:
         counts[verdict.outcome] += 1
         reason = "the same fault as above" if verdict.reason in faults else verdict.reason
-        faults |= {verdict.reason} if verdict.outcome == FAILS else set()
+        faults |= {verdict.reason} - {""} if verdict.outcome == FAILS else set()
         told = (f"{verdict.outcome:6}  {verdict.sentence}", reason and " " * 8 + reason)
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))

@@ -65,7 +65,8 @@ def claim(each: Decided) -> dict[str, Any]:
     compared = [
         (case, one, asked)
         for case in each.outcomes
-        for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
+        if case.compared
+        for one, asked in zip(case.compared, comparisons(case.test), strict=True)
     ]
     ends = [end for _, one, _ in compared for end in (one.low, one.high, one.difference) if end == end]
     delta = max((float(case.test.get("delta", 0)) for case, *_ in compared), default=0.0)

@@ -106,8 +106,12 @@ class TaskResults:
         """Whether how the others compare with the baseline is what the report was asked, by a sweep or a reader."""
         if self.baseline is None:
             return False
-        declared = self.rule is not None and self.rule[0].question not in (BEST, STATEMENTS)
-        return declared or self.baseline != comparisons.default_baseline(self.beyond)
+        return self.declared or self.baseline != comparisons.default_baseline(self.beyond)
+
+    @property
+    def declared(self) -> bool:
+        """Whether the rule by which seeds were added tests comparisons with one series alone."""
+        return self.rule is not None and self.rule[0].question not in (BEST, STATEMENTS)
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
         if self.rule is not None and len(table):
