@@ -19,29 +19,33 @@ class Geometry:
 
     Args:
         model_dim: width of the residual stream.
-        num_heads: attention heads per layer; must divide ``model_dim``.
+        num_heads: attention heads per layer.
         num_layers: attention layers.
         train_length: positions in the longest training sequence, special tokens included.
+        head_dim: width of a head. None: ``model_dim / num_heads``, which must be a whole number.
     """
 
     model_dim: int
     num_heads: int
     num_layers: int
     train_length: int
+    head_dim: int = None  # type: ignore[assignment]  # a number as soon as it is built
 
     def __post_init__(self) -> None:
-        for field in ("model_dim", "num_heads", "num_layers", "train_length"):
-            size = getattr(self, field)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        for field in ("model_dim", "num_heads", "num_layers", "train_length", "head_dim"):
+            size: object = getattr(self, field)
+            if field == "head_dim" and size is None:
+                object.__setattr__(self, "head_dim", self._share())
+            elif isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ValueError(f"{field} must be a whole number of at least 1, got {size!r}")
+
+    def _share(self) -> int:
+        """Return the width of a head where all of them share ``model_dim``."""
         if self.model_dim % self.num_heads:
             fitting = [n for n in range(1, self.model_dim + 1) if self.model_dim % n == 0]
             nearest = ", ".join(map(str, sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:3])))
             wrong = f"num_heads={self.num_heads} does not divide model_dim={self.model_dim}"
             raise ValueError(f"{wrong}; the nearest that do are {nearest}")
-
-    @property
-    def head_dim(self) -> int:
         return self.model_dim // self.num_heads
 
 

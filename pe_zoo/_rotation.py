@@ -10,11 +10,19 @@ from pe_zoo._knobs import number
 from pe_zoo._positions import angles, geometric_frequencies
 
 
+def head_dim_of(geometry: Geometry) -> str:
+    """The width of a head, and where it comes from, for a message."""
+    shared = geometry.head_dim * geometry.num_heads == geometry.model_dim
+    source = f" (model_dim {geometry.model_dim} / num_heads {geometry.num_heads})" if shared else ""
+    return f"{geometry.head_dim}{source}"
+
+
 def pairs_of(encoder: str, geometry: Geometry) -> int:
     """How many pairs of dimensions a head has; an odd head_dim is refused."""
     if geometry.head_dim % 2:
-        sizes = f"{geometry.head_dim} (model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
-        raise ValueError(f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {sizes}")
+        raise ValueError(
+            f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {head_dim_of(geometry)}"
+        )
     return geometry.head_dim // 2
 
 

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, whole
+from pe_zoo._rotation import head_dim_of
 
 
 @register("liere")
@@ -36,8 +37,7 @@ class LieRE(Encoder):
         head_dim = geometry.head_dim
         number("liere block_fraction", block_fraction, above=0, at_most=1)
         if head_dim < 2:
-            sizes = f"{head_dim} (model_dim {geometry.model_dim} / num_heads {geometry.num_heads})"
-            raise ValueError(f"liere rotates at least two dimensions of a head; got head_dim {sizes}")
+            raise ValueError(f"liere rotates at least two dimensions of a head; got head_dim {head_dim_of(geometry)}")
         self.span = whole("liere span", geometry.train_length if span is None else span, at_least=1)
         self.block = max(2, int(block_fraction * head_dim + 1e-9))
         self.num_blocks = head_dim // self.block

@@ -35,11 +35,12 @@ class PaTH(Encoder):
     def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:
         super().__init__(geometry)
         layers, heads, dim = geometry.num_layers, geometry.num_heads, geometry.model_dim
+        width = heads * geometry.head_dim
         whole("path rank", rank, at_least=1)
         whole("path conv_width", conv_width, at_least=1)
         self.down = nn.Parameter(torch.randn(layers, dim, rank) * dim**-0.5)
-        self.up = nn.Parameter(torch.randn(layers, rank, dim) * rank**-0.5)
-        self.kernel = nn.Parameter(torch.randn(layers, dim, conv_width) * conv_width**-0.5)
+        self.up = nn.Parameter(torch.randn(layers, rank, width) * rank**-0.5)
+        self.kernel = nn.Parameter(torch.randn(layers, width, conv_width) * conv_width**-0.5)
         self.strength = nn.Parameter(torch.randn(layers, dim, heads) * dim**-0.5)
         self.offset = nn.Parameter(torch.zeros(layers, heads))
 

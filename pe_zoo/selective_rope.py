@@ -53,6 +53,8 @@ class SelectiveRoPE(Encoder):
         for knob, value in (("bias", bias), ("gate", gate)):
             true_or_false(f"selective_rope {knob}", value)
         self.pairs = pairs_of("selective_rope", geometry)
+        if dim % heads:
+            raise ValueError(f"selective_rope splits x among heads: num_heads={heads} must divide model_dim={dim}")
         self.down = nn.Parameter(torch.randn(layers, dim, rank) * dim**-0.5)
         self.up = nn.Parameter(torch.randn(layers, rank, heads * self.pairs) * rank**-0.5)
         self.kernel = nn.Parameter(torch.randn(layers, heads * self.pairs, conv_width) * conv_width**-0.5)

@@ -33,14 +33,14 @@ class ShortConvolution(Encoder):
 
     def __init__(self, geometry: Geometry, *, rank: int = 32, conv_width: int = 3) -> None:
         super().__init__(geometry)
-        layers, dim = geometry.num_layers, geometry.model_dim
+        layers, dim, width = geometry.num_layers, geometry.model_dim, geometry.num_heads * geometry.head_dim
         whole("short_convolution rank", rank, at_least=1)
         whole("short_convolution conv_width", conv_width, at_least=1)
         self.down = nn.Parameter(torch.randn(layers, dim, rank) * dim**-0.5)
-        self.up = nn.Parameter(torch.randn(layers, rank, dim) * rank**-0.5)
+        self.up = nn.Parameter(torch.randn(layers, rank, width) * rank**-0.5)
         # Kernels of their own: with one for both, a query would be most like its own key before anything is learned.
-        self.query_kernel = nn.Parameter((2 * torch.rand(layers, dim, conv_width) - 1) * conv_width**-0.5)
-        self.key_kernel = nn.Parameter((2 * torch.rand(layers, dim, conv_width) - 1) * conv_width**-0.5)
+        self.query_kernel = nn.Parameter((2 * torch.rand(layers, width, conv_width) - 1) * conv_width**-0.5)
+        self.key_kernel = nn.Parameter((2 * torch.rand(layers, width, conv_width) - 1) * conv_width**-0.5)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         layer, x = site.layer, site.content("short_convolution")

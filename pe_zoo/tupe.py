@@ -53,7 +53,7 @@ class TUPE(Encoder):
         self.table = nn.Parameter(0.02 * torch.randn(num_rows, dim))
         self.first = nn.Parameter(0.02 * torch.randn(2, dim)) if untie_first else None
         self.norm = nn.LayerNorm(dim)
-        self.projection = nn.Linear(dim, 2 * dim)
+        self.projection = nn.Linear(dim, 2 * geometry.num_heads * geometry.head_dim)
         nn.init.normal_(self.projection.weight, std=dim**-0.5)
         nn.init.zeros_(self.projection.bias)
         if num_buckets is None and max_distance is not None:

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, unmasked_scores, weights
+from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, unmasked_scores
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
 from experiments.model.precision import fused_pays, linear
 from experiments.model.temperature import LAWS, LLAMA4, Temperature
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
+from pe_zoo._weights import weights
 
 PAIRS_AT_ONCE = 2**20
 """Query-key pairs, over a batch, per block where gradients are not needed."""
@@ -185,12 +186,13 @@ class Layer(nn.Module):
     ) -> None:
         super().__init__()
         dim, self.num_heads = geometry.model_dim, geometry.num_heads
+        heads = geometry.num_heads * geometry.head_dim
         self.index, self.causal, self.windows = index, causal, windows
         self.query_block, self.attention, self.temperature = query_block, attention, temperature
         self.training_dtype: torch.dtype | None = None
         self.attention_norm = nn.LayerNorm(dim, bias=False)
-        self.attention_in = nn.Linear(dim, 3 * dim, bias=False)
-        self.attention_out = nn.Linear(dim, dim, bias=False)
+        self.attention_in = nn.Linear(dim, 3 * heads, bias=False)
+        self.attention_out = nn.Linear(heads, dim, bias=False)
         self.ffn_norm = nn.LayerNorm(dim, bias=False)
         self.ffn_in = nn.Linear(dim, ffn_dim, bias=False)
         self.ffn_out = nn.Linear(ffn_dim, dim, bias=False)

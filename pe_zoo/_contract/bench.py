@@ -78,8 +78,9 @@ class Stack(nn.Module):
         dim, layers = geometry.model_dim, range(geometry.num_layers)
         self.token_embedding = nn.Embedding(vocab_size, dim)
         self.norms = nn.ModuleList(nn.LayerNorm(dim, bias=False) for _ in layers)
-        self.inward = nn.ModuleList(nn.Linear(dim, 3 * dim, bias=False) for _ in layers)
-        self.outward = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in layers)
+        heads = geometry.num_heads * geometry.head_dim
+        self.inward = nn.ModuleList(nn.Linear(dim, 3 * heads, bias=False) for _ in layers)
+        self.outward = nn.ModuleList(nn.Linear(heads, dim, bias=False) for _ in layers)
         self.unembedding = nn.Linear(dim, vocab_size, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear):

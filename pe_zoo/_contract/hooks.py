@@ -156,7 +156,7 @@ def check_state(make: Maker, causal: bool, bench: Bench) -> None:
 @promise("Results do not depend on earlier calls, of this encoder or of another of its class.")
 def check_history_does_not_matter(make: Maker, causal: bool, bench: Bench, other: Maker | None = None) -> None:
     tokens, far, ahead = some_tokens(), 3 * some_positions(LENGTH), torch.tensor([40.0])
-    wide = Geometry(model_dim=32, num_heads=2, num_layers=2, train_length=bench.geometry.train_length)
+    wide = Geometry(model_dim=32, num_heads=2, num_layers=2, train_length=bench.geometry.train_length, head_dim=12)
     models = [bench.model(bench.fresh(make), causal)]
     try:
         models.append(bench.model(bench.fresh(other or make, wide), causal))

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from experiments.model.attention import weights
+from pe_zoo._weights import weights
 from pe_zoo import Encoder, Unsupported, scores
 from pe_zoo._contract.bench import site_of
 
