@@ -49,6 +49,7 @@ NAMES_ALLOWED = {
 } | {
     ("experiments/statistics/comparisons.py", "none"),  # the baseline of a comparison
     ("pe_zoo/_knobs.py", "none"),  # the English word
+    ("pe_zoo/hf/families.py", "fox"),  # what families are tried with: it reads the layer's input
     ("experiments/report/drawing.py", "none"),  # a class of the style sheet
     ("experiments/plan/request.py", "path"),  # a task's option, and the English word
 }
@@ -146,7 +147,13 @@ def names_in(source: str, known: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("path", LIBRARY, ids=relative)
 def test_the_library_imports_torch_and_nothing_of_ours(path: Path) -> None:
-    assert roots(path.read_text(encoding="utf-8")) <= {*sys.stdlib_module_names, "torch", "pe_zoo"}
+    more = {"transformers", "safetensors"} if path.parent.name == "hf" else set()
+    assert roots(path.read_text(encoding="utf-8")) <= {*sys.stdlib_module_names, "torch", "pe_zoo"} | more
+
+
+def test_nothing_else_of_the_library_needs_what_hugging_face_needs() -> None:
+    others = [path for path in LIBRARY if path.parent.name != "hf"]
+    assert not [path for path in others if "pe_zoo.hf" in set(imports(ast.parse(path.read_text(encoding="utf-8"))))]
 
 
 def layer(path: Path) -> str:

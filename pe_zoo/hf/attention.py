@@ -1,0 +1,99 @@
+"""Attention as Transformers calls it, through an encoder's hooks where a layer has one."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from pe_zoo import Encoder, Site, raw_scores
+from pe_zoo._weights import weights
+from pe_zoo.hf.seat import seat_of, visible
+
+NAME = "pe_zoo"
+"""The attention implementation of a model in which an encoder is used."""
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend through the encoder of a module, or as the module always did.
+
+    Args:
+        module: the attention module that calls.
+        query: ``(batch, heads, query, head_dim)``.
+        key: ``(batch, groups, key, head_dim)``; a group of heads shares its keys.
+        value: as ``key``.
+        attention_mask: bool, ``(batch, 1, query, key)``; None: causal.
+        scaling: what the model multiplies scores by; None: 1/sqrt(head_dim).
+        dropout: of the weights.
+        others: what else the model passes; `listen` refused what would be lost.
+
+    Returns:
+        ``(batch, query, heads, head_dim)``, and ``(batch, heads, query, key)`` weights where they are asked for.
+    """
+    seat = seat_of(module)
+    if seat is None:
+        return _natively(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+    encoder, heads = seat.encoder, query.shape[1]
+    scale = encoder.geometry.head_dim**-0.5
+    q = query if scaling in (None, scale) else query * (scaling / scale)
+    rotates, biases = encoder.overrides("rotate"), encoder.overrides("score")
+    weighed = bool(others.get("output_attentions"))
+    fused = not encoder.overrides("mix") and (encoder.static_bias or not biases) and not weighed
+    if rotates or not fused:
+        key, value = _of_each(key, heads), _of_each(value, heads)
+    if not fused:
+        return _plainly(encoder, q, key, value, seat.site(q, key, attention_mask), dropout, weighed=weighed)
+    bias = None
+    if rotates or biases:
+        site = seat.site(q, key, attention_mask)
+        q, key = encoder.rotate(q, key, site)
+        if biases:
+            bias = encoder.score(q.new_zeros(1, 1, q.shape[-2], key.shape[-2]), q, key, site)
+    caller = SimpleNamespace(num_key_value_groups=heads // key.shape[1], is_causal=seat.causal)
+    kernel = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    return kernel(caller, q, key, value, attention_mask, dropout=dropout, scaling=scale, position_bias=bias)
+
+
+def _plainly(
+    encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, dropout: float, *, weighed: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Rotate, scale, score, mask, mix: the contract word for word, masked and mixed in float32 or better."""
+    if dropout:
+        raise ValueError(f"{encoder.name} cannot drop attention weights: set config.attention_dropout=0")
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    scores = raw_scores(encoder, q, k, site).to(dtype)
+    mixed = encoder.mix(scores.masked_fill(~site.mask, -torch.inf), v.to(dtype), site).to(q.dtype)
+    return mixed.transpose(1, 2).contiguous(), weights(encoder, scores, site) if weighed else None
+
+
+def _of_each(shared: Tensor, heads: int) -> Tensor:
+    """Keys or values of groups of heads, once for each head."""
+    return shared if shared.shape[1] == heads else shared.repeat_interleave(heads // shared.shape[1], 1)
+
+
+def _natively(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **others: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Attend as the module does without us: by the fused kernel, or by its own code where it needs more."""
+    if all(others.get(more) is None for more in ("softcap", "s_aux", "sinks")) and not others.get("output_attentions"):
+        return ALL_ATTENTION_FUNCTIONS["sdpa"](module, q, k, v, mask, **others)
+    seen = visible(mask, q, k, causal=getattr(module, "is_causal", True))
+    added = torch.zeros(seen.shape, dtype=q.dtype, device=q.device).masked_fill(~seen, torch.finfo(q.dtype).min)
+    return sys.modules[type(module).__module__].eager_attention_forward(module, q, k, v, added, **others)
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, sdpa_mask)  # without one, a model would see the future

@@ -1,0 +1,65 @@
+"""A model's own sense of order, switched off, and that of an encoder's ``embed``, put at the start."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from pe_zoo import Encoder, Unsupported
+from pe_zoo.hf.listen import family, read, tokens_for
+
+
+def silence(model: PreTrainedModel) -> list[RemovableHandle]:
+    """Empty tables of positions, and prove that no sense of order is left, all seats being bare.
+
+    Raises:
+        Unsupported: with every token visible to every other, their order still matters.
+    """
+    called: list[nn.Module] = []
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m is not model.get_input_embeddings()]
+    watches = [table.register_forward_hook(lambda module, _, __: called.append(module)) for table in tables]
+    tokens = tokens_for(model)
+    try:
+        read(model, tokens)
+    finally:
+        for watch in watches:
+            watch.remove()
+    handles = [table.register_forward_hook(_nothing) for table in dict.fromkeys(called)]
+    if model.device.type == "meta":
+        return handles
+    length = tokens.shape[-1]
+    everywhere = torch.ones(1, 1, length, length, dtype=torch.bool, device=tokens.device)
+    places = torch.arange(length, device=tokens.device)[None]
+    forth = read(model, tokens, attention_mask=everywhere, position_ids=places)
+    back = read(model, tokens.flip(-1), attention_mask=everywhere, position_ids=places).flip(1)
+    if not torch.allclose(forth, back, rtol=0, atol=0.01 * forth.std().item()):
+        for handle in handles:
+            handle.remove()
+        remedy = "name layers=[…] to leave that as it is"
+        raise Unsupported(f"{family(model)} tells order by more than its attention and a table of positions; {remedy}")
+    return handles
+
+
+def _nothing(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+    return torch.zeros_like(output)
+
+
+def embed(model: PreTrainedModel, attention: nn.Module, encoder: Encoder) -> list[RemovableHandle]:
+    """Let an encoder act on what the first layer reads, if it does that at all."""
+    if not encoder.overrides("embed"):
+        return []
+    stacks = [stack for stack in model.modules() if isinstance(stack, nn.ModuleList) and len(stack)]
+    block = next(stack[0] for stack in stacks if any(module is attention for module in stack[0].modules()))
+    return [block.register_forward_pre_hook(partial(_embedded, encoder), with_kwargs=True)]  # a partial can be copied
+
+
+def _embedded(
+    encoder: Encoder, _: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    positions = given["position_ids"].float()
+    if arguments:
+        return (encoder.embed(arguments[0], positions), *arguments[1:]), given
+    return arguments, given | {"hidden_states": encoder.embed(given["hidden_states"], positions)}
