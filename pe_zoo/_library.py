@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pe_zoo._contract.check import Verdict
+from pe_zoo._contract.model import check_model
 from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported, raw_scores, scores
 from pe_zoo._knobs import Knob, knobs
 from pe_zoo._numberings import Numbering, numberings
@@ -16,7 +18,9 @@ __all__ = [
     "Registry",
     "Site",
     "Unsupported",
+    "Verdict",
     "build",
+    "check_model",
     "get",
     "knobs",
     "load_catalogue",

@@ -48,6 +48,9 @@ class Verdict:
     outcome: str
     reason: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.outcome:6}  {self.sentence}{self.reason and f' ({self.reason})'}"
+
 
 def check(make: Maker) -> Iterator[Verdict]:
     """Check every promise of an encoder, each from the same random state; the global one is restored.

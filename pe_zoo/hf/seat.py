@@ -31,7 +31,7 @@ class Seat:
     causal: bool
     reads_input: bool = False
     positions: Tensor = NOTHING
-    """Of the queries, ``(batch, query)``."""
+    """Of the queries, ``(query,)`` or ``(batch, query)``."""
     key_positions: Tensor = NOTHING
     x: Tensor | None = None
     """The layer's input at all keys, ``(batch, key, model_dim)``."""
@@ -41,7 +41,8 @@ class Seat:
         """Take note of the tokens that come now; those of a cache come in `Luggage.update`."""
         if self.reads_input and mask is not None:  # padding, which does not see itself, is read as nothing
             x = x * mask.diagonal(mask.shape[-1] - mask.shape[-2], -2, -1)[:, 0, :, None]
-        self.positions = position_ids.expand(len(x), -1).float()
+        # One row for all samples stays one, so that a bias is made once.
+        self.positions = (position_ids[0] if len(position_ids) == 1 else position_ids).float()
         self.key_positions, self.x = self.positions, x
 
     def site(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Site:
@@ -120,7 +121,7 @@ class Luggage:
     def update(self, key: Tensor, value: Tensor, *arguments: Any, **others: Any) -> tuple[Tensor, Tensor]:
         """Append keys and values and return all so far."""
         seat, groups = self._seat, value.shape[1]
-        carried = digits(seat.positions.to(key.device))
+        carried = digits(seat.positions.to(key.device).expand(len(value), -1))
         if seat.reads_input and seat.x is not None:
             carried = torch.cat([carried, seat.x], -1)
         width = carried.shape[-1]
