@@ -13,16 +13,18 @@ import pytest
 from support import ROOT
 
 EXAMPLE = ROOT / "experiments" / "example.ipynb"
+SWAP = ROOT / "experiments" / "hugging_face.ipynb"
 TUTORIAL = ROOT / "experiments" / "tutorial.ipynb"
+LESS = "train.steps=700", "train.steps=50 train.rounds=1"
 AGAIN = "another output than the one kept: jupyter execute --inplace experiments/tutorial.ipynb, and look at it"
 
 
-def execute(path: Path) -> nbformat.NotebookNode:
+def execute(path: Path, *shorter: tuple[str, str]) -> nbformat.NotebookNode:
+    """Run a notebook, with less training where told: what is learned is of the machine."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        cell.source = cell.source.replace(
-            "train.steps=700", "train.steps=50 train.rounds=1"
-        )  # what is learned is of the machine
+        for long, short in shorter:
+            cell.source = cell.source.replace(long, short)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the libraries that run notebooks
         from nbclient import NotebookClient
@@ -33,7 +35,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 @pytest.fixture(scope="module")
 def executed() -> nbformat.NotebookNode:
-    return execute(EXAMPLE)
+    return execute(EXAMPLE, LESS)
 
 
 def outputs(notebook: nbformat.NotebookNode, cell: str) -> nbformat.NotebookNode:
@@ -61,9 +63,26 @@ def test_the_example_is_kept_with_its_outputs(executed: nbformat.NotebookNode) -
     names_no_place_of_a_machine(nbformat.read(EXAMPLE, as_version=4))
 
 
+def test_the_swap_shows_what_it_says() -> None:
+    """Its numbers are of the machine that it was last run on; what it says of them holds."""
+    swap = execute(SWAP, ("train(model, 400)", "train(model, 60)"), ("train(swapped, 200", "train(swapped, 20"))
+    for cell, run in kept_and_run(SWAP, swap):
+        assert cell.execution_count
+        assert [output.output_type for output in cell.outputs] == [output.output_type for output in run.outputs]
+    assert shown(swap, "same") == "True"
+    kept = nbformat.read(SWAP, as_version=4)
+    bits = {
+        name: [float(value) for value in values.split()]
+        for name, values in re.findall(r"^(alibi|fox|its own|none) +([\d. ]+)$", shown(kept, "table"), re.MULTILINE)
+    }
+    assert bits["its own"][-1] > 1.3 * bits["its own"][0], "rotary falls apart"
+    assert max(bits["alibi"][-1] / bits["alibi"][0], bits["fox"][-1] / bits["fox"][0]) < 1.05, "these do not"
+    names_no_place_of_a_machine(kept)
+
+
 def test_the_tutorial_shows_what_it_says() -> None:
     """In one test, so that the notebook is executed once, however many workers there are."""
-    tutorial = execute(TUTORIAL)
+    tutorial = execute(TUTORIAL, LESS)
     has_the_numbers_it_speaks_of(tutorial)
     has_an_encoder_that_keeps_its_promises_and_one_that_does_not(tutorial)
     for cell in ("structure", "waves", "wavelengths-drawn", "kernels", "compared"):

@@ -1,19 +1,28 @@
 """Say which families of the installed Transformers take an encoder: ``python -m pe_zoo.hf [FAMILY …]``."""
 
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 
-from pe_zoo.hf.families import families, tried
+from pe_zoo.hf.families import REFUSED, SUPPORTED, UNTESTED, Family, families, tried
 
 
-def main(names: list[str]) -> int:
-    """Print a Markdown table, a row for each family as it has been tried."""
-    print(f"Transformers {version('transformers')}, tried with random weights by `python -m pe_zoo.hf`.\n")  # noqa: T201
-    print("| family | outcome | why |\n|---|---|---|")  # noqa: T201
-    for family in map(tried, names) if names else families():
-        print(f"| {family.name} | {family.outcome} | {family.reason} |", flush=True)  # noqa: T201
-    return 0
+def written(found: Iterable[Family]) -> str:
+    """Return Markdown: the supported by name, the refused with the reason, the untested by name."""
+    by_outcome: dict[str, list[Family]] = {SUPPORTED: [], REFUSED: [], UNTESTED: []}
+    for family in found:
+        by_outcome[family.outcome].append(family)
+    named = {outcome: ", ".join(f"`{family.name}`" for family in of) for outcome, of in by_outcome.items()}
+    parts = [
+        f"Transformers {version('transformers')}, each family tried small and with random weights.",
+        f"**Supported** ({len(by_outcome[SUPPORTED])}): {named[SUPPORTED] or 'none'}.",
+        f"**Untested** ({len(by_outcome[UNTESTED])}; no small model could be made): {named[UNTESTED] or 'none'}.",
+        f"**Refused** ({len(by_outcome[REFUSED])}):",
+        "| family | why |\n|---|---|\n"
+        + "\n".join(f"| `{each.name}` | {each.reason} |" for each in by_outcome[REFUSED]),
+    ]
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    print(written(map(tried, sys.argv[1:]) if sys.argv[1:] else families()))  # noqa: T201

@@ -22,7 +22,7 @@ LOST = {
     "softcap": "caps its scores (softcapping)",
     "s_aux": "has learned attention sinks",
     "sinks": "has learned attention sinks",
-    "position_bias": "adds a bias of its own to its scores",
+    "position_bias": "adds a bias of its own",
     "indices": "attends to selected keys only",
 }
 
@@ -96,9 +96,9 @@ def check(model: PreTrainedModel, heard: list[Heard]) -> None:
             raise Unsupported(f"{name} attends with {', '.join(unknown)}, which would be lost")
         if not one.query[-1] == one.key[-1] == one.value[-1]:
             sizes = f"queries {one.query[-1]} wide, values {one.value[-1]}"
-            raise Unsupported(f"{name} has {sizes}: multi-head latent attention, which rotates only a part of a head")
+            raise Unsupported(f"{name} has {sizes}: multi-head latent attention, which rotates a part of each head")
         if missing := {"hidden_states", "position_ids"} - one.given:
-            raise Unsupported(f"{name} is not told its {' or '.join(sorted(missing))}")
+            raise Unsupported(f"{name} is not given {' or '.join(sorted(missing))}")
     if len({(one.query[1], one.query[-1]) for one in heard}) > 1:
         raise Unsupported(f"{family(model)} has layers with different heads; name layers=[…] that are alike")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from support import ROOT
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -15,6 +17,7 @@ import pe_zoo
 import pe_zoo.hf
 from pe_zoo import Geometry, Unsupported
 from pe_zoo._contract.bench import some_positions
+from pe_zoo.hf.__main__ import written
 from pe_zoo.hf.families import REFUSED, SUPPORTED, UNTESTED, small, trial, tried
 from pe_zoo.hf.seat import seat_of
 
@@ -341,3 +344,23 @@ def test_an_encoder_that_needs_a_geometry_of_its_own_says_so() -> None:
     assert Geometry(model_dim=30, num_heads=4, num_layers=1, train_length=8, head_dim=16).head_dim == 16
     with pytest.raises(ValueError, match="does not divide"):
         Geometry(model_dim=30, num_heads=4, num_layers=1, train_length=8)
+
+
+def test_the_guide_lists_what_the_command_finds() -> None:
+    guide = (ROOT / "docs" / "hugging_face.md").read_text(encoding="utf-8")
+    asked = [tried(name) for name in (*FAMILIES, *REFUSALS, "blt")]
+    supported, untested, _ = (
+        guide.partition(f"**{word}**")[2].partition("\n")[0] for word in ("Supported", "Untested", "Refused")
+    )
+    for family in asked:
+        place = {SUPPORTED: supported, UNTESTED: untested, REFUSED: guide}[family.outcome]
+        assert (f"| `{family.name}` | {family.reason} |" if family.outcome == REFUSED else f"`{family.name}`") in place
+    assert set(written(asked).splitlines()) & set(guide.splitlines())
+    for word, count in re.findall(r"\*\*(\w+)\*\* \((\d+)", guide):
+        listed = (
+            guide.partition("| family")[2].count("\n| `")
+            if word == "Refused"
+            else {"Supported": supported, "Untested": untested}[word].count("`") // 2
+        )
+        assert listed == int(count)
+    assert f"one of {supported.count('`') // 2} families" in (ROOT / "README.md").read_text(encoding="utf-8")
