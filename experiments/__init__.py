@@ -1,6 +1,7 @@
 """Experiments: what each encoder does to the sense of order, and to lengths never trained on."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
     from experiments.plan.request import RunConfig
     from experiments.rows.results import load
     from experiments.training.step import make_train_step
+
+if find_spec("hydra") is None:
+    raise ImportError("the bench needs more than the library does: pip install -c constraints.txt -e '.[bench]'")
 
 __all__ = ["RunConfig", "Transformer", "load", "make_train_step", "run"]
 

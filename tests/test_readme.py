@@ -13,7 +13,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import torch
 from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
@@ -160,8 +159,9 @@ def outside(folder: Path, *words: str, **environment: str) -> str:
 
 
 def test_the_examples_are_complete_and_short() -> None:
-    assert set(EXAMPLES) == {"my_encoder", "my_task", "my_measure"}
-    assert all(len(source.splitlines()) < 30 for source in EXAMPLES.values())
+    most = {"my_encoder": 30, "my_task": 30, "my_measure": 30, "my_model": 40}
+    assert set(EXAMPLES) == set(most)
+    assert all(len(source.splitlines()) < most[name] for name, source in EXAMPLES.items())
 
 
 def test_encoder_task_and_measure_of_ones_own_run_and_are_reported(tmp_path: Path) -> None:
@@ -183,16 +183,6 @@ def test_encoder_task_and_measure_of_ones_own_run_and_are_reported(tmp_path: Pat
     assert "Tell whether the last symbol stood in the word before" in page, "the task is described, without its file"
     assert "How sure is the model of its answers" in page
     assert (tmp_path / "results" / "scratch" / "report" / "figures" / "last_repeat_confidence.svg").is_file()
-
-
-def test_the_example_model_runs() -> None:
-    (source,) = (block for language, block in BLOCKS if language == "python" and "register" not in block)
-    names: dict[str, object] = {}
-    exec(source, names)
-    output = names["output"]
-    assert isinstance(output, torch.Tensor)
-    assert output.shape == (2, 4, 10, 16)
-    assert output.isfinite().all()
 
 
 def test_installed_packages_run_as_the_guide_says(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from experiments.model.precision import fused_pays
-from pe_zoo import Encoder, Site, Unsupported, raw_scores
+from pe_zoo import Encoder, Site, raw_scores
 
 PLAIN = "plain"
 FUSED = "fused"

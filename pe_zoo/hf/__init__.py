@@ -13,6 +13,11 @@ and ``save_pretrained`` see its parameters. ``load`` reads such a model back, ``
 ``python -m pe_zoo.hf`` says which families of the installed Transformers it takes, and why not the others.
 """
 
+from importlib.util import find_spec
+
+if find_spec("transformers") is None:
+    raise ImportError("pe_zoo.hf needs the package transformers: pip install 'pe-zoo[hf]'")
+
 from pe_zoo.hf.swap import load, restore, use
 
 __all__ = ["load", "restore", "use"]

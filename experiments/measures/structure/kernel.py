@@ -6,9 +6,9 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from pe_zoo._weights import weights
 from pe_zoo import Encoder, Unsupported, scores
 from pe_zoo._contract.bench import site_of
+from pe_zoo._weights import weights
 
 AT_ONCE = 1 << 21
 """Scores computed at a time: a few encoders need dozens of numbers for each."""
