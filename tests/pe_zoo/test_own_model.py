@@ -70,7 +70,12 @@ def test_the_guide_shows_what_it_prints(capsys: pytest.CaptureFixture[str]) -> N
         ("learned", "# once", "; stream = self.encoder.embed(stream, positions[rows])", "2 times"),
         ("fox", "x, k, v = (torch.cat", "_, k, v = (torch.cat", "keep x"),
         ("rope", "rows = slice(past, length)", "rows = slice(0, length - past)", "differ by"),
-        ("sinusoidal", "positions[rows])", "torch.arange(float(tokens.shape[1])))", "positions change nothing"),
+        (
+            "sinusoidal",
+            "tokens), positions[rows])",
+            "tokens), torch.arange(float(tokens.shape[1])))",
+            "positions change nothing",
+        ),
     ],
 )
 def test_a_hook_used_wrongly_is_found(name: str, before: str, after: str, fault: str | None) -> None:
