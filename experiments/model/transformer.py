@@ -136,6 +136,16 @@ class Transformer(nn.Module):
         """
         return self.unembedding(self.norm(self.hidden(tokens, positions, pasts)[-1]))
 
+    @property
+    def num_streams(self) -> int:
+        """How many tensors `hidden` returns."""
+        return len(self.layers) + 1
+
+    def read(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return logits, and the residual stream before the first layer and after each."""
+        stream = self.hidden(tokens, positions)
+        return self.unembedding(self.norm(stream[-1])), stream
+
     def hidden(
         self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None
     ) -> list[Tensor]:
@@ -169,7 +179,15 @@ class Transformer(nn.Module):
         return self.encoder if self.layout.carries(layer) and not self.encoder_dropped else self._bare[0]
 
 
-class Layer(nn.Module):
+class View(nn.Module):
+    """What a layer shows to measures: its number of heads, and how far each sees (one window: all alike)."""
+
+    def __init__(self, num_heads: int, windows: tuple[int | None, ...] = (None,)) -> None:
+        super().__init__()
+        self.num_heads, self.windows = num_heads, windows
+
+
+class Layer(View):
     """Attention and feed-forward, each behind a norm and added to the stream. No biases, no dropout."""
 
     def __init__(
@@ -184,10 +202,10 @@ class Layer(nn.Module):
         query_block: int,
         attention: str,
     ) -> None:
-        super().__init__()
-        dim, self.num_heads = geometry.model_dim, geometry.num_heads
+        super().__init__(geometry.num_heads, windows)
+        dim = geometry.model_dim
         heads = geometry.num_heads * geometry.head_dim
-        self.index, self.causal, self.windows = index, causal, windows
+        self.index, self.causal = index, causal
         self.query_block, self.attention, self.temperature = query_block, attention, temperature
         self.training_dtype: torch.dtype | None = None
         self.attention_norm = nn.LayerNorm(dim, bias=False)

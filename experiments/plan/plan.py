@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 import pe_zoo
+from experiments.model.guest import Guest
 from experiments.model.precision import FLOAT32
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
@@ -29,6 +30,8 @@ class Plan:
     experiments: dict[str, Experiment]
     """The measures, by name."""
     device: torch.device
+    guest: Guest | None = None
+    """The model from outside, if one is measured."""
 
     @property
     def folder(self) -> Path:
@@ -42,12 +45,16 @@ class Plan:
 
     def encoder(self) -> Encoder:
         """Build the encoder; its parameters depend on the seed alone."""
+        if self.guest:
+            return self.guest.encoder
         chosen = dict(self.config.encoder)
         with initialising(self.config.seed, "encoder"):
             return pe_zoo.build(chosen.pop("name"), self.geometry, **chosen)
 
     def model(self) -> Transformer:
-        """Build the untrained model. Its trunk is the same for every encoder of a seed."""
+        """Build the untrained model, its trunk the same for every encoder of a seed; or return that from outside."""
+        if self.guest:
+            return self.guest
         encoder = self.encoder()
         with initialising(self.config.seed, "trunk"):
             return self.around(encoder).to(self.device)

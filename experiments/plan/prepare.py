@@ -14,6 +14,7 @@ import torch
 
 import pe_zoo
 from experiments.model.streams import stream
+from experiments.plan.checkpoint import opened
 from experiments.plan.measures import load_experiment
 from experiments.plan.plan import Plan
 from experiments.plan.refusal import BadRequest
@@ -98,9 +99,14 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
         )
     config = replace(config, data=found)
     shape = {name: getattr(config.model, name) for name in ("model_dim", "num_heads", "num_layers")}
+    geometry, guest = Geometry(**shape, train_length=task.sequence_length(task.train_length)), None
+    if config.checkpoint:
+        guest = opened(config.checkpoint, config.checkpoint_sha256, geometry.train_length, str(device))
+        geometry = guest.geometry
     plan = Plan(
         config=config,
-        geometry=Geometry(**shape, train_length=task.sequence_length(task.train_length)),
+        geometry=geometry,
+        guest=guest,
         task=task,
         numbering=_build(pe_zoo.numberings, config.positions).bound(partial(task.numbers, causal=config.model.causal)),
         experiments={name: load_experiment(name, given) for name, given in config.experiments.items()},
@@ -130,6 +136,8 @@ def _rehearse(plan: Plan) -> None:
     task, length = plan.task, plan.task.train_length
     size = task.sequence_length(length)
     task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)
+    if plan.guest:
+        return
     encoder = plan.encoder()
     check_range(encoder, plan.numbering, size)
     positions = plan.numbering.train(1, size, stream(0, "rehearsal"))

@@ -10,6 +10,7 @@ from typing import Any
 import pe_zoo
 from experiments.model.layout import ALL, Layout
 from experiments.model.precision import resolved
+from experiments.plan.checkpoint import label_of
 from experiments.plan.measures import load_experiment
 from experiments.rows.read import TUNED
 from experiments.tasks import tasks
@@ -72,6 +73,8 @@ class RunConfig:
         threads: of the processor, at least 1: another number adds in another order, which rounds differently.
         tune: train once for each of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
         plugin: sha256 of the plug-in file, if any.
+        checkpoint: a model from outside that is measured as it is, in place of one that is built and trained.
+        checkpoint_sha256: of its files.
         data: sha256 of what the task reads; None if it makes its data, or until `prepare` has read them.
         choice: the encoder as typed (a variant's name, for example).
     """
@@ -89,6 +92,8 @@ class RunConfig:
     threads: int = 1
     tune: bool = False
     plugin: str | None = None
+    checkpoint: str | None = None
+    checkpoint_sha256: str = ""
     data: str | None = None
     choice: str = ""
 
@@ -99,15 +104,19 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
+        measured = {"encoder": self.encoder, "model": asdict(self.model), "task": self.task}
+        if self.checkpoint:
+            name = label_of(self.checkpoint)
+            measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
+            borrowed = self.task.get("tokenizer") == self.checkpoint
+            measured["task"] = self.task | ({"tokenizer": name} if borrowed else {})
         return {
             "seed": self.seed,
             "threads": self.threads,
-            "encoder": self.encoder,
+            **measured,
             "positions": self.positions,
             "layout": asdict(self.layout),
-            "task": self.task,
-            "model": asdict(self.model),
-            "train": self._training() if self.trains else None,
+            "train": self._training() if self.trains else {"elsewhere": True} if self.checkpoint else None,
             "experiment": list(self.experiments),
             **self.experiments,
             "plugin": self.plugin,
@@ -126,14 +135,20 @@ class RunConfig:
     @property
     def trains(self) -> bool:
         """Whether the run trains: it has steps, and a measure that needs them."""
-        return self.train.steps > 0 and any(load_experiment(name).needs_training for name in self.experiments)
+        wanted = any(load_experiment(name).needs_training for name in self.experiments)
+        return wanted and self.train.steps > 0 and not self.checkpoint
 
     @property
     def run_id(self) -> str:
         """A readable prefix and a hash of the identity, the same on every machine."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
         numbering = [] if self.positions["name"] == "sequential" else [self.positions["name"]]
-        return "-".join([self.encoder["name"], *numbering, self.task["name"], f"seed{self.seed}", digest])
+        return "-".join([self.name_measured, *numbering, self.task["name"], f"seed{self.seed}", digest])
+
+    @property
+    def name_measured(self) -> str:
+        """The encoder's name, or the checkpoint's."""
+        return label_of(self.checkpoint) if self.checkpoint else str(self.encoder["name"])
 
     @property
     def folder(self) -> Path:
@@ -145,9 +160,13 @@ class RunConfig:
         # Where a folder lies differs between machines, so it is no part of a task's name.
         dataset = self.task.get("dataset")
         places = ("path", "dataset") if dataset and Path(dataset).exists() else ("path",)
+        encoder = describe(self.encoder, pe_zoo.get(self.encoder["name"]))
+        if self.checkpoint:
+            encoder = self.name_measured
+            places = (*places, "tokenizer") if self.task.get("tokenizer") == self.checkpoint else places
         return {
             "run_id": self.run_id,
-            "encoder": describe(self.encoder, pe_zoo.get(self.encoder["name"])),
+            "encoder": encoder,
             "positions": describe(self.positions, pe_zoo.numberings.get(self.positions["name"])),
             "task": describe(self.task, tasks.get(self.task["name"]), leave_out=("train_length", *places)),
             "seed": self.seed,

@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf, errors
 
 import pe_zoo
 from experiments.model.layout import Layout
+from experiments.plan import checkpoint
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.refusal import BadRequest
@@ -162,18 +163,43 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     parts = {"layout": Layout, "model": ModelConfig, "train": TrainConfig}
     for group, node in parts.items():  # ``+model.widht=3`` passes Hydra
         _check_options(f"{group}.", node, config[group])
+    digest, plugin = "", config["plugin"]
+    if config["checkpoint"]:
+        digest, plugin = checkpoint.digest_of(config["checkpoint"]), _others(plugin, config["checkpoint"])
+        _measure_checkpoint(config, words)
     run = RunConfig(
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
         **{group: node(**config[group]) for group, node in parts.items()},
         experiments={name: config[name] for name in measured},
-        plugin=pe_zoo.load_files(config["plugin"]) if config["plugin"] else None,
+        plugin=pe_zoo.load_files(plugin) if plugin else None,
+        checkpoint=config["checkpoint"],
+        checkpoint_sha256=digest,
         data=data_sha256(config["task"]),
         choice=str(choices.get("encoder", "")),
     )
     handling = {key: config[key] for key in options.HANDLING}
     if handling["figures"] is None:
         handling["figures"] = not multirun
-    return Job([replace(run, seed=seed) for seed in range(first, first + count)], handling, config["plugin"] or None)
+    return Job([replace(run, seed=seed) for seed in range(first, first + count)], handling, plugin or None)
+
+
+def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
+    """Give the task what a checkpoint brings, and refuse what changes nothing in a model that is measured as it is."""
+    given = {override.key_or_group for override in _parse(word for word in words if not is_hydras(word))}
+    for key in sorted(given):
+        group = key.partition(".")[0]
+        if group in ("encoder", "layout", "model", "train", "tune", "positions"):
+            raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
+    for knob, value in checkpoint.defaults(config["checkpoint"]).items():
+        if f"task.{knob}" not in given and knob in config["task"] and config["task"]["name"] == "text":
+            config["task"][knob] = value
+
+
+def _others(plugin: Any, place: str) -> list[str]:
+    """Return the plug-in files but the one that ``checkpoint=my_model:logits`` names."""
+    files = [plugin] if isinstance(plugin, str) else list(plugin or [])
+    named = place.partition(":")[0].removesuffix(".py")
+    return [file for file in files if Path(file).with_suffix("").as_posix() != named]
 
 
 def _measured(given: Any) -> list[str]:
@@ -219,7 +245,7 @@ def _check_options(prefix: str, node: type, given: Iterable[str]) -> None:
         raise BadRequest(f"no option {option}.{hint(name, known)}")
 
 
-def plugins_in(words: Iterable[str]) -> list[str]:
+def plugins_in(words: Collection[str]) -> list[str]:
     """Return the files of ``plugin=path`` or ``plugin=[path,path]``, to be imported before the menus are made."""
     found: list[str] = []
     for word in [word for word in words if word.lstrip("+").partition("=")[0] == "plugin"]:
@@ -230,6 +256,8 @@ def plugins_in(words: Iterable[str]) -> list[str]:
         if isinstance(paths, dict):
             raise BadRequest(f"{word} is no file: give the path of one, or a list of paths")
         found += [str(path) for path in (paths if isinstance(paths, list) else [paths]) if path not in ("", None)]
+    for place in (word.partition("=")[2] for word in words if word.startswith("checkpoint=")):
+        found = _others(found, place)
     return found
 
 

@@ -44,6 +44,7 @@ OPTIONS = {
     "report=false": "with -m: true writes the report when the runs have ended",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py or [A.py,B.py]": "files that register encoders, tasks or measures of your own",
+    "checkpoint=PLACE": "measure a saved model (a folder, a name on the hub) or my_model:logits; nothing is trained",
     "force=false": "true repeats runs that have ended, replacing their files; interrupted ones resume",
     "retry=null": "failed repeats runs that failed",
     "checkpoint_seconds=30": "between one checkpoint and the next, at least; more if that took 2 % of the time",

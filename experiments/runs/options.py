@@ -46,6 +46,7 @@ class Request:
     report: bool = False
     tune: bool = False
     plugin: Any = None
+    checkpoint: str | None = None
     force: bool = False
     retry: str | None = None
     checkpoint_seconds: float = 30.0

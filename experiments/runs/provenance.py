@@ -38,6 +38,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "status": "running",
         "message": "",
         "choice": plan.config.choice,
+        "checkpoint": plan.config.checkpoint and plan.config.name_measured,
         "layout": str(plan.config.layout),
         "python": platform.python_version(),
         "packages": packages,

@@ -75,6 +75,8 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
 
 def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequence[str], name: str) -> RunConfig:
     """Return the request of a ``config.yaml``; ValueError if another version, or with another plug-in, wrote it."""
+    if "checkpoint" in (nested.get("model") or {}):
+        raise ValueError("the run measured a model from outside: give its command again, with another name=")
     digest = nested.get("plugin")
     short = f"{name_of(str(digest))[:12]}…" if digest else "no digest"
     if digest and not plugin:

@@ -85,15 +85,17 @@ def headline(outcome: Outcome) -> str:
         name += f", positions {record['positions']}"
     if outcome.status == "diverged":
         return f"{name}: diverged, {outcome.message}"
-    if not record["trained"]:
+    outside = record.get("checkpoint")
+    if not record["trained"] and not outside:
         return f"{name}: not trained"
     if not (lengths := _lengths(outcome.rows)):
-        return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
+        learned = "learned" if record["converged"] else "did NOT learn the task"
+        return f"{name}: {'measured as it is' if outside else learned}"
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
-    if not record["converged"]:
+    if not record["converged"] and not outside:
         return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_guess(known)})"
-    text = f"{name}: learned, works up to {_works(lengths)}"
+    text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
     fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
     return (
         f"{text}; at length {fails.eval_length}, {_right(fails)} ({_guess(fails)})"
@@ -181,7 +183,7 @@ def _show_results(outcome: Outcome) -> None:
     if "-m" not in shlex.split(record["command"]):
         if lengths and record["converged"]:
             print("One seed says nothing about which encoding is better.")
-        print("\n" + _next(record))
+        print("\n" + _next(record, outcome.folder.parent.parent.name))
     drawn = len(list((outcome.folder / "figures").glob("*")))
     print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
@@ -207,8 +209,10 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(head=[f"{line['metric']} {place}" for line, place in zip(lines, where, strict=True)])
 
 
-def _next(record: dict[str, Any]) -> str:
+def _next(record: dict[str, Any], folder: str) -> str:
     """Return the command to type next: a comparison, or more training where the task was not learned."""
+    if record.get("checkpoint"):
+        return f"report    python report.py results/{folder}"
     own = [word for word in shlex.split(record["command"])[2:] if word != "-m" and not word.startswith("+")]
     chosen = [word for word in own if word.partition("=")[0] not in SET_ANEW]
     name = record["choice"] or record["encoder"]

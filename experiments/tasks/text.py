@@ -6,12 +6,15 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks import Batch, Task, tasks
+from experiments.tasks.texts.borrowed import begin_of, tokens_of
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.source import Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
 
+OWN = ("bytes", "bpe")
+"""Tokenizers that need no other model."""
 STRETCH = 8
 """Training lengths of text in one piece to score: as far as quality is compared."""
 
@@ -50,7 +53,8 @@ class Text(Task):
         column: of the data set, where the text is.
         documents: ``joined`` or ``whole``.
         duplicates: ``removed`` or ``kept``: test text that stands in the training text, 50 bytes or more in one piece.
-        tokenizer: ``bytes``, or ``bpe`` (byte pairs learned from the training split).
+        tokenizer: ``bytes``, ``bpe`` (byte pairs learned from the training split), or that of another model: a folder
+            with a ``tokenizer.json``, or a name on the hub.
         vocabulary: of ``bpe``, how many tokens at most, at least 256; null: 1024.
     """
 
@@ -71,11 +75,11 @@ class Text(Task):
         vocabulary: int | None = None,
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
-        self._unit = "bytes" if one_of("task.tokenizer", tokenizer, ("bytes", "bpe")) == "bytes" else "tokens"
+        self._unit = "bytes" if tokenizer == "bytes" else "tokens"
         self._joined = one_of("task.documents", documents, ("joined", "whole")) == "joined"
         one_of("task.duplicates", duplicates, ("removed", "kept"))
-        if vocabulary is not None and tokenizer == "bytes":
-            raise ValueError(f"task.vocabulary={vocabulary} changes nothing for bytes; set task.tokenizer=bpe")
+        if vocabulary is not None and tokenizer != "bpe":
+            raise ValueError(f"task.vocabulary={vocabulary} changes nothing for {tokenizer}; set task.tokenizer=bpe")
         if vocabulary is not None:
             whole("task.vocabulary", vocabulary, at_least=256)
         source = Source(path, dataset, column, documents, duplicates)
@@ -83,10 +87,15 @@ class Text(Task):
         num_documents = {name: len(documents) for name, documents in corpus.splits.items()}
         boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
         corpus = corpus.joined() if self._joined else corpus
-        text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or 1024)
+        if tokenizer in OWN:
+            text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or 1024)
+        else:
+            text = tokens_of(corpus, tokenizer)
         self._splits, self._spelled, self._widths = text.splits, text.spelled, text.widths
         self._num_tokens = len(self._spelled)
-        self.vocab_size = self._num_tokens + 1
+        begin = None if tokenizer in OWN else begin_of(tokenizer)
+        self._begin = self._num_tokens if begin is None else begin
+        self.vocab_size = max(self._num_tokens, self._begin + 1)
         self._check_lengths(corpus.label, corpus.provenance.get("test_bytes_removed", 0))
         self.running_length = len(self._splits["test"]) if self._joined else 0
         train, test = (
@@ -158,7 +167,7 @@ class Text(Task):
     def _windows(self, text: Tensor, causal: bool) -> Batch:
         self.check_causal(causal)
         targets = text.long()
-        begin = torch.full_like(targets[:, :1], self._num_tokens)
+        begin = torch.full_like(targets[:, :1], self._begin)
         counted = torch.ones(targets.shape[1], dtype=torch.bool)
         widths = None if self._unit == "bytes" else self._widths[targets]
         return Batch(torch.cat([begin, targets[:, :-1]], 1), targets, counted, widths)

@@ -15,8 +15,8 @@ def written(found: Iterable[Family]) -> str:
     named = {outcome: ", ".join(f"`{family.name}`" for family in of) for outcome, of in by_outcome.items()}
     parts = [
         f"Transformers {version('transformers')}, each family tried small and with random weights.",
-        f"**Supported** ({len(by_outcome[SUPPORTED])}): {named[SUPPORTED] or 'none'}.",
-        f"**Untested** ({len(by_outcome[UNTESTED])}; no small model could be made): {named[UNTESTED] or 'none'}.",
+        f"**Supported** ({len(by_outcome[SUPPORTED])}): {named[SUPPORTED]}.",
+        f"**Untested** ({len(by_outcome[UNTESTED])}; no small model could be made): {named[UNTESTED]}.",
         f"**Refused** ({len(by_outcome[REFUSED])}):",
         "| family | why |\n|---|---|\n"
         + "\n".join(f"| `{each.name}` | {each.reason} |" for each in by_outcome[REFUSED]),

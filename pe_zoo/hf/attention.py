@@ -46,6 +46,10 @@ def attend(
     seat = seat_of(module)
     if seat is None:
         return _natively(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+    if seat.window is not None:
+        attention_mask = visible(attention_mask, query, key, causal=seat.causal, window=seat.window)
+    if seat.order is not None:
+        query, key = query[..., seat.order], key[..., seat.order]
     encoder, heads = seat.encoder, query.shape[1]
     scale = encoder.geometry.head_dim**-0.5
     q = query if scaling in (None, scale) else query * (scaling / scale)

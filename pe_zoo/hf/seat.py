@@ -30,6 +30,10 @@ class Seat:
     layer: int
     causal: bool
     reads_input: bool = False
+    window: int | None = None
+    """Keys that a query sees back from its own, that included; None: all."""
+    order: Tensor | None = None
+    """In which order the dimensions of a head come to the encoder, ``(head_dim,)``; None: as they are."""
     positions: Tensor = NOTHING
     """Of the queries, ``(query,)`` or ``(batch, query)``."""
     key_positions: Tensor = NOTHING
@@ -57,7 +61,7 @@ class Seat:
             query_positions=self.positions,
             key_positions=self.key_positions,
             rows=slice(keys - queries, keys),
-            mask=visible(mask, q, k, causal=self.causal),
+            mask=visible(mask, q, k, causal=self.causal, window=self.window),
             causal=self.causal,
             x=self.x,
         )
@@ -97,12 +101,14 @@ def reads_input(encoder: Encoder) -> bool:
     return False
 
 
-def visible(mask: Tensor | None, q: Tensor, k: Tensor, *, causal: bool) -> Tensor:
+def visible(mask: Tensor | None, q: Tensor, k: Tensor, *, causal: bool, window: int | None = None) -> Tensor:
     """The mask in full, ``(batch or 1, 1, query, key)``: padding, which may look at nothing, looks at itself."""
     queries, keys = q.shape[-2], k.shape[-2]
     itself = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     if mask is None:
-        return itself[None, None] if causal else torch.ones_like(itself)[None, None]
+        mask = itself[None, None] if causal else torch.ones_like(itself)[None, None]
+    if window is not None:
+        mask = mask & itself.triu(keys - queries - window + 1)
     return mask | (itself.triu(keys - queries) & ~mask.any(-1, keepdim=True))
 
 

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, MAIN, MASS
 from experiments.model.layout import visible
-from experiments.model.transformer import Layer, Transformer
+from experiments.model.transformer import Transformer, View
 from experiments.training.evaluate import chunks, evaluating
 from pe_zoo import Unsupported
 
@@ -50,7 +50,7 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
     seen = [
         visible(back, layer.windows, model.causal).expand(1, layer.num_heads, -1, -1)[0]
         for layer in model.layers
-        if isinstance(layer, Layer)
+        if isinstance(layer, View)
     ]
     sums: list[dict[str, tuple[Tensor, Tensor]]] = [{} for _ in seen]
     device, geometry = model.token_embedding.weight.device, model.geometry

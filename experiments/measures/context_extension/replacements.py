@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pe_zoo
 from experiments.model.attention import PLAIN, attend
-from experiments.model.transformer import Layer, Transformer
+from experiments.model.transformer import Transformer, View
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.bench import site_of
 from pe_zoo._contract.relatives import FACTOR, shared_knobs
@@ -110,7 +110,7 @@ def altered(
 
     A window is the most keys that a query of any layer and head may see to each side, itself included.
     """
-    layers = [layer for layer in model.layers if isinstance(layer, Layer)]
+    layers = [layer for layer in model.layers if isinstance(layer, View)]
     before = model.encoder, model.encoder_dropped, [layer.windows for layer in layers]
     try:
         if encoder is not None:

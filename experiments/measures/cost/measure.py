@@ -6,6 +6,7 @@ from typing import Annotated
 
 from experiments.measures.cost import NAME
 from experiments.measures.cost.timing import Both, Trunks
+from experiments.model.guest import Guest
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
@@ -43,6 +44,8 @@ def measure(
         tokens_per_step: tokens in a training batch, at least 1; null: as many as ``train=quick`` has.
         seconds: time to repeat each timed quantity for, 0 to 3600; it is repeated at least three times.
     """
+    if isinstance(subject.model, Guest):
+        raise Unsupported("cost is that of an encoder in a model built here: leave checkpoint= out and name an encoder")
     trunks = Trunks(subject, tokens_per_step)
     size = trunks.models[0].geometry.train_length
     lengths = sorted({size * multiple for multiple in multiples})

@@ -22,7 +22,7 @@ class Effects:
 
     A change is stored as two squared norms, of the difference and of the value before, which add up over sequences:
     ``(batch, 2)`` of the output (logits of the answer, less their mean over the vocabulary, which softmax ignores) and
-    of the equivariance (logits at the input's own places against those that moved with it), ``(batch, num_layers + 1,
+    of the equivariance (logits at the input's own places against those that moved with it), ``(batch, num_streams,
     2)`` of the representation (the residual stream at the input's places, likewise). ``changed``, ``(batch, answer)``
     bool, is where the likeliest token is another.
     """
@@ -90,8 +90,7 @@ def _joined(parts: list[Effects | Unsupported]) -> Effects | Unsupported:
 
 def _reply(model: Transformer, tokens: Tensor, positions: Tensor) -> tuple[Tensor, list[Tensor]]:
     device = model.token_embedding.weight.device
-    stream = model.hidden(tokens.to(device), positions.to(device))
-    logits: Tensor = model.unembedding(model.norm(stream[-1]))
+    logits, stream = model.read(tokens.to(device), positions.to(device))
     return logits - logits.mean(-1, keepdim=True), stream
 
 
@@ -114,7 +113,9 @@ def _compared(
         now.argmax(-1) != then.argmax(-1),
         _squares(now, then),
         squares_in_span(logits, logits_before),
-        torch.stack([squares_in_span(*pair) for pair in zip(stream, stream_before, strict=True)], 1),
+        torch.stack([squares_in_span(*pair) for pair in zip(stream, stream_before, strict=True)], 1)
+        if stream
+        else torch.zeros(len(logits), 0, 2, dtype=torch.float64),
     )
 
 

@@ -113,7 +113,7 @@ def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, st
     if change.condition in LAYERED:
         wanted.append(("equivariance_error", "equivariance", None))
     if _is_layered(change):
-        layers = range(subject.model.geometry.num_layers + 1)
+        layers = range(subject.model.num_streams)
         wanted += [("representation_change", "representation", layer) for layer in layers]
     rows = []
     for metric, of_what, layer in wanted:

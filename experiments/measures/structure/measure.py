@@ -12,6 +12,7 @@ from experiments.measures.structure.behaviour import CONTENTS, relative_distance
 from experiments.measures.structure.kernel import count_up, exact, kernel
 from experiments.measures.structure.numbers import numbers
 from experiments.measures.structure.vectors import codes
+from experiments.model.guest import Guest
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
@@ -45,6 +46,8 @@ def measure(
         draws: random contents that a score is a mean over, 1 to 100 000.
         kernel_cells: most cells of the kernel's image per side, 2 to 1000.
     """
+    if isinstance(subject.model, Guest):
+        raise Unsupported("structure is that of an encoder of the zoo: leave checkpoint= out and name one")
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),

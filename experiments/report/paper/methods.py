@@ -53,7 +53,10 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
     sentences = [_design(results, table), *_model(configs, runs)]
     precision = words.listed(sorted({str(value) for value in runs["precision"] if value is not None}))
     training = f"{''.join(_written(configs, TRAINING))}{f', in {precision}' if precision else ''}"
-    sentences.append(f"Training was by AdamW{training}." if trained else "No model was trained.")
+    if all("train.elsewhere" in config for config in configs):
+        sentences.append("The models are from outside and were measured as they are.")
+    else:
+        sentences.append(f"Training was by AdamW{training}." if trained else "No model was trained.")
     sentences += [] if table else _lengths(results)
     parts = ("model.", "train.", "layout.")
     keys = {key for config in configs for key in config if key.startswith(parts)} - {"model.as_many_as"}

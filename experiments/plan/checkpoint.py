@@ -1,0 +1,127 @@
+"""``checkpoint=``: a model from outside to be measured, a saved one or a function of one's own."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.model.guest import Guest, Insight
+from pe_zoo import Geometry, Unsupported
+
+FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
+"""``my_model:logits``: a file and what it has."""
+BLOCKS, BLOCK = 64, 2**16
+"""Parts of a large file that are read to tell it from another, and their bytes."""
+
+
+def label_of(place: str) -> str:
+    """The name of a checkpoint in results: its folder's, or the last part of its name on the hub."""
+    function = FUNCTION.fullmatch(place)
+    name = f"{Path(function[1]).name}.{function[2]}" if function else Path(place).resolve().name
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def digest_of(place: str) -> str:
+    """A hash of what the results depend on; of large files, their size and parts from all over them."""
+    digest = hashlib.sha256()
+    for file in _files(place):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size} ".encode())
+        with file.open("rb") as read:
+            for part in range(BLOCKS if size > BLOCKS * BLOCK else 0):
+                read.seek(part * (size - BLOCK) // (BLOCKS - 1))
+                digest.update(read.read(BLOCK))
+            if size <= BLOCKS * BLOCK:
+                digest.update(read.read())
+    return digest.hexdigest()
+
+
+def defaults(place: str) -> dict[str, Any]:
+    """The options of the task text that a saved model brings: its tokenizer, and the length it was made for."""
+    if FUNCTION.fullmatch(place):
+        return {}
+    return {"tokenizer": place, "train_length": _hub().longest(place)}
+
+
+@lru_cache(maxsize=1)
+def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
+    """Open a checkpoint; ValueError, with what to do, if it cannot be."""
+    if function := FUNCTION.fullmatch(place):
+        return _function(Path(f"{function[1]}.py"), function[2], train_length, torch.device(device))
+    try:
+        found = _hub().open_model(place, train_length, torch.device(device))
+    except (OSError, ValueError) as error:
+        known = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
+        raise ValueError(f"checkpoint={place!r} cannot be opened ({error}); give {known}") from error
+    insight = Insight(
+        geometry=found.geometry,
+        hidden=found.hidden,
+        attention=found.attention,
+        encoder=found.encoder,
+        replace=found.replace if found.encoder else None,
+        parameters=found.num_parameters(),
+    )
+    return Guest(found.logits, insight, torch.device(device))
+
+
+def _function(file: Path, name: str, train_length: int, device: torch.device) -> Guest:
+    answer = getattr(_module(file), name, None)
+    if not callable(answer):
+        raise ValueError(f"{file} has no function {name!r} that makes logits of tokens")
+    if isinstance(answer, nn.Module):
+        answer = answer.eval().to(device)
+    takes_positions = len(inspect.signature(answer).parameters) > 1
+
+    def logits(tokens: Tensor, positions: Tensor | None) -> Tensor:
+        if positions is None:
+            return answer(tokens)
+        if not takes_positions:
+            raise Unsupported(f"{name} takes no positions")
+        return answer(tokens, positions)
+
+    parameters = sum(p.numel() for p in answer.parameters()) if isinstance(answer, nn.Module) else 0
+    geometry = Geometry(model_dim=1, num_heads=1, num_layers=1, train_length=train_length)
+    return Guest(logits, Insight(geometry=geometry, parameters=(0, parameters)), device)
+
+
+def _module(file: Path) -> ModuleType:
+    name = f"pe_zoo_checkpoint_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ValueError(f"checkpoint: there is no file {str(file)!r}")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _files(place: str) -> list[Path]:
+    if function := FUNCTION.fullmatch(place):
+        files = [Path(f"{function[1]}.py")]
+    elif Path(place).is_dir():
+        files = sorted(file for file in Path(place).iterdir() if file.suffix in (".safetensors", ".json", ".bin"))
+        files = files if Path(place, "config.json") in files else []
+    else:
+        try:
+            files = _hub().files(place)
+        except OSError:
+            files = []
+    if not files or not all(file.is_file() for file in files):
+        known = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
+        raise ValueError(f"checkpoint={place!r} names nothing that is here; give {known}")
+    return files
+
+
+def _hub() -> ModuleType:
+    try:
+        return importlib.import_module("pe_zoo.hf.checkpoint")  # optional, and takes seconds
+    except ImportError as error:
+        raise ValueError(f"checkpoint= needs the package transformers: pip install 'pe-zoo[hf]' ({error})") from error

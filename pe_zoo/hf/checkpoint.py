@@ -1,0 +1,137 @@
+"""A saved model, opened to be measured: its logits, stream and weights, and its rotation if that is one of ours."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils.hub import cached_file
+from transformers.utils.logging import disable_progress_bar
+
+from pe_zoo import Encoder, Geometry, Unsupported
+from pe_zoo.hf.listen import read, tokens_for
+from pe_zoo.hf.seat import seat_of
+from pe_zoo.hf.swap import USED, load, restore, use
+
+NEAR = 1e-3
+"""How far logits may differ, as a share of their spread, where our rotation takes the place of the same one."""
+
+
+@dataclass
+class Opened:
+    """A model in evaluation mode, and ``encoder``, if the zoo has what tells it order in every layer."""
+
+    model: PreTrainedModel
+    geometry: Geometry
+    encoder: Encoder | None
+
+    def logits(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """``(batch, length)`` tokens and positions, or None for its own, to ``(batch, length, vocab)``."""
+        return self.model(input_ids=tokens, use_cache=False, **_numbered(tokens, positions)).logits
+
+    def hidden(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
+        """The stream before the first layer and after each, the last behind the final norm."""
+        given = _numbered(tokens, positions)
+        return list(self.model(input_ids=tokens, use_cache=False, output_hidden_states=True, **given).hidden_states)
+
+    def attention(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
+        """The weights of each layer, ``(batch, heads, query, key)``; Unsupported if the model does not tell them."""
+        given = _numbered(tokens, positions)
+        found = self.model(input_ids=tokens, use_cache=False, output_attentions=True, **given).attentions
+        if not found or found[0] is None:
+            raise Unsupported(f"{self.model.config.model_type} does not tell its attention weights")
+        return list(found)
+
+    def replace(self, encoder: Encoder | None, window: int | None) -> None:
+        """Put another encoder (None: none) into every layer, and let queries see a window of keys (None: all)."""
+        for module in self.model.modules():
+            if (seat := seat_of(module)) is not None:
+                seat.encoder, seat.window = encoder or Encoder(self.geometry), window
+
+    def num_parameters(self) -> tuple[int, int]:
+        """Of the encoder, and of all else."""
+        own = sum(p.numel() for p in self.encoder.parameters()) if self.encoder else 0
+        return own, sum(p.numel() for p in self.model.parameters()) - own
+
+
+def longest(place: str) -> int:
+    """The positions that a saved model was made for."""
+    return int(AutoConfig.from_pretrained(place, local_files_only=True).get_text_config().max_position_embeddings)
+
+
+def open_model(place: str, train_length: int, device: torch.device) -> Opened:
+    """Open a folder or a name on the hub: in bfloat16 on a GPU, in float32 elsewhere.
+
+    Its rotation becomes an encoder of the zoo if it can be taken out and put back without a change of its logits.
+    """
+    disable_progress_bar()
+    config = AutoConfig.from_pretrained(place, local_files_only=True)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    how: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
+    if getattr(config, USED, None):
+        model = load(place, **how)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(place, attn_implementation="eager", **how)
+    model = model.eval().to(device).requires_grad_(False)
+    own = getattr(model.base_model, USED, None)
+    encoder = own[0] if own is not None and len(own) == 1 and own.specs[0]["layers"] is None else None
+    if own is None:
+        encoder = _rotation(model, train_length)
+    geometry = encoder.geometry if encoder else _sizes(model, train_length)
+    return Opened(model, geometry, encoder)
+
+
+def _rotation(model: PreTrainedModel, train_length: int) -> Encoder | None:
+    """Let our rotation take the place of the model's, if that changes nothing; None, and all as before, if it does."""
+    said = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    if said.get("rope_type") != "default" or "rope_theta" not in said:
+        return None
+    tokens = tokens_for(model, 12)
+    before = read(model, tokens)
+    base, fraction = float(said["rope_theta"]), float(said.get("partial_rotary_factor") or 1.0)
+    try:
+        encoder = use(model, "rope", train_length=train_length, base=base, fraction=fraction)
+    except (Unsupported, ValueError):
+        restore(model)
+        return None
+    # These models pair dimension i with i + half, our rotations neighbours: products are the same in another order.
+    turned = 2 * int(fraction * encoder.geometry.head_dim / 2)
+    pairs = torch.arange(turned, device=model.device).view(2, -1).T.flatten()
+    order = torch.cat([pairs, torch.arange(turned, encoder.geometry.head_dim, device=model.device)])
+    for module in model.modules():
+        if (seat := seat_of(module)) is not None:
+            seat.order = order
+    if (read(model, tokens) - before).abs().max() <= NEAR * before.std():
+        return encoder
+    restore(model)
+    return None
+
+
+def _sizes(model: PreTrainedModel, train_length: int) -> Geometry:
+    text = model.config.get_text_config()
+    return Geometry(
+        model_dim=text.hidden_size,
+        num_heads=text.num_attention_heads,
+        num_layers=text.num_hidden_layers,
+        train_length=train_length,
+        head_dim=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
+    )
+
+
+def _numbered(tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
+    if positions is None:
+        return {}
+    if bool((positions != positions.round()).any()):
+        raise Unsupported("a saved model takes whole positions")
+    return {"position_ids": positions.long().expand(len(tokens), -1)}
+
+
+def files(place: str) -> list[Path]:
+    """The files of a name on the hub that are kept here: configuration and weights."""
+    names = ("config.json", SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+    quietly: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False, "local_files_only": True}
+    found = (cached_file(place, name, **quietly) for name in names)
+    return [Path(file) for file in found if file]

@@ -1,0 +1,217 @@
+"""``checkpoint=``: a saved model, or a function of one's own, measured as models of the bench are."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from support import Command
+from torch.nn import functional
+
+import pe_zoo.hf
+import report
+from experiments.model.streams import stream
+from experiments.tasks import tasks
+from pe_zoo.hf.checkpoint import open_model
+from pe_zoo.hf.families import small
+
+TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(900))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Llama with random weights, and a tokenizer made on the spot."""
+    folder = tmp_path_factory.mktemp("models") / "my-llama"
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, special_tokens=["<s>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator([TEXT], trainer)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>").save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**sizes, vocab_size=320, max_position_embeddings=32, bos_token_id=0)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    (folder.parent / "text.py").write_text(TEXT)
+    return folder
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    (file,) = folder.glob("results/*/runs/*/rows.csv")
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+MEASURED = "context_extension,shift_sensitivity,context_use,attention_pattern,permutation_sensitivity,position_probe"
+SMALL = (
+    *("length_extrapolation.samples=4", "length_extrapolation.multiples=[1,2]", "context_extension.samples=4"),
+    *("context_extension.multiples=[1,2]", "context_use.samples=4", "context_use.multiples=[1,2]", "figures=false"),
+    *("shift_sensitivity.samples=4", "permutation_sensitivity.samples=4", "attention_pattern.samples=4"),
+    "position_probe.samples=16",
+)
+
+
+def measure(command: Command, saved: Path, *more: str) -> Any:
+    text = f"task.path={saved.parent / 'text.py'}"
+    words = [f"checkpoint={saved}", "task=text", text, "task.duplicates=kept", *SMALL]
+    return command(*words, f"experiment=[length_extrapolation,{MEASURED}]", *more)
+
+
+def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path) -> None:
+    done = measure(command, saved)
+    assert done.code == 0, done.err
+    assert "my-llama on text(duplicates=kept), seed 0: works up to" in done.out
+    assert "python report.py results/scratch" in done.out
+    rows = rows_of(tmp_path)
+    assert {row["encoder"] for row in rows} == {"my-llama"}
+    assert {row["experiment"] for row in rows} == {"length_extrapolation", *MEASURED.split(",")}
+    assert {row["status"] for row in rows} <= {"ok", "unsupported"}
+    extended = {row["condition"] for row in rows if row["experiment"] == "context_extension" and row["status"] == "ok"}
+    assert {"as trained", "window", "dropped", "yarn", "rope_ntk", "rope_linear", "llama3_rope"} <= extended
+    assert {row["train_length"] for row in rows} == {"32"}
+    assert report.main([str(tmp_path / "results" / "scratch")]) == 0
+    (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
+    again = command("--rerun", str(run))
+    assert (again.code, "measured a model from outside" in again.err) == (2, True)
+    page = (tmp_path / "results" / "scratch" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "my-llama" in page
+    said = (tmp_path / "results" / "scratch" / "report" / "methods.txt").read_text(encoding="utf-8")
+    assert "measured as they are" in " ".join(said.split()) or "were measured as they are" in said
+
+
+def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tmp_path: Path) -> None:
+    measure(command, saved)
+    (bits,) = (
+        float(row["value"])
+        for row in rows_of(tmp_path)
+        if (row["experiment"], row["condition"], row["eval_length"]) == ("context_extension", "as trained", "64")
+    )
+    path = str(saved.parent / "text.py")
+    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, duplicates="kept")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
+    model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+    batch = task.evaluation(4, 64, stream(0, "length_extrapolation"), causal=True)
+    assert set(batch.tokens[:, 0].tolist()) == {tokenizer.bos_token_id}
+    with torch.no_grad():
+        logits = model(input_ids=batch.tokens).logits
+    nats = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum").item()
+    num_bytes = sum(len(tokenizer.decode(each).encode()) for each in batch.targets)
+    assert bits == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-5)
+
+
+def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp_path: Path) -> None:
+    """Interpolation by a factor of 2, as the library has it, on the same windows."""
+    measure(command, saved)
+    found = {
+        (row["condition"], row["eval_length"]): float(row["value"])
+        for row in rows_of(tmp_path)
+        if row["experiment"] == "context_extension" and row["status"] == "ok"
+    }
+    twin = saved.parent / "scaled"
+    config = json.loads((saved / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+    transformers.AutoModelForCausalLM.from_pretrained(saved).save_pretrained(twin)
+    (twin / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (twin / name).write_text((saved / name).read_text())
+    assert measure(command, twin, "name=scaled", "force=true").code == 0
+    (file,) = tmp_path.glob("results/scaled/runs/*/rows.csv")
+    with file.open(newline="") as lines:
+        scaled = {
+            (row["condition"], row["eval_length"]): row
+            for row in csv.DictReader(lines)
+            if row["experiment"] == "context_extension"
+        }
+    assert found["rope_linear", "64"] == pytest.approx(float(scaled["as trained", "64"]["value"]), rel=1e-5)
+    assert scaled["window", "64"]["status"] == "unsupported"
+
+
+def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path: Path) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+    pe_zoo.hf.use(model, "alibi")
+    place = tmp_path / "with-alibi"
+    model.save_pretrained(place)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (place / name).write_text((saved / name).read_text())
+    text = f"task.path={saved.parent / 'text.py'}"
+    done = command(
+        f"checkpoint={place}",
+        "task=text",
+        text,
+        "task.duplicates=kept",
+        *SMALL[:2],
+        "experiment=length_extrapolation",
+        "figures=false",
+    )
+    assert done.code == 0, done.err
+    assert {row["encoder"] for row in rows_of(tmp_path)} == {"with-alibi"}
+
+
+FUNCTION = '''
+import torch
+
+def logits(tokens{positions}):
+    """Knows how to copy: the answer to the place of each symbol after the separator is that symbol."""
+    length = tokens.shape[1]
+    half = 1 + 16
+    wanted = torch.zeros_like(tokens)
+    for place in range(half, length):
+        wanted[:, place] = tokens[:, place - half + 1]
+    return torch.nn.functional.one_hot(wanted, 20).float()
+'''
+
+
+@pytest.mark.parametrize("positions", ["", ", positions=None"])
+@pytest.mark.parametrize("checkpoint", ["my_model:logits", "my_model.py:logits"])
+def test_a_function_of_ones_own(command: Command, tmp_path: Path, checkpoint: str, positions: str) -> None:
+    (tmp_path / "my_model.py").write_text(FUNCTION.format(positions=positions))
+    words = ["plugin=my_model.py", f"checkpoint={checkpoint}", "task=copy", *SMALL[:2], "shift_sensitivity.samples=4"]
+    done = command(*words, "experiment=[length_extrapolation,shift_sensitivity,structure,cost]", "figures=false")
+    assert done.code == 0, done.err
+    rows = rows_of(tmp_path)
+    unshifted = [row for row in rows if row["eval_length"] == "16" and not row["shift"]]
+    right = {row["value"] for row in unshifted if row["metric"].endswith("token_accuracy")}
+    assert right == {"1.0"}
+    shifted = {row["status"] for row in rows if row["shift"]}
+    assert shifted == ({"ok"} if positions else {"unsupported"})
+    assert {row["status"] for row in rows if row["experiment"] in ("structure", "cost")} == {"unsupported"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["checkpoint=nowhere"], "names nothing that is here"),
+        (["checkpoint=no_file:logits", "task=copy"], "names nothing that is here"),
+        (["checkpoint=SAVED", "encoder=rope"], "encoder changes nothing with checkpoint="),
+        (["checkpoint=SAVED", "train.steps=3"], "train.steps changes nothing with checkpoint="),
+        (["task=text", "task.tokenizer=nowhere"], "no tokenizer there"),
+    ],
+)
+def test_a_mistake_is_told(command: Command, saved: Path, words: list[str], message: str) -> None:
+    done = command(*(word.replace("SAVED", str(saved)) for word in words))
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_rope_takes_the_place_of_other_rotations_too(tmp_path: Path) -> None:
+    for family, known in (
+        ("qwen3", True),
+        ("gpt_neox", True),
+        ("stablelm", True),
+        ("gpt2", False),
+        ("gemma3_text", False),
+    ):
+        small(family).save_pretrained(tmp_path / family)
+        opened = open_model(str(tmp_path / family), 32, torch.device("cpu"))
+        assert (opened.encoder is not None) == known, family
+        if opened.encoder is not None:
+            assert opened.encoder.name == "rope"
