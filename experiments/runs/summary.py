@@ -89,8 +89,9 @@ def headline(outcome: Outcome) -> str:
     if not record["trained"] and not outside:
         return f"{name}: not trained"
     if not (lengths := _lengths(outcome.rows)):
-        learned = "learned" if record["converged"] else "did NOT learn the task"
-        return f"{name}: {'measured as it is' if outside else learned}"
+        if outside:
+            return f"{name}: measured as it is"
+        return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
     if not record["converged"] and not outside:
