@@ -73,6 +73,8 @@ def check(overrides: Iterable[str], configs: Path) -> None:
         for word in overrides:
             key, _, value = word.partition("=")
             name = key.lstrip("+")
+            if key in LISTS:
+                raise BadRequest(f"{word} is a list of runs: write -m +{word}")
             if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
                 continue
             if "." in name and name.partition(".")[0] in options():

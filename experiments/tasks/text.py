@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks import Batch, Task, tasks
-from experiments.tasks.texts.borrowed import begin_of, tokens_of
+from experiments.tasks.texts.borrowed import begin_of, file_of, tokens_of
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.source import Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
@@ -54,7 +54,7 @@ class Text(Task):
         documents: ``joined`` or ``whole``.
         duplicates: ``removed`` or ``kept``: test text that stands in the training text, 50 bytes or more in one piece.
         tokenizer: ``bytes``, ``bpe`` (byte pairs learned from the training split), or that of another model: a folder
-            with a ``tokenizer.json``, or a name on the hub.
+            with a ``tokenizer.json``, or a name on the hub whose files are kept here.
         vocabulary: of ``bpe``, how many tokens at most, at least 256; null: 1024.
     """
 
@@ -75,6 +75,8 @@ class Text(Task):
         vocabulary: int | None = None,
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
+        if not (isinstance(tokenizer, str) and tokenizer not in OWN and file_of(tokenizer)):
+            one_of("task.tokenizer", tokenizer, OWN)
         self._unit = "bytes" if tokenizer == "bytes" else "tokens"
         self._joined = one_of("task.documents", documents, ("joined", "whole")) == "joined"
         one_of("task.duplicates", duplicates, ("removed", "kept"))

@@ -192,7 +192,7 @@ def test_a_function_of_ones_own(command: Command, tmp_path: Path, checkpoint: st
         (["checkpoint=no_file:logits", "task=copy"], "names nothing that is here"),
         (["checkpoint=SAVED", "encoder=rope"], "encoder changes nothing with checkpoint="),
         (["checkpoint=SAVED", "train.steps=3"], "train.steps changes nothing with checkpoint="),
-        (["task=text", "task.tokenizer=nowhere"], "no tokenizer there"),
+        (["task=text", "task.tokenizer=nowhere"], "task.tokenizer must be one of bytes, bpe"),
     ],
 )
 def test_a_mistake_is_told(command: Command, saved: Path, words: list[str], message: str) -> None:

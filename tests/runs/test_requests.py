@@ -45,6 +45,7 @@ BAD = {
     "+encoder.thta=3": "sinusoidal has no knob 'thta'",
     "+model.widht=3": "no option model.widht",
     "+zzz=1": "no option 'zzz'",
+    "-m sweep=hello": "sweep=hello is a list of runs: write -m +sweep=hello",
     "train.stepps=3": "Did you mean 'train.steps'?",
     "length_extrapolation.sample=3": "Did you mean 'length_extrapolation.samples'?",
     "encoder.base=abc": "encoder.base: Value 'abc'",

@@ -69,7 +69,9 @@ def test_the_next_command_compares_or_trains_longer(tmp_path: Path, command: Com
     assert "train.steps=18" in done.out
     assert str(run_of(tmp_path).relative_to(tmp_path)) in done.out
     record = {"trained": True, "converged": True, "choice": "alibi"}
-    words = summary._next(record | {"command": "python run.py encoder=alibi model=tiny name=x seed=4 figures=false"})
+    words = summary._next(
+        record | {"command": "python run.py encoder=alibi model=tiny name=x seed=4 figures=false"}, "x"
+    )
     assert "python run.py -m encoder=none,alibi,rope seed=0,1,2 model=tiny name=mine" in words
 
 

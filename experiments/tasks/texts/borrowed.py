@@ -27,13 +27,10 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
         import tokenizers  # optional
     except ImportError as error:
         raise ValueError(f'task.tokenizer={place} needs the package tokenizers: pip install "pe_zoo[text]"') from error
-    file = Path(place) / "tokenizer.json"
-    try:
-        made = tokenizers.Tokenizer
-        tokenizer = made.from_file(str(file)) if Path(place).is_dir() else made.from_pretrained(place)
-    except Exception as error:  # the library raises Exception itself
-        known = "bytes, bpe, a folder with a tokenizer.json, or a name on the hub"
-        raise ValueError(f"task.tokenizer={place!r}: no tokenizer there ({error}); give {known}") from error
+    file = file_of(place)
+    if file is None:
+        raise ValueError(f"task.tokenizer={place!r}: no tokenizer.json is there")
+    tokenizer = tokenizers.Tokenizer.from_file(str(file))
     spelled = spellings(tokenizer)
     widths = torch.tensor([len(token) for token in spelled])
     splits = {}
@@ -51,6 +48,20 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
             lost = f"its tokens spell {told} bytes of the {real} of the {name} text"
             raise ValueError(f"task.tokenizer={place!r} changes the text: {lost}; take another, or bytes")
     return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
+
+
+def file_of(place: str) -> Path | None:
+    """The ``tokenizer.json`` of a folder, or of a name on the hub whose files are kept here; None if there is none."""
+    if Path(place).is_dir():
+        file = Path(place) / "tokenizer.json"
+        return file if file.is_file() else None
+    try:
+        from huggingface_hub import try_to_load_from_cache  # optional, as tokenizers, which needs it
+
+        found = try_to_load_from_cache(place, "tokenizer.json")
+    except (ImportError, ValueError):
+        return None
+    return Path(found) if isinstance(found, str) else None
 
 
 def spellings(tokenizer: Any) -> list[bytes]:
