@@ -54,14 +54,16 @@ class Standing:
 
 def standings(folder: Path) -> tuple[list[Standing], list[sweep_notes.Sweep], list[str]]:
     """Return every run of a folder, the sweeps that asked for them, and a line for each unreadable note of a sweep."""
+    places: list[Path] = []
+    nothing: ValueError | None = None
+    try:
+        places = run_folders(folder)  # unpacks what is packed, notes of sweeps too
+    except ValueError as reason:
+        nothing = reason
     sweeps, broken = sweep_notes.read(folder)
     commands = sweep_notes.asked(sweeps)
-    try:
-        places = run_folders(folder)
-    except ValueError:
-        if not commands:
-            raise
-        places = []
+    if nothing and not commands:
+        raise nothing
     runs = [_standing(place, folder, commands) for place in places]
     for run in sorted(set(commands) - {standing.run_id for standing in runs}):
         runs.append(Standing(run, "missing", "asked for, not begun", sweep_notes.to_type(commands[run]), None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,18 @@ def test_a_note_that_is_garbage_is_named(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "sweeps").mkdir()
     (tmp_path / "sweeps" / "x.json").write_text(content)
     assert "Not readable: sweeps/x.json" in told(tmp_path, capsys)
+
+
+def test_the_notes_of_a_packed_folder_are_read_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "results" / "packed"
+    run_id = write_run(folder).name
+    sweeps.write(folder, Sweep("python run.py -m seed=0,1", [run_id, "another"]))
+    with tarfile.open(folder / "runs.tar.xz", "w:xz") as packed:
+        for part in ("runs", "sweeps"):
+            packed.add(folder / part, part)
+            shutil.rmtree(folder / part)
+    assert report.main([str(folder), "--status"]) == 0
+    assert "another" in capsys.readouterr().out
 
 
 def test_nothing_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
