@@ -94,7 +94,7 @@ def _measured(
     page: Page, data: Page, results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
 ) -> None:
     of_tasks = _of_tasks(results, baselines)
-    page.title, page.front = front.make(of_tasks, results)
+    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided))
     of_pages = [_task_page(task) for task in of_tasks]
     page.title = page.title if page.front else of_pages[0].title
     found = page.front.findings if page.front else []

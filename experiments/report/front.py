@@ -52,13 +52,18 @@ def _spread(task: TaskResults) -> tuple[int, float]:
     return len(areas) // 2, float(areas.max() - areas.min()) if len(areas) else 0.0
 
 
-def make(tasks: Sequence[TaskResults], results: Results) -> tuple[str, Front | None]:
-    """Return the heading of a report and its first screen; None where nothing was measured over lengths."""
+def make(
+    tasks: Sequence[TaskResults], results: Results, claims: Sequence[tuple[str, str, str]] = ()
+) -> tuple[str, Front | None]:
+    """Return the heading of a report and its first screen; None where nothing was measured over lengths.
+
+    ``claims`` are published statements that the runs test, each with its verdict and its numbers.
+    """
     task = shown(counted(tasks) or tasks)
     if task is None:
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = main_block(tasks)
-    heading, found, top = of_task(task), findings(task), None
+    heading, found, top = of_task(task), findings(task, claims), None
     if task.asked and len(task.against) <= EACH:
         heading = f"{task.key}: {'; '.join(each.head for each in found[: len(task.against)])}"
     if len(several) > 1:
@@ -122,9 +127,9 @@ def of_task(task: TaskResults) -> str:
     return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
 
 
-def findings(task: TaskResults) -> list[Finding]:
-    """Return findings of one task: what was asked, who is first, who falls first, and whom the seeds leave open."""
-    found = [*_asked(task), *_first(task), *_fall(task), *_open(task)]
+def findings(task: TaskResults, claims: Sequence[tuple[str, str, str]] = ()) -> list[Finding]:
+    """Return findings of a task: what was asked, who is first, a claim, who falls first, whom the seeds leave open."""
+    found = [*_asked(task), *_first(task), *_claimed(claims), *_fall(task), *_open(task)]
     return found or [Finding(task.key, "No comparison could be made: see its page.")]
 
 
@@ -170,7 +175,7 @@ def _first(task: TaskResults) -> list[Finding]:
     area = f"{100 * best['area']:.0f} %"
     text = f"of its quality kept to ×{best['up_to']:g}"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
-    text += f", {_equals(equals, others)}."
+    text += f", {_equals(equals, others, len(seeds))}."
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if len(seeds) <= 10 else ""
     free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
@@ -179,10 +184,16 @@ def _first(task: TaskResults) -> list[Finding]:
     return [Finding(head, text, small.strip())]
 
 
-def _equals(equals: list[str], others: int) -> str:
+def _equals(equals: list[str], others: int, seeds: int) -> str:
     if not equals:
         return f"better than each of the other {others}" if others > 1 else "better than the other"
-    return f"the most; {words.few(equals)} may be as good"
+    return f"the most; {words.count(seeds, 'seed')} cannot tell it from {words.few(equals)}"
+
+
+def _claimed(claims: Sequence[tuple[str, str, str]]) -> list[Finding]:
+    """Say of the first published statement that was decided whether it holds here."""
+    found = [Finding(f"“{what.partition(':')[0]}”: {verdict}", f"{said}.") for what, verdict, said in claims if said]
+    return found[:1]
 
 
 def _fall(task: TaskResults) -> list[Finding]:
@@ -207,12 +218,13 @@ def _fall(task: TaskResults) -> list[Finding]:
     def fall(name: str) -> str:
         return f"{written(inside[name], metric)} → {written(after.mean()[name], metric)}{unit}"
 
-    text = f"from length {trained} to {next_length}"
-    text += f"; then {lost.index[1]}: {fall(str(lost.index[1]))}." if len(lost) > 1 and lost.iloc[1] > 0 else "."
+    text = f"from length {trained} to {next_length}, the first beyond training"
+    second = str(lost.index[1]) if len(lost) > 1 and lost.iloc[1] > lost.iloc[0] / 4 else ""
+    text += f"; next is {second}: {fall(second)}." if second else "."
     values = after.get_group(series)
     ends = f"{written(values.min(), metric)} to {written(values.max(), metric)}{unit}"
-    small = f"Its {words.count(len(values), 'seed')} at {next_length}: {ends}." if len(values) > 1 else "One seed."
-    return [Finding(f"{task.named(series)}: {fall(series)}", text, small)]
+    small = f"{series} at {next_length}: {ends} over {len(values)} seeds." if len(values) > 1 else "One seed."
+    return [Finding(f"{task.named(series)} falls first: {fall(series)}", text, small)]
 
 
 def _open(task: TaskResults) -> list[Finding]:

@@ -88,9 +88,10 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
         _settle(parcel)
         with redirect_stdout(printed), heartbeat.beating():
             for outcome in parcel.job.outcomes():
-                outcomes.append(replace(outcome, rows=[], line=summary.headline(outcome)))
+                line = summary.headline(outcome) + " (finished before)" * (outcome.status == "finished before")
+                outcomes.append(replace(outcome, rows=[], line=line))
                 if multiprocessing.parent_process() is None:  # workers of a pool have one place to print to
-                    summary.show(outcome)
+                    summary.show(outcome, brief=True)
     except (BadRequest, pe_zoo.PluginError) as error:
         outcomes.append(refused(error))
     except Interrupted as stopped:

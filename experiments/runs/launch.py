@@ -156,7 +156,7 @@ class Launch:
                 for outcome in (outcome for job in self._jobs for outcome in job.outcomes(self.team)):
                     self._add(outcome)
                     with doing("summing up"):
-                        summary.show(outcome)
+                        summary.show(outcome, brief=self.given.multirun)
             if not self._lost:  # what was refused need not be begun
                 self._note(folder for folder in self._before if folder.is_dir())
         finally:

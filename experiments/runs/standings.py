@@ -7,15 +7,18 @@ import pandas as pd
 from tabulate import tabulate
 
 from experiments.figures import words
-from experiments.rows.results import load
+from experiments.report.sections.statements import told
+from experiments.rows.results import Results, load
 from experiments.rows.row import metric_of
 from experiments.statistics import comparisons
 from experiments.statistics.scores import scores
+from experiments.statistics.statements import schema, verdicts
 
 MOST_TASKS = 2
 """Tasks with a table here; the report has all."""
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
+CLAIMS = 4
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
@@ -29,7 +32,14 @@ def text(place: Path, run_ids: Collection[str]) -> str:
         rows = quality[(quality["task"] == task) & (quality["metric"] == metric)]
         if part["series"].nunique() > 1:
             tables.append(_of_task(str(task), str(metric), part, rows))
-    return "\n\n".join(tables)
+    return "\n\n".join([*tables, *_claims(results)])
+
+
+def _claims(results: Results) -> list[str]:
+    """Return what the runs of a folder say of published statements, a claim in two lines."""
+    found = told(verdicts.decide(schema.load(), results))
+    lines = [f"{verdict:<10} {what}\n           {said}" for what, verdict, said in found if said]
+    return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 
 def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> str:

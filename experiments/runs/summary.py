@@ -13,6 +13,7 @@ from tabulate import tabulate
 
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
+from experiments.rows.read import read_run
 from experiments.rows.row import Row, frame, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
@@ -36,7 +37,7 @@ SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force")
 """Options that the next command does not take over."""
 FREE_RUNNING = "generated_token_accuracy"
 NOT_RUN = {
-    "finished before": "{run_id} finished before; force=true repeats it. files: {folder}",
+    "finished before": "{run_id} finished before; force=true repeats it",
     "diverged before": "{run_id} finished before, diverged: {message}; force=true repeats it. files: {folder}",
     "running elsewhere": "{run_id} {message}; skipped",
 }
@@ -65,8 +66,10 @@ def tally(outcomes: list[Outcome]) -> None:
             print(f"  {outcome.status}: {outcome.run_id}: {outcome.message}")
 
 
-def show(outcome: Outcome) -> None:
-    """Print how a run ended, its main numbers and where its files are."""
+def show(outcome: Outcome, *, brief: bool = False) -> None:
+    """Print how a run ended, its main numbers and where its files are; ``brief``: not those of an earlier command."""
+    if outcome.status == "finished before" and not brief:
+        _show_results(outcome)
     if line := NOT_RUN.get(outcome.status):
         print(line.format(**vars(outcome)))
     elif line := ERRORS.get(outcome.status):
@@ -78,7 +81,7 @@ def show(outcome: Outcome) -> None:
 def headline(outcome: Outcome) -> str:
     """Return a line on what a run that ended has shown."""
     record = record_of(outcome.folder)
-    if record is None or outcome.status not in ("ok", "diverged"):
+    if record is None or outcome.status not in ("ok", "diverged", "finished before"):
         return f"{outcome.run_id}: {outcome.status} {outcome.message}".rstrip()
     name = "{encoder} on {task}, seed {seed}".format(**record)
     if record["positions"] != "sequential":
@@ -88,7 +91,7 @@ def headline(outcome: Outcome) -> str:
     outside = record.get("checkpoint")
     if not record["trained"] and not outside:
         return f"{name}: not trained"
-    if not (lengths := _lengths(outcome.rows)):
+    if not (lengths := _lengths(_rows(outcome))):
         if outside:
             return f"{name}: measured as it is"
         return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
@@ -103,6 +106,14 @@ def headline(outcome: Outcome) -> str:
         if fails
         else f"{text}, the longest measured"
     )
+
+
+def _rows(outcome: Outcome) -> list[Row]:
+    """Return the measurements of a run that ended well, now or before."""
+    if outcome.status != "finished before":
+        return outcome.rows
+    table = read_run(outcome.folder, outcome.folder.parent.parent)[2] or {}
+    return [Row(**dict(zip(table, line, strict=True))) for line in zip(*table.values(), strict=True)]
 
 
 def _lengths(rows: Iterable[Row]) -> list[Row]:
@@ -158,12 +169,14 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     far = f"; from {guesses} on it guesses" if guesses else ""
     if works > trained:
         return f"It extrapolates to {works / trained:.3g} times the longest length in training{far}."
-    return f"It does not extrapolate: it works at the lengths it was trained on alone{far}."
+    return (
+        f"It does not extrapolate: it works, keeping {100 * KEEPS:.0f} % of its quality, at trained lengths alone{far}."
+    )
 
 
 def _show_results(outcome: Outcome) -> None:
-    record, rows = record_of(outcome.folder), outcome.rows
-    assert record is not None, "written just now"
+    record, rows = record_of(outcome.folder), _rows(outcome)
+    assert record is not None, "read or written just now"
     print(f"\n{headline(outcome)}")
     lengths = _lengths(rows)
     if lengths:

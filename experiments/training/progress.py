@@ -86,15 +86,15 @@ class Training:
         """Return how far it is, with the time left of this round."""
         config, done = self.step.config, self.log.steps
         of_round, end = self._of_round()
-        rounds = f"round {1 + (max(done, 1) - 1) // config.steps} of up to {config.most_rounds}, "
-        text = f"{rounds if config.most_rounds > 1 else ''}step {of_round:,} of {end:,}"
+        before = (max(done, 1) - 1) // config.steps
+        rounds = f"not learned yet, round {before + 1} of at most {config.most_rounds}, " if before else ""
+        text = f"{rounds}step {of_round:,} of {end:,}"
         if self.log.points:
             text += f", loss {self.log.final_loss:.3f}"
             if accuracy := self.log.quality.get("token_accuracy"):
                 text += f", accuracy {accuracy:.1%}"
         if done:
             text += f", {span(self.seconds / done * (end - of_round))} left"
-            text += " in this round" if config.most_rounds > 1 else ""
         return text
 
     @property

@@ -269,8 +269,8 @@ def test_the_table_takes_the_worst_shift_and_the_longest_length() -> None:
     ]
     table = structure_report.shown(frame(rows)).set_index("head")["value"].to_dict()
     assert table == {
-        "only distance counts (1 = yes)": 1.0,
-        "scores change in a shift (0 = no)": 0.75,
+        "code alone: only distance counts (1 = yes)": 1.0,
+        "with tokens: scores change in a shift (0 = no)": 0.75,
         "half of attention within, tokens": 0.0,
         "share never seen, at 4 × training": 0.2,
     }
@@ -289,7 +289,7 @@ def test_the_table_of_real_rows_has_a_line_for_each_series() -> None:
     assert table["head"].nunique() == 8
     assert (over_seeds(table, ["series", "head"])[["seeds", "unsupported"]].sum(axis=1) == 2).all()
     shifted = over_seeds(table, ["series", "head"]).set_index(["series", "head"])["mean"]
-    head = "scores change in a shift (0 = no)"
+    head = "with tokens: scores change in a shift (0 = no)"
     assert shifted[("alibi", head)] == 0.0
     assert shifted[("sinusoidal", head)] > 0.01
 

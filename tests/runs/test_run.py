@@ -84,6 +84,7 @@ def test_the_same_command_twice_is_one_run_and_bit_identical(command: Command, t
     again = command(*TINY, "positions=randomized", "encoder=t5")
     assert again.code == 0
     assert "finished before; force=true" in again.out
+    assert "right, %" in again.out
     assert (run / "rows.csv").stat().st_mtime_ns == stamp
     forced = command(*TINY, "positions=randomized", "encoder=t5", "force=true")
     assert forced.code == 0

@@ -353,7 +353,7 @@ def test_each_run_can_be_made_and_gives_what_is_compared(
         return replace(record.run(small(config), **given), folder=plan.folder)
 
     monkeypatch.setattr(job, "run", run_small)
-    monkeypatch.setattr(summary, "show", lambda outcome: None)
+    monkeypatch.setattr(summary, "show", lambda outcome, brief: None)
     assert (schema.FOLDER / f"{finding.name}.yaml").read_text().startswith("# @package _global_\n# ")
     done = command("-m", f"+statements={finding.name}", "seed=0", "figures=false")
     assert done.code == 0, done.err

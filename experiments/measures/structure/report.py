@@ -42,9 +42,9 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     longest = new["sequence_length"] == new.groupby("run_id")["sequence_length"].transform("max")
     plain = whole(rows)
     columns = {
-        "only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
+        "code alone: only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
         "tells left from right (0 = no)": plain[plain["metric"] == "direction_awareness"],
-        "scores change in a shift (0 = no)": shifted.sort_index(),
+        "with tokens: scores change in a shift (0 = no)": shifted.sort_index(),
         "half of attention within, tokens": plain[plain["metric"] == "half_life"],
         "99 % of attention within, tokens": plain[plain["metric"] == "window_99"],
         "attention spreads with length (1 = evenly)": plain[plain["metric"] == "entropy_growth"],

@@ -43,6 +43,26 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
 
+def told(decided: list[Decided]) -> list[tuple[str, str, str]]:
+    """Return what each statement claims that was measured, its verdict, and the first case with its numbers."""
+    found = []
+    for each in decided:
+        if each.statement.setting or each.verdict == NOT_MEASURED:
+            continue
+        cases = (
+            (case, one, _measured(case, asked))
+            for case in each.outcomes
+            for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
+        )
+        numbers = (
+            f"{case.test['of']}: {in_words(case.test)} {measured}; it had to be {one.comparison}"
+            for case, one, measured in cases
+            if measured and _css(one.verdict) == _css(each.verdict)
+        )
+        found.append((each.statement.statement, each.verdict, next(numbers, "")))
+    return found
+
+
 def sections(decided: list[Decided]) -> list[Section]:
     """Return a table of the statements that were measured, and a section for each published finding."""
     general = [each for each in decided if not each.statement.setting]
@@ -83,15 +103,18 @@ def claim(each: Decided) -> dict[str, Any]:
     statement = each.statement
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
     verdict = each.verdict if measured == every else f"{each.verdict}, {measured} of {every} cases measured"
-    shown = {"statement": statement.statement, "source": statement.source, "verdict": verdict}
-    return shown | {"css": _css(verdict), "tests": tests}
+    what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
+    shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
+    return shown | {"css": _css(each.verdict), "tests": tests}
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
     """Return what was measured of the two sides of a comparison, or of the one that has a threshold."""
-    means = {entry.contestant: entry.measured for entry in case.entries}
-    sides = [means[side] for side in (asked.one, asked.other) if isinstance(side, str)]
-    return " and ".join(f"{mean:.3g}" for mean in sides) if not any(map(math.isnan, sides)) else ""
+    entries = {entry.contestant: entry for entry in case.entries}
+    sides = [entries[side] for side in (asked.one, asked.other) if isinstance(side, str)]
+    if any(math.isnan(each.measured) for each in sides):
+        return ""
+    return " and ".join(interval(each.measured, each.low, each.high, ".3g") for each in sides)
 
 
 def _css(verdict: str) -> str:

@@ -190,5 +190,7 @@ def in_words(test: Mapping[str, Any]) -> str:
     words = metric if metric.startswith(prefix) else f"{prefix}{metric}"
     if "against" not in test:
         return words
+    if test["against"] == {"multiple": 1} and test.get("as") == "ratio":
+        return f"{words}, as a multiple of that at the training length"
     what = ", ".join(f"{key} {_text(value) or 'blank'}" for key, value in test["against"].items())
     return f"{words}, {test.get('as', 'difference')} against {what}"
