@@ -132,10 +132,14 @@ class Luggage:
             carried = torch.cat([carried, seat.x], -1)
         width = carried.shape[-1]
         carried = functional.pad(carried, (0, -width % groups)).unflatten(-1, (groups, -1)).transpose(1, 2)
-        key, value = self._cache.update(key, torch.cat([value, carried.to(value.dtype)], -1), *arguments, **others)
-        value, carried = value.split([value.shape[-1] - carried.shape[-1], carried.shape[-1]], -1)
+        packed = torch.cat([value, carried.to(value.dtype)], -1)
+        tokens = key.shape[-2]
+        key, packed = self._cache.update(key, packed, *arguments, **others)
+        if key.shape[-2] == tokens:  # nothing was cached: what was read stands, as one row where it is one
+            return key, value
+        value, carried = packed.split([value.shape[-1], carried.shape[-1]], -1)
         carried = carried.transpose(1, 2).flatten(-2)[..., :width]
-        seat.key_positions = undigits(carried[..., :DIGITS])
+        seat.key_positions = undigits(carried[..., :DIGITS].detach())
         seat.x = carried[..., DIGITS:] if seat.reads_input else None
         return key, value
 

@@ -364,3 +364,20 @@ def test_the_guide_lists_what_the_command_finds() -> None:
         )
         assert listed == int(count)
     assert f"one of {supported.count('`') // 2} families" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_bias_without_parameters_needs_no_gradient_and_is_made_for_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise no fused kernel takes it, and a training step costs a quarter more."""
+    given: list[Tensor] = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*tensors: Tensor, attn_mask: Tensor, **others: object) -> Tensor:
+        given.append(attn_mask)
+        return kernel(*tensors, attn_mask=attn_mask, **others)  # type: ignore[arg-type]
+
+    model = llama()
+    pe_zoo.hf.use(model, "alibi")
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", spy)
+    model(input_ids=tokens())
+    assert [mask.shape for mask in given] == [(1, 4, 12, 12)] * 3
+    assert not any(mask.requires_grad for mask in given)
