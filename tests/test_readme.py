@@ -104,6 +104,22 @@ def test_what_the_first_command_prints(path: Path, tmp_path: Path, capsys: pytes
     assert shown in capsys.readouterr().out
 
 
+def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
+    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
+        measured = {(line["task"], line["series"]): line for line in csv.DictReader(file)}
+    log = (ROOT / "docs" / "log" / "2026-11-24.md").read_text(encoding="utf-8")
+    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `\w+` .*$", log, re.M)]
+    assert len(lines) == len(measured) / 2 == 39
+    for series, *cells in lines:
+        for task, cell in zip(("copy", "text"), cells, strict=True):
+            line = measured[task, series]
+            told = [short(line["area"]), f"{line['seeds']}"]
+            if line["verdict"]:
+                sign = "" if float(line["difference"]) < 0 else "+"
+                told = [told[0], sign + short(line["difference"]), told[1], line["verdict"]]
+            assert cell == " · ".join(told), (task, series)
+
+
 def headline(line: dict[str, str]) -> str:
     """Area, interval and places, or why there is none, as README gives them."""
     if line["status"] != "ok":

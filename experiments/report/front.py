@@ -175,7 +175,11 @@ def _first(task: TaskResults) -> list[Finding]:
     area = f"{100 * best['area']:.0f} %"
     text = f"of its quality kept to ×{best['up_to']:g}"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
-    text += f", {_equals(equals, others, len(seeds))}."
+    text += (
+        f", the most; compared with {task.baseline} alone."
+        if task.asked
+        else f", {_equals(equals, others, len(seeds))}."
+    )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if len(seeds) <= 10 else ""
     free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
@@ -251,6 +255,11 @@ def across(tasks: Sequence[TaskResults]) -> str:
     """Return the finding over tasks: who wins most comparisons, and who fewest."""
     table = board.compared(tasks)
     best, worst = table.iloc[0], table.iloc[-1]
+    if asked := {task.baseline for task in tasks if task.asked}:
+        line = table[table["series"].isin(asked)].iloc[0]
+        left = line["compared"] - line["wins"] - line["losses"]
+        decided = f"{line['losses']} extrapolate better, {line['wins']} worse, {left} not decided"
+        return f"Against {line['series']}, {line['compared']} comparisons on {len(tasks)} tasks: {decided}"
     if not best["wins"]:
         return f"Over {len(tasks)} tasks, none of {int(table['compared'].sum()) // 2} comparisons is decided"
     return (
