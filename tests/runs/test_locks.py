@@ -204,5 +204,6 @@ def test_eight_at_once_do_every_run_once(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0"] * 8, "\n".join(said)
     runs = list((tmp_path / "results" / "sweep" / "runs").iterdir())
     assert len(runs) == 4
-    assert sum(text.count(" on copy, seed ") for text in said) == 4, "each was shown by one worker"
+    shown = [line for text in said for line in text.splitlines() if " on copy, seed " in line]
+    assert sum("finished before" not in line for line in shown) == 4, "each was done by one worker"
     assert {record_of(run)["status"] for run in runs} == {"ok"}

@@ -195,7 +195,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         return Outcome("ok", config.run_id, RESULTS / config.name / "runs" / config.run_id)
 
     monkeypatch.setattr(job, "run", note)
-    monkeypatch.setattr(summary, "show", lambda _: None)
+    monkeypatch.setattr(summary, "show", lambda outcome, brief: None)
     return found
 
 
