@@ -14,27 +14,33 @@ from typing import Any
 
 LIBRARY = Path(__file__).parent
 CITATION = re.compile(
-    r"((?:[A-Z][\w'’-]+ et al\.|(?:[A-Z][\w'’-]+, )*[A-Z][\w'’-]+ and [A-Z][\w'’-]+|[A-Z][\w'’-]+))"
-    r" \((\d{4})\),? arXiv:(\d{4}\.\d{4,5})(?:, (§[\d.]*\d))?"
+    r"(?P<authors>(?:[A-Z][\w'’-]+ et al\.|(?:[A-Z][\w'’-]+, )*[A-Z][\w'’-]+ and [A-Z][\w'’-]+|[A-Z][\w'’-]+))"
+    r" \((?P<year>\d{4})\),? "
+    r"(?:arXiv:(?P<arxiv>\d{4}\.\d{4,5})|(?P<page>[a-z]+\.[a-z]+/[\w/-]*\w))(?:, (?P<section>§[\d.]*\d))?"
 )
-"""Authors, year, arXiv id, section: ``Su et al. (2021), arXiv:2104.09864, §3.2``."""
+"""Authors, year, arXiv id or page of the web, section: ``Su et al. (2021), arXiv:2104.09864, §3.2``."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A citation."""
+    """A citation: of arXiv, or, where the method stands nowhere else, of a page of the web."""
 
     authors: str
     year: str
     arxiv: str
     section: str = ""
+    page: str = ""
 
     @property
     def link(self) -> str:
-        return f"https://arxiv.org/abs/{self.arxiv}"
+        return f"https://{self.page or f'arxiv.org/abs/{self.arxiv}'}"
+
+    @property
+    def number(self) -> str:
+        return self.link if self.page else f"arXiv:{self.arxiv}"
 
     def __str__(self) -> str:
-        return f"{self.authors} ({self.year}), arXiv:{self.arxiv}" + (f", {self.section}" if self.section else "")
+        return f"{self.authors} ({self.year}), {self.number}" + (f", {self.section}" if self.section else "")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Entry:
     @property
     def papers(self) -> tuple[Paper, ...]:
         """The papers that the summary cites."""
-        return tuple(Paper(*cited.groups("")) for cited in CITATION.finditer(self.summary))
+        return tuple(Paper(**cited.groupdict("")) for cited in CITATION.finditer(self.summary))
 
 
 def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = None) -> Entry:

@@ -118,7 +118,8 @@ class Encoder(nn.Module):
     relative_of: ClassVar[str | None] = None
     """The encoder, without parameters as this one is, that its scores nearly equal within short training lengths."""
     extends: ClassVar[str | None] = None
-    """The encoder in whose trained model its paper puts this one, to reach longer texts: ``factor=1`` equals it."""
+    """The encoder in whose trained model its paper puts this one, to reach longer texts: ``factor=1`` equals it, or,
+    without that knob, what neighbours compute."""
     fine_tuned: ClassVar[bool] = False
     """The paper trains the model on after it ``extends`` it."""
     control: ClassVar[bool] = False

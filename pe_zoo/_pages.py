@@ -41,7 +41,7 @@ def card(profile: Profile, geometry: Geometry, width: int = 100) -> str:
         _filled(f"{name}={knob.default}", width, "  ") + "\n" + _filled(knob.description, width, "      ", "      ")
         for name, knob in entry.knobs.items()
     ]
-    papers = [f"  {paper}  {paper.link}" for paper in entry.papers]
+    papers = [f"  {paper}" + f"  {paper.link}" * (not paper.page) for paper in entry.papers]
     hooks = ", ".join(profile.hooks) or "no hook"
     numbers = f"Learned parameters: {profile.parameters}, extra work: {profile.extra}, {_sizes(geometry)}"
     parts = [
@@ -79,7 +79,8 @@ def _sizes(geometry: Geometry) -> str:
 
 def _cells(profile: Profile, *, linked: bool) -> tuple[str, ...]:
     cited = "; ".join(
-        f"{paper.authors} {paper.year}, " + (f"[{paper.arxiv}]({paper.link})" if linked else paper.arxiv)
+        f"{paper.authors} {paper.year}, "
+        + (f"[{paper.arxiv or paper.page}]({paper.link})" if linked else paper.arxiv or paper.page)
         for paper in profile.entry.papers
     )
     name, hooks = f"`{profile.name}`" if linked else profile.name, ", ".join(profile.hooks)

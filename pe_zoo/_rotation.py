@@ -35,7 +35,7 @@ def rotate_pairs(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: 
         pairing: ``interleaved`` or ``half``.
         scale: what the rotated dimensions are multiplied by, a number or of the shape of the angles.
     """
-    return _rotate(x, *_cos_and_sin(angle, scale, x.dtype), pairing)
+    return rotate_by(x, *_cos_and_sin(angle, scale, x.dtype), pairing)
 
 
 def _cos_and_sin(angle: Tensor, scale: float | Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,8 @@ def _cos_and_sin(angle: Tensor, scale: float | Tensor, dtype: torch.dtype) -> tu
     return cos.to(dtype), sin.to(dtype)
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str) -> Tensor:
+def rotate_by(x: Tensor, cos: Tensor, sin: Tensor, pairing: str = "interleaved") -> Tensor:
+    """Multiply pairs, as complex numbers, by cos + i · sin, which broadcast to ``(batch, heads, length, pairs)``."""
     rotated, still = x.split([2 * cos.shape[-1], x.shape[-1] - 2 * cos.shape[-1]], -1)
     if pairing == "interleaved" and _may_be_complex(rotated):
         # A rotation is a complex product: the sums below, forwards and backwards in a third of the time.
@@ -70,7 +71,13 @@ def rotate_both(
     """Rotate queries and keys, each by its position times the frequencies, ``(pairs,)`` float64."""
     of_keys = _cos_and_sin(angles(site.key_positions, frequencies), scale, k.dtype)
     of_queries = [part[..., site.rows, :] for part in of_keys]
-    return _rotate(q, of_queries[0], of_queries[1], pairing), _rotate(k, of_keys[0], of_keys[1], pairing)
+    return rotate_by(q, of_queries[0], of_queries[1], pairing), rotate_by(k, of_keys[0], of_keys[1], pairing)
+
+
+def rotate_heads(x: Tensor, angle: Tensor) -> Tensor:
+    """Rotate the pairs (i, i + head_dim/2) of each head by its own angles, ``(batch, heads, length, pairs)``."""
+    # `rotate_pairs` rotates all heads of a sample alike: here each stands as a sample.
+    return rotate_pairs(x.flatten(0, 1).unsqueeze(1), angle.flatten(0, 1), "half").reshape(x.shape)
 
 
 class Rotary(Encoder):
@@ -99,6 +106,40 @@ class Rotary(Encoder):
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         return rotate_both(q, k, site, self.frequencies(q.device), self.pairing, self.scale)
+
+
+class Regrouped(Rotary):
+    """Rotates as RoPE does; where query and key are far apart, as if they stood elsewhere. A subclass says where.
+
+    Each other place costs a product of the size of the scores.
+    """
+
+    family = "rotation"
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        return self.plain_frequencies(device)
+
+    def far(self, site: Site) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Of each group of far pairs: which they are, as the scores; positions of queries; positions of keys."""
+        raise NotImplementedError
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        frequencies, scale, dtype = self.frequencies(q.device), self.geometry.head_dim**-0.5, scores.dtype
+        q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        for where, queries, keys in self.far(site):
+            # Both come rotated to their own positions, and are turned on from there.
+            there_q = rotate_pairs(q, angles(queries.double() - site.query_positions, frequencies))
+            there_k = rotate_pairs(k, angles(keys.double() - site.key_positions, frequencies))
+            scores = torch.where(where, (there_q * scale @ there_k.mT).to(dtype), scores)
+        return scores
+
+
+def beyond(
+    window: int, offset: float, site: Site, queries: Tensor, keys: Tensor
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Far pairs are those with a window or more between them; queries move by the offset away from their keys."""
+    behind = [(site.distance >= window, queries + offset, keys)]
+    return behind if site.causal else [*behind, (site.distance <= -window, queries - offset, keys)]
 
 
 def reach(site: Site) -> Tensor:

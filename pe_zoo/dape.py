@@ -31,8 +31,8 @@ class DAPE(Encoder):
 
     def __init__(self, geometry: Geometry, *, prior: str = "logarithmic", width: int = 32) -> None:
         super().__init__(geometry)
-        self.prior = one_of("dape prior", prior, ("logarithmic", "linear"))
-        whole("dape width", width, at_least=1)
+        self.prior = one_of(f"{self.name} prior", prior, ("logarithmic", "linear"))
+        whole(f"{self.name} width", width, at_least=1)
         layers, heads = geometry.num_layers, geometry.num_heads
         self.w_in = nn.Parameter(torch.empty(layers, width, 2 * heads))
         self.b_in = nn.Parameter(torch.empty(layers, width))

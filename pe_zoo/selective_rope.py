@@ -5,7 +5,7 @@ from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number, true_or_false, whole
 from pe_zoo._layers import look_back, unit_length
 from pe_zoo._positions import geometric_frequencies
-from pe_zoo._rotation import pairs_of, rotate_pairs
+from pe_zoo._rotation import pairs_of, rotate_heads
 
 
 @register("selective_rope")
@@ -81,9 +81,3 @@ class SelectiveRoPE(Encoder):
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = self.angle(site)
         return rotate_heads(q, angle[..., site.rows, :]), rotate_heads(k, angle)
-
-
-def rotate_heads(x: Tensor, angle: Tensor) -> Tensor:
-    """Rotate each head by its own angles, ``(batch, heads, length, pairs)``."""
-    # `rotate_pairs` rotates all heads of a sample alike: here each stands as a sample.
-    return rotate_pairs(x.flatten(0, 1).unsqueeze(1), angle.flatten(0, 1), "half").reshape(x.shape)

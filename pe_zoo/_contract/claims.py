@@ -34,7 +34,8 @@ HOOKS = ("embed", "rotate", "score", "mix")
 @promise("Adding a constant to all positions changes nothing if, and only if, shift_invariant is claimed.")
 def check_shift_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder, shifts = bench.fresh(make), (1.0, 17.0, 800.0)
-    changed = _shift_changes(encoder, causal, bench, some_positions(LENGTH), *shifts)
+    near, *far = _near_and_far(encoder, bench)
+    changed = _shift_changes(encoder, causal, bench, near, *shifts)
     if encoder.shift_invariant:
         hold(changed < 1e-9, f"claims shift_invariant, but a shift of all positions changes results by {changed:.1g}")
         # Distances of shifted sixths are off by up to 2⁻¹³ in float32.
@@ -42,11 +43,18 @@ def check_shift_claim(make: Maker, causal: bool, bench: Bench) -> None:
         reason = "distances of fractional positions are not robust to float32 rounding"
         hold(changed < 0.03, f"claims shift_invariant, but a shift of sixths changes results: {reason}")
         return
+    changed = max([changed, *(_shift_changes(encoder, causal, bench, apart, *shifts) for apart in far)])
     if not encoder.causal_only:  # it is enough that a shift shows under one mask
         with suppress(Unsupported):
             changed = max(changed, _shift_changes(encoder, not causal, bench, some_positions(LENGTH), *shifts))
     unclaimed = "does not claim shift_invariant, but no shift of all positions changes results"
     hold(changed > 1e-5, f"{unclaimed}: set `shift_invariant = True`")
+
+
+def _near_and_far(encoder: Encoder, bench: Bench) -> list[Tensor]:
+    """Positions close together and, where the encoder has them, far apart: some change beyond a distance alone."""
+    far = 0.5 * bench.geometry.train_length * torch.arange(LENGTH)
+    return [some_positions(LENGTH), *([far] if far.max() < (encoder.max_length or math.inf) else [])]
 
 
 def _shift_changes(encoder: Encoder, causal: bool, bench: Bench, positions: Tensor, *shifts: float) -> float:
@@ -94,13 +102,15 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     if not encoder.overrides("score"):
         hold(not encoder.static_bias, "claims static_bias, but has no score hook to add a bias")
         return
-    site = site_of(some_positions(LENGTH), causal, some_inputs(encoder.geometry)[-1])
-    added = []
-    for scale in (1.0, 3.0):
-        q, k, _ = some_inputs(encoder.geometry)
-        raw = scale * torch.randn(2, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=torch.float64)
-        added.append(encoder.score(raw, scale * q, scale * k, site) - raw)
-    same = gap(added[0], added[1]) < 1e-9
+    same = True
+    for positions in _near_and_far(encoder, bench):
+        site = site_of(positions, causal, some_inputs(encoder.geometry)[-1])
+        added = []
+        for scale in (1.0, 3.0):
+            q, k, _ = some_inputs(encoder.geometry)
+            raw = scale * torch.randn(2, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=torch.float64)
+            added.append(encoder.score(raw, scale * q, scale * k, site) - raw)
+        same &= gap(added[0], added[1]) < 1e-9
     if encoder.static_bias:
         hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
     elif same:
@@ -204,7 +214,8 @@ def check_order_is_seen_by_hooks(make: Maker, causal: bool, bench: Bench) -> Non
 
 
 def check_positions_are_read(make: Maker, causal: bool, bench: Bench) -> None:
-    model, tokens, positions = bench.model(bench.fresh(make), causal), some_tokens(), some_positions(LENGTH)
+    # Neighbours among them: some encoders read small distances alone.
+    model, tokens, positions = bench.model(bench.fresh(make), causal), some_tokens(), torch.arange(1.0, LENGTH + 1)
     before = read(model, tokens, positions)
     ignored = "positions twice as far apart give the same logits: take distances from `site.distance`, not from indices"
     hold(gap(before, read(model, tokens, 2 * positions)) > 1e-5, ignored)
@@ -231,32 +242,35 @@ def depends_on(encoder: Encoder, causal: bool) -> frozenset[str]:
 
     Returns:
         A subset of ``positions``; ``x``, the layer's input; ``scores``, if score is not linear in them; ``queries``, if
-        what it adds depends on queries or keys; ``own product``, if it replaces the given scores by its own.
+        what it adds depends on queries or keys; ``own product``, if it replaces given scores by its own.
     """
     q, k, other_q, other_k = (heads_of(encoder.geometry, 1, LENGTH) for _ in range(4))
     raw, other_raw = (torch.randn(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype) for _ in range(2))
     x, other_x = (torch.randn(1, LENGTH, encoder.geometry.model_dim, dtype=q.dtype) for _ in range(2))
     near, far = torch.arange(LENGTH).float(), 3 * torch.arange(LENGTH).float()
+    beyond = far if encoder.max_length is not None else encoder.geometry.train_length * near
+    seen = site_of(near, causal).mask
 
     def outcome(positions: Tensor = near, x: Tensor = x) -> list[Tensor]:
         site = site_of(positions, causal, x)
         masked = raw.masked_fill(~site.mask, -torch.inf)
         return [*encoder.rotate(q, k, site), encoder.score(raw, q, k, site), encoder.mix(masked, k, site)]
 
-    def scored(raw: Tensor, q: Tensor = q, k: Tensor = k) -> Tensor:
-        return encoder.score(raw, q, k, site_of(near, causal, x))
+    def scored(raw: Tensor, q: Tensor = q, k: Tensor = k, positions: Tensor = near) -> Tensor:
+        return encoder.score(raw, q, k, site_of(positions, causal, x))
 
     def differ(some: list[Tensor], others: list[Tensor]) -> bool:
         return any(not gap(one, other) < 1e-9 for one, other in zip(some, others, strict=True))
 
     with torch.no_grad():
         nothing, sums = scored(0 * raw), scored(raw) + scored(other_raw)
+        moved = scored(raw, positions=beyond) - scored(other_raw, positions=beyond)
         dependence = {
             "positions": differ(outcome(), outcome(positions=far)),
             "x": differ(outcome(), outcome(x=other_x)),
             "scores": differ([sums], [scored(raw + other_raw) + nothing]),
             "queries": differ([scored(raw)], [scored(raw, other_q, other_k)]),
-            "own product": not differ([scored(raw)], [scored(other_raw)]),
+            "own product": bool((moved[..., seen] == 0).any()),
         }
     return frozenset(what for what, depends in dependence.items() if depends)
 

@@ -71,10 +71,19 @@ def check_relative(make: Maker, causal: bool, bench: Bench) -> None:
             raise Missing(f"could set relative_of = {other!r}: scores differ by {away:.1%} from it")
 
 
-@promise("At factor=1 it equals another encoder, with the knobs that they share, if, and only if, extends names that.")
+@promise(
+    "At factor=1, or between neighbours where it has no factor, it equals another encoder, with the knobs that they "
+    "share, if, and only if, extends names that."
+)
 def check_extends(make: Maker, causal: bool, bench: Bench) -> None:
     cls = type(_plain(make))
     hold(cls.extends is not None or not cls.fine_tuned, "claims fine_tuned, but extends names no encoder")
+    if cls.extends is not None and FACTOR not in knobs(cls):
+        encoder = _plain(make)
+        extended = build(cls.extends, SIZES, **shared_knobs(encoder, cls.extends))
+        apart = score_distance(encoder, extended, torch.arange(2), causal=causal)
+        hold(apart < SAME, f"extends={cls.extends!r}, but differs from it between neighbours by {apart:.0%}")
+        return
     kin = _distances(_plain(make, **{FACTOR: 1.0}), causal, shared=True) if FACTOR in knobs(cls) else {}
     if cls.extends is not None:
         same = kin.get(cls.extends, NEAR) < SAME

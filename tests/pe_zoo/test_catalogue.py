@@ -198,7 +198,8 @@ def test_source_files_say_what_is_registered() -> None:
 def test_the_parts_of_a_docstring_are_there(entry: Entry) -> None:
     assert entry.sentence
     assert all(knob.description for knob in entry.knobs.values())
-    assert len(entry.papers) == len(set(re.findall(r"arXiv:(\d{4}\.\d{4,5})", entry.summary))), "a citation is not read"
+    cited = set(re.findall(r"arXiv:(\d{4}\.\d{4,5})|((?:github|kexue)\.\S*\w)", entry.summary))
+    assert len(entry.papers) == len(cited), "a citation is not read"
     assert not entry.papers or (entry.departures and entry.equation)
 
 
@@ -278,7 +279,7 @@ def test_names_that_collide_are_told_apart() -> None:
         assert name in told
     for found in listed:
         for paper in found.entry.papers:
-            if paper.arxiv in told:
+            if paper.arxiv and paper.arxiv in told:
                 assert re.search(rf"arXiv:{paper.arxiv}, here [^)]*`{found.name}`", told)
     assert all("not here" in sentence or "arXiv" not in sentence for sentence in notes([], GEOMETRY))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Site
 
-NAMES = ["cope", "dape", "fox", "grape_a", "relative_projection"]
+NAMES = ["cope", "dape", "dape_v2", "fox", "grape_a", "grape_ap", "relative_projection", "wall"]
 HEADS, HEAD_DIM, LENGTH = 3, 4, 7
 
 
@@ -113,7 +113,7 @@ def test_each_layer_has_its_own_parameters(name: str) -> None:
     assert (before[1] - after[1]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["fox", "relative_projection"])
+@pytest.mark.parametrize("name", ["fox", "grape_ap", "relative_projection", "wall"])
 def test_who_reads_the_input_says_so_when_there_is_none(name: str) -> None:
     scores, q, k, _ = case()
     with pytest.raises(ValueError, match=rf"^{name} .*pass x") as refusal:
@@ -506,3 +506,142 @@ def test_dape_starts_where_the_official_code_does() -> None:
     assert encoder.w_in.abs().max().item() == pytest.approx(64**-0.5, rel=0.01)
     assert encoder.b_in.abs().max().item() == pytest.approx(64**-0.5, rel=0.05)
     assert encoder.w_out.abs().max().item() == pytest.approx(32**-0.5, rel=0.01)
+
+
+# ----------------------------------------------------------------------------------------------------------- DAPE V2
+
+
+@pytest.mark.parametrize("prior", ["linear", "logarithmic"])
+@pytest.mark.parametrize("neighbours", [0, 1, 2])
+def test_dape_v2_by_torchs_convolution_of_one_row_at_a_time(prior: str, neighbours: int) -> None:
+    encoder = build("dape_v2", width=5, prior=prior, neighbours=neighbours)
+    scores, q, k, _ = case()
+    site = site_of(layer=1)
+    inward = torch.nn.Conv1d(2 * HEADS, 5, 2 * neighbours + 1, padding=neighbours).double()
+    outward = torch.nn.Conv1d(5, HEADS, 2 * neighbours + 1, padding=neighbours, bias=False).double()
+    inward.weight.data, inward.bias.data = encoder.w_in[1, :, :, 0].detach(), encoder.b_in[1].detach()  # type: ignore[union-attr]
+    outward.weight.data = encoder.w_out[1, :, :, 0].detach()
+    silent = build("dape", width=5, prior=prior)
+    set_to(silent, w_out=0.0)
+    if prior == "logarithmic":
+        silent.p.data, silent.a.data = encoder.p.data, encoder.a.data
+    bias = added(silent, torch.zeros_like(scores), q, k, site)
+    found = added(encoder, scores, q, k, site)
+    for row in range(LENGTH):  # of a text that ends with this query
+        known = torch.cat([scores, bias], 1)[:, :, row, : row + 1]
+        with torch.no_grad():
+            expected = bias[:, :, row, : row + 1] + outward(torch.nn.functional.leaky_relu(inward(known)))
+        torch.testing.assert_close(found[:, :, row, : row + 1], expected, atol=1e-12, rtol=1e-12)
+
+
+def test_dape_v2_of_single_keys_is_dape() -> None:
+    one, two = build("dape", width=5), build("dape_v2", width=5, neighbours=0)
+    with torch.no_grad():
+        for name in ("p", "a", "b_in"):
+            getattr(two, name).copy_(getattr(one, name))
+        for name in ("w_in", "w_out"):
+            getattr(two, name).copy_(getattr(one, name)[..., None, None])
+    scores, q, k, _ = case()
+    assert_lower(added(two, scores, q, k, site_of()), added(one, scores, q, k, site_of()))
+
+
+# ------------------------------------------------------------------------------------------------------- Wall
+
+
+def open_gates(encoder: Encoder, gates: Tensor) -> Tensor:
+    """Set weights and return the input at which a wall of one head has these gates, ``(length, head_dim)``."""
+    set_to(encoder, weight=torch.eye(gates.shape[-1]).double(), bias=0.0)
+    return gates.logit()[None]
+
+
+def test_wall_gives_the_official_numbers() -> None:
+    table = golden("wall")
+    q, k, gates = (torch.tensor(table[name], dtype=torch.float64) for name in ("q", "k", "gates"))
+    encoder = build("wall", heads=1, head_dim=2)
+    site = site_of(4, x=open_gates(encoder, gates))
+    with torch.no_grad():
+        scores = encoder.score((q @ k.mT)[None, None], q[None, None], k[None, None], site)
+    weights = scores.masked_fill(~site.mask, -math.inf).softmax(-1)[0, 0]
+    assert_lower(weights, square(table["weights"]), 1e-6)
+
+
+def test_wall_by_a_loop_past_its_own_chunks() -> None:
+    encoder, length = build("wall"), 40
+    scores, q, k, x = case(length=length)
+    with torch.no_grad():
+        found = encoder.score(scores, q, k, site_of(length, x=x, layer=1))[1, 2]
+    weight, bias = encoder.weight[1].detach()[2 * HEAD_DIM :], encoder.bias[1].detach()[2 * HEAD_DIM :]
+    for i in (0, 15, 16, 17, 31, 39):
+        for j in range(i + 1):
+            score = 0.0
+            for n in range(HEAD_DIM):
+                kept = 1.0
+                for t in range(j + 1, i + 1):
+                    kept *= sigmoid(dot(weight[n], x[1, t]) + bias[n].item())
+                score += q[1, 2, i, n].item() * k[1, 2, j, n].item() * kept
+            assert found[i, j].item() == pytest.approx(score / math.sqrt(HEAD_DIM), abs=1e-12)
+
+
+def test_wall_of_equal_gates_in_a_head_fades_the_whole_product() -> None:
+    encoder = build("wall", heads=1)
+    scores, q, k, _ = case(heads=1)
+    x = open_gates(encoder, torch.full((LENGTH, HEAD_DIM), 0.5).double()).expand(2, -1, -1)
+    back = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).clamp(min=0)
+    with torch.no_grad():
+        assert_lower(encoder.score(scores, q, k, site_of(x=x)), scores * 0.5**back)
+
+
+def test_wall_forgets_a_long_text_without_an_overflow() -> None:
+    encoder = build("wall", heads=1)
+    x = open_gates(encoder, torch.full((3000, HEAD_DIM), 1e-3).double()).float()
+    q, k = torch.randn(2, 1, 1, 3000, HEAD_DIM)
+    with torch.no_grad():
+        found = encoder.score(q @ k.mT, q, k, site_of(3000, x=x)).tril()
+    assert found.isfinite().all()
+    own = (q * k).sum(-1) * HEAD_DIM**-0.5
+    torch.testing.assert_close(found.diagonal(dim1=-2, dim2=-1), own)
+
+
+def test_wall_starts_almost_without_forgetting() -> None:
+    encoder = pe_zoo.build("wall", Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=8))
+    assert torch.equal(encoder.bias, torch.full((1, 8), 8.0))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------- GRAPE-AP
+
+
+def test_grape_ap_gives_the_official_numbers() -> None:
+    table = golden("grape_ap")
+    encoder = build("grape_ap", heads=1, head_dim=2, dim=2)
+    # The official code turns clockwise: the same, with the halves of p exchanged.
+    set_to(encoder, weight=torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    x = torch.tensor(table["p"], dtype=torch.float64)[None]
+    q = torch.zeros(1, 1, 4, 2).double()
+    bias = added(encoder, torch.zeros(1, 1, 4, 4).double(), q, q, site_of(4, x=x))[0, 0]
+    torch.testing.assert_close(bias.tril(), square(table["bias"]), atol=1e-6, rtol=0)
+
+
+def test_grape_ap_by_a_loop() -> None:
+    encoder, slopes = build("grape_ap", dim=4), [1 / 16, 1 / 256, 1 / 4]
+    scores, q, k, x = case()
+    positions = torch.tensor([0.0, 1, 1.5, 4, 4.75, 6, 30])
+    found = added(encoder, scores, q, k, site_of(positions=positions, x=x, layer=1))
+    for h in range(HEADS):
+        p = x[0] @ encoder.weight[1, h].detach().mT
+        for i in range(LENGTH):
+            for j in range(i + 1):
+                total = 0.0
+                for t in range(j + 1, i + 1):
+                    size = math.sqrt(dot(p[t], p[t]) / 4)
+                    turn = complex(math.cos(positions[t].item()), math.sin(positions[t].item()))
+                    turned = [complex(p[t, c].item(), p[t, c + 2].item()) / size * turn for c in range(2)]
+                    product = sum(
+                        p[i, c].item() * turned[c].real + p[i, c + 2].item() * turned[c].imag for c in range(2)
+                    )
+                    total += math.log(sigmoid(product / 4))
+                assert found[0, h, i, j].item() == pytest.approx(slopes[h] * total, abs=1e-12)
+
+
+def test_grape_ap_refuses_half_a_pair() -> None:
+    with pytest.raises(ValueError, match="grape_ap dim=3 must be even"):
+        build("grape_ap", dim=3)

@@ -45,9 +45,21 @@ from pe_zoo.rope import RoPE
 from pe_zoo.rope_ntk import NTKRoPE
 from pe_zoo.sinusoidal import Sinusoidal
 
-ORDERLESS = {"none"}
+ORDERLESS = {"none", "repo"}
 """Encoders that leave a bidirectional model blind to order."""
-POSITIONLESS = {"cope", "fox", "none", "path", "selective_rope", "short_convolution", "stick_breaking"}
+POSITIONLESS = {
+    "carope",
+    "cope",
+    "fox",
+    "grape_m",
+    "none",
+    "path",
+    "repo",
+    "selective_rope",
+    "short_convolution",
+    "stick_breaking",
+    "wall",
+}
 """Encoders that do not read the positions they are given."""
 
 
@@ -102,6 +114,13 @@ TURNED = [
     Case("fire", {"shared": True}, causal=(True,)),
     Case("pope", {"phase": "uniform"}),
     Case("liere", {"block_fraction": 0.5}),
+    Case("rerope", {"leak": 0.5, "window": 3}),
+    Case("self_extend", {"factor": 2.0, "window": 3}),
+    Case("dual_chunk", {"chunk": 5, "window": 2}, causal=(True,)),
+    Case("mla_rope", {"scale": "head", "rotary_dim": 6}),
+    Case("grape_m", {"per_head": True}, causal=(True,)),
+    Case("dape_v2", {"prior": "linear", "neighbours": 2}, causal=(True,)),
+    Case("fope", {"learned": True}),
     Case("liere", {"block_fraction": 0.75, "span": 1}),
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),

@@ -182,6 +182,7 @@ METHODS: list[tuple[str, dict[str, Any], Frequency, float]] = [
     ("clipped_rope", {"fraction": 0.7}, soft, 1.0),
     ("clipped_rope", {"fraction": 0.7, "clipping": "hard"}, hard, 1.0),
     ("learned_rope", {}, lambda pair, length: rope(pair), 1.0),
+    ("resonance_rope", {}, lambda pair, length: 2 * math.pi / golden("resonance_rope")["wavelengths"][pair], 1.0),
 ]
 
 

@@ -53,12 +53,12 @@ def known() -> dict[str, Fields]:
 def entry_of(paper: _catalogue.Paper) -> Fields:
     """Return the entry of bibliography.bib, or else one with what the citation itself has: no title, few authors."""
     for entry in known().values():
-        if entry.get("eprint") == paper.arxiv:
+        if paper.arxiv and entry.get("eprint") == paper.arxiv:
             return entry
     authors = paper.authors.replace(" et al.", " and others").replace(", ", " and ")
-    key = re.sub(r"[^a-z]", "", authors.split()[0].lower()) + paper.year + "arxiv" + paper.arxiv.replace(".", "")
-    title = f"arXiv:{paper.arxiv}"
-    fields = {"title": title, "author": authors, "year": paper.year, "eprint": paper.arxiv}
+    key = re.sub(r"[^a-z]", "", authors.split()[0].lower()) + paper.year + re.sub(r"[^a-z\d]", "", paper.number.lower())
+    fields = {"title": paper.number, "author": authors, "year": paper.year}
+    fields |= {"eprint": paper.arxiv} if paper.arxiv else {"url": paper.link}
     return {"ENTRYTYPE": "misc", "ID": key, **fields}
 
 

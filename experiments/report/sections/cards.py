@@ -98,7 +98,7 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
         "equation": entry.equation,
         "knobs": knobs,
         "facts": facts,
-        "papers": [(_title(paper), paper.arxiv) for paper in entry.papers],
+        "papers": [(_title(paper), paper.link) for paper in entry.papers],
     }
 
 
@@ -157,6 +157,6 @@ def _place(places: pd.DataFrame, series: str, count: int) -> str:
 
 
 def _title(paper: _catalogue.Paper) -> str:
-    fields, number = bibliography.entry_of(paper), f"arXiv:{paper.arxiv}"
+    fields, number = bibliography.entry_of(paper), paper.number
     title = fields["title"].replace("{", "").replace("}", "")  # which keep capitals for BibTeX
     return number if title == number else f"{title} ({fields['year']}), {number}"
