@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from torch import Tensor
 import pe_zoo
 from experiments import measures
 from experiments.tasks import tasks
-from pe_zoo import Encoder, Geometry, Site, _catalogue
+from pe_zoo import Encoder, Geometry, Site, Unsupported, _catalogue
 from pe_zoo.__main__ import main
 from pe_zoo._catalogue import Entry, Paper
+from pe_zoo._contract.bench import Bench, site_of, some_inputs
 from pe_zoo._contract.claims import depends_on
 from pe_zoo._cost import extra_operations
+from pe_zoo._encoder import raw_scores
 from pe_zoo._knobs import knobs
 from pe_zoo._numberings import numberings
 from pe_zoo._pages import notes
@@ -205,6 +209,38 @@ def test_the_parts_of_a_docstring_are_there(entry: Entry) -> None:
 
 def test_measures_say_what_they_ask() -> None:
     assert all(entry.sentence for entry in measures.entries())
+
+
+# ----------------------------------------------------------------------------------------------------- no two alike
+
+
+def behaviour(name: str) -> dict[tuple[bool, int], list[Tensor]]:
+    """What an encoder does to fixed content near and far, where it can be asked: embeddings, and what attention mixes."""
+    torch.manual_seed(0)
+    encoder = Bench(geometry=GEOMETRY).fresh(lambda geometry: pe_zoo.build(name, geometry))
+    torch.manual_seed(1)
+    found = {}
+    for step, causal in itertools.product((1, 3), (True, False)):
+        positions = step * torch.arange(33.0)
+        q, k, x = some_inputs(GEOMETRY, 33)
+        v = torch.randn_like(q)
+        with suppress(Unsupported), torch.no_grad():
+            x = encoder.embed(x, positions)
+            site = site_of(positions, causal, x)
+            masked = raw_scores(encoder, q, k, site).masked_fill(~site.mask, -torch.inf)
+            found[causal, step] = [x, encoder.mix(masked, v, site)]
+    return found
+
+
+def test_no_two_encoders_compute_the_same() -> None:
+    """With parameters drawn alike, and knobs at their published values."""
+    done = {name: behaviour(name) for name in OWN}
+    assert all(done.values())
+    for one, other in itertools.combinations(OWN, 2):
+        asked = done[one].keys() & done[other].keys()
+        pairs = [pair for at in asked for pair in zip(done[one][at], done[other][at], strict=True)]
+        assert asked, f"{one} and {other} cannot be asked the same"
+        assert not all(torch.allclose(a, b, atol=1e-9) for a, b in pairs), f"{one} and {other} compute the same"
 
 
 # ------------------------------------------------------------------------------------------------- citations

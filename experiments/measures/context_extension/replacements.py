@@ -18,6 +18,7 @@ from pe_zoo._knobs import knobs
 
 SAME = 1e-6
 """Largest difference of equal computations, in float64 and for contents of unit variance."""
+NEIGHBOURS = 2
 PROBES = 32
 """Number of positions from 0 on, and evenly over the length, at which encoders are compared."""
 
@@ -25,12 +26,14 @@ PROBES = 32
 def replacing(trained: Encoder, *, causal: bool) -> list[str]:
     """Return every registered encoder that can replace a trained one to extend its context, in alphabetical order.
 
-    Neither encoder has parameters or buffers, and the other has a knob ``factor`` for some value of which it computes
-    the same as the trained one within the training length.
+    Neither encoder has parameters or buffers. The other has a knob ``factor`` for some value of which it computes the
+    same as the trained one within the training length, or has none, is declared to extend it, and computes the same for
+    neighbours.
     """
     found = []
     for name in pe_zoo.names():
-        if FACTOR in knobs(pe_zoo.get(name)):
+        cls = pe_zoo.get(name)
+        if FACTOR in knobs(cls) or cls.extends == trained.name:
             with suppress(Unsupported):
                 found.append(Replacement(name, trained, causal=causal).name)
     return found
@@ -65,6 +68,8 @@ class Replacement:
             longer = replace(trained.geometry, train_length=4 * length)
             here, there = (pe_zoo.build(name, sizes, **{FACTOR: 1.0}) for sizes in (trained.geometry, longer))
             self.extends = agree(here, there, 4 * length, causal=causal)
+        elif not chosen and not agree(self._build(), trained, NEIGHBOURS, causal=causal):
+            raise Unsupported(f"{name} is not {trained.name} even between neighbours")
 
     def at(self, reach: float) -> tuple[Encoder, dict[str, Any]]:
         """Return the encoder for a length in training lengths, and its factor, if it has one."""
