@@ -66,12 +66,24 @@ def evenly_spaced(positions: Tensor) -> bool:
 
 
 def attend(
-    encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str = FUSED, *, rotated: bool = False
+    encoder: Encoder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    site: Site,
+    attention: str = FUSED,
+    *,
+    rotated: bool = False,
+    sharpen: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attend through the encoder's hooks: ``(batch, heads, query, head_dim)``.
 
     The plain path is the definition. The fused kernel replaces it where it is faster and the encoder keeps the softmax
     and changes scores by a static bias at most. ``rotated``: q and k come from the encoder's ``rotate``.
+
+    ``sharpen``, ``(…, query, 1)``, multiplies scores as the encoder leaves them. ``sinks``, ``(heads,)``, are logits
+    that take their share of a softmax over these scores, and what attention mixes shrinks by it.
     """
     changes_scores = encoder.overrides("score")
     may_fuse = not encoder.overrides("mix") and (encoder.static_bias or not changes_scores)
@@ -81,15 +93,42 @@ def attend(
         mask = site.mask
         if changes_scores:
             nothing = torch.zeros(1, 1, *site.mask.shape[-2:], dtype=q.dtype, device=q.device)
-            mask = encoder.score(nothing, q, k, site).masked_fill(~site.mask, -torch.inf)
+            bias = encoder.score(nothing, q, k, site)
+            mask = (bias if sharpen is None else bias * sharpen).masked_fill(~site.mask, -torch.inf)
+        if sharpen is not None:
+            q = q * sharpen
+        if sinks is not None:
+            k, v, mask = with_sinks(k, v, mask, sinks)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=encoder.geometry.head_dim**-0.5)
-    scores = unmasked_scores(encoder, q, k, site, rotated=rotated)
+    scores = unmasked_scores(encoder, q, k, site, rotated=rotated, sharpen=sharpen)
     scores = scores + scores.new_zeros(site.mask.shape).masked_fill(~site.mask, -torch.inf)
-    return encoder.mix(scores, v, site)
+    mixed = encoder.mix(scores, v, site)
+    return mixed if sinks is None else mixed * left_by_sinks(scores, sinks)
 
 
-def unmasked_scores(encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, rotated: bool) -> Tensor:
+def unmasked_scores(
+    encoder: Encoder, q: Tensor, k: Tensor, site: Site, *, rotated: bool, sharpen: Tensor | None = None
+) -> Tensor:
     """Return scores before the mask, ``(batch, heads, query, key)``."""
-    if not rotated:
-        return raw_scores(encoder, q, k, site)
-    return encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)
+    if rotated:
+        scores = encoder.score(q * encoder.geometry.head_dim**-0.5 @ k.mT, q, k, site)
+    else:
+        scores = raw_scores(encoder, q, k, site)
+    return scores if sharpen is None else scores * sharpen
+
+
+def left_by_sinks(scores: Tensor, sinks: Tensor) -> Tensor:
+    """Return the share of a softmax over masked scores and the head's sink that is not the sink's: ``(…, query, 1)``.
+
+    Agarwal et al. (2025), arXiv:2508.10925, §2.3: gpt-oss learns a logit for each head, and drops what it takes.
+    """
+    return (scores.logsumexp(-1, keepdim=True) - sinks[:, None, None].to(scores.dtype)).sigmoid()
+
+
+def with_sinks(k: Tensor, v: Tensor, mask: Tensor, sinks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Append a key and a value of zeros whose score is the head's sink."""
+    bias = mask if mask.is_floating_point() else k.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    bias = (bias if bias.ndim == 4 else bias[None, None]).expand(-1, len(sinks), -1, -1)
+    column = sinks[None, :, None, None].to(bias.dtype).expand(len(bias), -1, bias.shape[-2], 1)
+    k, v = (functional.pad(part, (0, 0, 0, 1)) for part in (k, v))
+    return k, v, torch.cat([bias, column], -1)

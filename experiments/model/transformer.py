@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, unmasked_scores
+from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, left_by_sinks, unmasked_scores
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
 from experiments.model.precision import fused_pays, linear
-from experiments.model.temperature import LAWS, LLAMA4, Temperature
+from experiments.model.temperature import LAWS, STEPPED, Temperature
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
 from pe_zoo._weights import weights
@@ -29,8 +29,9 @@ class Transformer(nn.Module):
         causal: whether a query sees only itself and what came before.
         layout: which layers carry the encoder, and what each layer and head sees.
         temperature: law that sharpens queries seeing more keys, one of ``LAWS``; None: none.
-        temperature_floor: keys per step of the law ``llama4``; None: the training length.
+        temperature_floor: the floor of the laws that have one; None: the training length.
         temperature_on: layers with temperature: ``all``, or ``skipping`` (those without the encoder).
+        sinks: whether each head of each layer has a learned logit that takes its share of attention and gives nothing.
         ffn_multiple: hidden width of the feed-forward block, in multiples of model_dim.
         ffn_extra: hidden units of each layer's feed-forward block beyond that.
         query_block: most queries per block where gradients are not needed; fewer for long sequences, so that memory
@@ -49,6 +50,7 @@ class Transformer(nn.Module):
         temperature: str | None = None,
         temperature_floor: int | None = None,
         temperature_on: str = ALL,
+        sinks: bool = False,
         ffn_multiple: int = 4,
         ffn_extra: int = 0,
         query_block: int = 1024,
@@ -81,6 +83,7 @@ class Transformer(nn.Module):
                     if temperature and not (temperature_on == SKIPPING and layout.carries(layer))
                     else None
                 ),
+                sinks=sinks,
                 ffn_dim=ffn_multiple * geometry.model_dim + ffn_extra,
                 query_block=query_block,
                 attention=attention,
@@ -198,6 +201,7 @@ class Layer(View):
         causal: bool,
         windows: tuple[int | None, ...],
         temperature: Temperature | None,
+        sinks: bool,
         ffn_dim: int,
         query_block: int,
         attention: str,
@@ -207,6 +211,7 @@ class Layer(View):
         heads = geometry.num_heads * geometry.head_dim
         self.index, self.causal = index, causal
         self.query_block, self.attention, self.temperature = query_block, attention, temperature
+        self.sinks = nn.Parameter(torch.zeros(geometry.num_heads)) if sinks else None
         self.training_dtype: torch.dtype | None = None
         self.attention_norm = nn.LayerNorm(dim, bias=False)
         self.attention_in = nn.Linear(dim, 3 * heads, bias=False)
@@ -225,7 +230,10 @@ class Layer(View):
         elif self._slides(encoder, heads):
             mixed = self._sliding(encoder, heads)
         else:
-            parts = [attend(encoder, *block, self.attention, rotated=heads.rotated) for block in self._blocks(heads)]
+            parts = [
+                attend(encoder, q, k, v, site, self.attention, rotated=heads.rotated, sharpen=sharpen, sinks=self.sinks)
+                for q, k, v, site, sharpen in self._blocks(heads)
+            ]
             mixed = parts[0] if len(parts) == 1 else torch.cat(parts, -2)
         stream = stream + linear(mixed.transpose(1, 2).flatten(-2), self.attention_out, dtype)
         hidden = functional.gelu(linear(self.ffn_norm(stream), self.ffn_in, dtype))
@@ -234,8 +242,11 @@ class Layer(View):
     def weights(self, stream: Tensor, positions: Tensor, encoder: Encoder) -> Tensor:
         heads = self._heads(encoder, stream, positions)
         parts = []
-        for q, k, _, site in self._blocks(heads):
-            part = weights(encoder, unmasked_scores(encoder, q, k, site, rotated=heads.rotated), site)
+        for q, k, _, site, sharpen in self._blocks(heads):
+            scores = unmasked_scores(encoder, q, k, site, rotated=heads.rotated, sharpen=sharpen)
+            part = weights(encoder, scores, site)
+            if self.sinks is not None:
+                part = part * left_by_sinks(scores.masked_fill(~site.mask, -torch.inf), self.sinks)
             parts.append(functional.pad(part, (0, heads.places - part.shape[-1])))
         return torch.cat(parts, -2)
 
@@ -286,6 +297,7 @@ class Layer(View):
             and heads.q.shape[-1] == heads.v.shape[-1]  # for widened heads torch materialises the square matrix
             and heads.rotated
             and self.temperature is None
+            and self.sinks is None
             and not encoder.overrides("mix")
             and fused_pays(heads.q, heads.k)
         )
@@ -309,8 +321,8 @@ class Layer(View):
             parts.append(functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale).flip(-2))
         return torch.cat(parts, -2)
 
-    def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site]]:
-        """Yield blocks of queries with keys, values and site; causal keys end at the last query of the block."""
+    def _blocks(self, heads: Heads) -> Iterator[tuple[Tensor, Tensor, Tensor, Site, Tensor | None]]:
+        """Yield blocks of queries with keys, values, site and factors of scores; causal keys end at the last query."""
         start = heads.places - heads.new
         while start < heads.places:
             stop = heads.places if torch.is_grad_enabled() else min(heads.places, start + self._at_once(heads, start))
@@ -318,9 +330,10 @@ class Layer(View):
             place = torch.arange(seen.places, device=seen.x.device)  # the mask depends on indices, not positions
             site = self._site(seen, rows, visible(place[rows, None] - place, self.windows, self.causal))
             q = heads.q[:, :, start - heads.places + heads.new : stop - heads.places + heads.new]
-            if self.temperature is not None:
-                q = q * self.temperature(site.mask).to(q.dtype)
-            yield q, seen.k, seen.v, site
+            sharpen = self.temperature(site.mask).to(q.dtype) if self.temperature is not None else None
+            if sharpen is not None and self.temperature is not None and not self.temperature.on_scores:
+                q, sharpen = q * sharpen, None
+            yield q, seen.k, seen.v, site, sharpen
             start = stop
 
     def _at_once(self, heads: Heads, start: int) -> int:
@@ -341,8 +354,10 @@ def check_temperature(law: str | None, floor: int | None, on: str, layout: Layou
     one_of("model.temperature_on", on, (ALL, SKIPPING))
     if law is not None:
         one_of("model.temperature", law, LAWS)
-    if floor is not None and whole("model.temperature_floor", floor, at_least=1) and law != LLAMA4:
-        raise ValueError(f"model.temperature_floor={floor} changes nothing without model.temperature={LLAMA4}")
+    if floor is not None and whole("model.temperature_floor", floor, at_least=1) and law not in STEPPED:
+        raise ValueError(
+            f"model.temperature_floor={floor} changes nothing without model.temperature={'|'.join(STEPPED)}"
+        )
     if on == SKIPPING and (law is None or layout.skip_every is None):
         remedy = f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
         unused = f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped"

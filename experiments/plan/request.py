@@ -22,6 +22,8 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
+LATER = {"sinks": False, "windows": None}
+"""Options that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
 
@@ -36,10 +38,13 @@ class ModelConfig:
         num_layers: at least 1.
         ffn_multiple: hidden width of the feed-forward block in multiples of ``model_dim``, at least 1.
         causal: whether a query sees only its past.
-        temperature: law that sharpens queries seeing more keys: ``log_n``, ``scalable_softmax`` or ``llama4``;
-            null: none.
-        temperature_floor: keys per step of ``llama4``, at least 1 (8192 in Llama 4); null: the training length.
+        temperature: law that sharpens queries seeing more keys: ``log_n``, ``scalable_softmax``, ``llama4``, ``inkling``
+            or ``mistral_large4``; null: none.
+        temperature_floor: keys per step of ``llama4`` (8192 there), or from which on that of ``inkling`` grows, at least
+            1; null: the training length.
         temperature_on: layers with temperature: ``all``, or ``skipping`` (those without the encoder).
+        sinks: gives each head of each layer a learned logit that takes its share of attention and gives nothing, as in
+            gpt-oss.
         as_many_as: an encoder's name. Widens the feed-forward blocks of all layers alike until trunk and encoder have
             at least as many parameters as the plain trunk with that encoder at its default knobs; the surplus is less
             than one hidden unit per layer (num_layers · 2 · model_dim parameters). A widened trunk has its own initial
@@ -54,6 +59,7 @@ class ModelConfig:
     temperature: str | None = None
     temperature_floor: int | None = None
     temperature_on: str = ALL
+    sinks: bool = False
     as_many_as: str | None = None
 
 
@@ -104,7 +110,7 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
-        measured = {"encoder": self.encoder, "model": asdict(self.model), "task": self.task}
+        measured = {"encoder": self.encoder, "model": _chosen(self.model), "task": self.task}
         if self.checkpoint:
             name = label_of(self.checkpoint)
             measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
@@ -115,7 +121,7 @@ class RunConfig:
             "threads": self.threads,
             **measured,
             "positions": self.positions,
-            "layout": asdict(self.layout),
+            "layout": _chosen(self.layout),
             "train": self._training() if self.trains else {"elsewhere": True} if self.checkpoint else None,
             "experiment": list(self.experiments),
             **self.experiments,
@@ -181,3 +187,7 @@ def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str
         if name not in leave_out and name in chosen and chosen[name] != knob.default
     ]
     return f"{chosen['name']}({', '.join(turned)})" if turned else str(chosen["name"])
+
+
+def _chosen(part: ModelConfig | Layout) -> dict[str, Any]:
+    return {key: value for key, value in asdict(part).items() if key not in LATER or value != LATER[key]}

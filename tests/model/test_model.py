@@ -17,6 +17,7 @@ from torch.nn import functional
 
 import experiments
 import pe_zoo
+from experiments.model.attention import attend
 from experiments.model.layout import Layout
 from experiments.model.streams import initialising, number_for, stream
 from experiments.model.temperature import LAWS, Temperature
@@ -42,6 +43,15 @@ def model_of(
 
 def some_tokens(batch: int = 2, length: int = 6) -> Tensor:
     return torch.randint(VOCAB, (batch, length))
+
+
+def whole_site(length: int) -> Site:
+    """Of a causal layer that sees the whole text."""
+    positions, x = torch.arange(float(length)), torch.randn(2, length, GEOMETRY.model_dim, dtype=torch.float64)
+    mask = torch.ones(length, length, dtype=torch.bool).tril()
+    return Site(
+        layer=0, query_positions=positions, key_positions=positions, rows=slice(0, length), mask=mask, causal=True, x=x
+    )
 
 
 class Spy(Encoder):
@@ -303,6 +313,9 @@ def test_a_temperature_by_hand(law: str, causal: bool) -> None:
     geometry = Geometry(model_dim=4, num_heads=2, num_layers=1, train_length=3)
     model = model_of("none", geometry, causal=causal, temperature=law, layout=Layout(masked_heads=1)).double()
     layer, tokens = model.layers[0], some_tokens(1, 5)
+    if law == "mistral_large4":
+        with torch.no_grad():
+            layer.temperature.s.fill_(0.5), layer.temperature.b.fill_(-2.0)  # type: ignore[union-attr, operator]
     x = model.token_embedding(tokens)[0]
     qkv = layer.attention_in(layer.attention_norm(x)).detach()  # type: ignore[operator]
     mixed = torch.zeros(5, 4, dtype=torch.float64)
@@ -315,6 +328,8 @@ def test_a_temperature_by_hand(law: str, causal: bool) -> None:
                 "llama4": 1 + 0.1 * math.log(1 + n // 3),
                 "log_n": math.log(n) / math.log(3),
                 "scalable_softmax": math.log(n) * 3 / (math.log(1) + math.log(2) + math.log(3)),
+                "inkling": 1 + 0.1 * math.log(max(n / 3, 1)),
+                "mistral_large4": 0.5 * math.log(n) - 2,
             }[law]
             weights = [math.exp(factor * float(q[i] @ k[j]) / math.sqrt(2)) for j in keys]
             for weight, j in zip(weights, keys, strict=True):
@@ -329,6 +344,9 @@ def test_a_temperature_by_hand(law: str, causal: bool) -> None:
 def test_a_temperature_in_blocks_and_fused_equals_the_whole(law: str, name: str) -> None:
     plain = model_of(name, attention="plain", temperature=law).double().eval()
     tokens = some_tokens(2, 11)
+    for layer in plain.layers:
+        if law == "mistral_large4":
+            torch.nn.init.normal_(layer.temperature.s)  # type: ignore[union-attr, arg-type]
     with torch.no_grad():
         whole = plain(tokens)
         assert not torch.allclose(whole, without_temperature(plain)(tokens))
@@ -352,9 +370,8 @@ def test_a_temperature_leaves_the_rest_of_the_trunk_as_it_is(law: str) -> None:
         with initialising(3, "trunk"):
             models.append(model_of("none", temperature=chosen))
     plain, sharpened = (dict(model.named_parameters()) for model in models)
-    assert set(sharpened) - set(plain) == (
-        {f"layers.{i}.temperature.s" for i in range(3)} if law == "scalable_softmax" else set()
-    )
+    learned = {"scalable_softmax": "s", "mistral_large4": "sb"}.get(law, "")
+    assert set(sharpened) - set(plain) == {f"layers.{i}.temperature.{one}" for i in range(3) for one in learned}
     assert all(torch.equal(parameter, sharpened[name]) for name, parameter in plain.items())
     assert {name for name, _ in models[1].trunk_parameters()} == set(sharpened), "it belongs to the trunk"
 
@@ -371,6 +388,72 @@ def test_the_trained_temperature_is_trained_and_does_not_decay() -> None:
     assert not any(torch.equal(new, old) for new, old in zip(after, before, strict=True))
 
 
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_the_temperature_of_inkling_multiplies_biases_too(attention: str) -> None:
+    encoder, site = pe_zoo.build("alibi", GEOMETRY), whole_site(9)
+    q, k, v = torch.randn(3, 2, GEOMETRY.num_heads, 9, GEOMETRY.head_dim, dtype=torch.float64)
+    tau = Temperature("inkling", GEOMETRY, floor=2)(site.mask)
+    assert tau[:, 0].tolist() == pytest.approx([1, 1, *(1 + 0.1 * math.log(n / 2) for n in range(3, 10))])
+    with torch.no_grad():
+        scores = (pe_zoo.raw_scores(encoder, q, k, site) * tau).masked_fill(~site.mask, -torch.inf)
+        found = attend(encoder, q, k, v, site, attention, sharpen=tau.double())
+    torch.testing.assert_close(found, scores.softmax(-1) @ v, atol=1e-7, rtol=0)
+
+
+# ------------------------------------------------------------------------------------------------------- sinks
+
+
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+@pytest.mark.parametrize("name", ["none", "rope", "alibi", "fox"])
+def test_sinks_are_those_of_gpt_oss(name: str, attention: str) -> None:
+    library = pytest.importorskip("transformers.models.gpt_oss.modeling_gpt_oss")
+    encoder, site = pe_zoo.build(name, GEOMETRY).double(), whole_site(7)
+    heads, dim, mask = GEOMETRY.num_heads, GEOMETRY.head_dim, site.mask
+    q, k, v = torch.randn(3, 2, heads, 7, dim, dtype=torch.float64)
+    sinks = torch.nn.Parameter(torch.linspace(-1, 3, heads).double())
+    module = torch.nn.Module()
+    module.sinks, module.num_key_value_groups, module.training = sinks, 1, False  # type: ignore[assignment]
+    with torch.no_grad():
+        turned = encoder.rotate(q, k, site)
+        bias = encoder.score(torch.zeros(2, heads, 7, 7).double(), *turned, site)
+        bias = bias.masked_fill(~mask, -torch.inf)
+        expected, _ = library.eager_attention_forward(module, *turned, v, bias, scaling=dim**-0.5, dropout=0.0)
+        found = attend(encoder, q, k, v, site, attention, sinks=sinks)
+    torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["none", "rope", "t5", "shaw", "stick_breaking"])
+def test_sinks_in_blocks_cached_and_fused_equal_the_whole(name: str) -> None:
+    plain = model_of(name, attention="plain", sinks=True).double().eval()
+    for layer in plain.layers:
+        torch.nn.init.normal_(layer.sinks)  # type: ignore[arg-type]
+    tokens = some_tokens(2, 11)
+    with torch.no_grad():
+        whole = plain(tokens)
+        for options in ({"attention": "plain", "query_block": 3}, {"query_block": 4}, {}):
+            other = model_of(name, sinks=True, **options).double().eval()
+            other.load_state_dict(plain.state_dict())
+            torch.testing.assert_close(other(tokens), whole, atol=1e-10, rtol=0)
+        shares = plain.attention(tokens)[0].sum(-1)
+        assert (shares < 1).all(), "the sink takes its share"
+
+
+def test_sinks_start_alike_are_trained_and_do_not_decay() -> None:
+    with initialising(3, "trunk"):
+        plain = dict(model_of("rope").named_parameters())
+    with initialising(3, "trunk"):
+        model = model_of("rope", sinks=True)
+    named = dict(model.named_parameters())
+    assert set(named) - set(plain) == {f"layers.{i}.sinks" for i in range(3)}
+    assert all(torch.equal(parameter, named[name]) for name, parameter in plain.items())
+    step, tokens = Step(model, TrainConfig(weight_decay=0.5)), some_tokens(4, 8)
+    decayed = {id(p) for group in step.optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    step(Batch(tokens, tokens, torch.ones(8, dtype=torch.bool)))
+    for layer in model.layers:
+        assert layer.sinks.abs().min() > 0  # type: ignore[union-attr, operator]
+        assert id(layer.sinks) not in decayed
+
+
 def test_a_temperature_on_the_layers_that_go_without_the_encoder() -> None:
     model = model_of("rope", temperature="log_n", temperature_on="skipping", layout=Layout(skip_every=2))
     assert [layer.temperature is not None for layer in model.layers] == [False, True, False]
@@ -381,12 +464,18 @@ def test_a_temperature_on_the_layers_that_go_without_the_encoder() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"temperature": "logn"}, "one of llama4, log_n, scalable_softmax; got 'logn'. Did you mean 'log_n'"),
+        (
+            {"temperature": "logn"},
+            "one of inkling, llama4, log_n, mistral_large4, scalable_softmax; got 'logn'. Did you mean 'log_n'",
+        ),
         ({"temperature": "log_n", "temperature_on": "skiping"}, "temperature_on must be one of all, skipping"),
         ({"temperature": "log_n", "temperature_on": "skipping"}, "changes nothing without a temperature and layers"),
         ({"temperature_on": "skipping", "layout": Layout(skip_every=2)}, "changes nothing without a temperature"),
-        ({"temperature_floor": 8}, "temperature_floor=8 changes nothing without model.temperature=llama4"),
-        ({"temperature": "log_n", "temperature_floor": 8}, "changes nothing without model.temperature=llama4"),
+        ({"temperature_floor": 8}, "temperature_floor=8 changes nothing without model.temperature=inkling or llama4"),
+        (
+            {"temperature": "log_n", "temperature_floor": 8},
+            "changes nothing without model.temperature=inkling or llama4",
+        ),
         ({"temperature": "llama4", "temperature_floor": 0}, "model.temperature_floor must be a whole number"),
         ({"temperature": "llama4", "temperature_floor": 1.5}, "model.temperature_floor must be a whole number"),
     ],

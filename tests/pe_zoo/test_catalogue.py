@@ -215,7 +215,7 @@ def test_measures_say_what_they_ask() -> None:
 
 
 def behaviour(name: str) -> dict[tuple[bool, int], list[Tensor]]:
-    """What an encoder does to fixed content near and far, where it can be asked: embeddings, and what attention mixes."""
+    """What an encoder does to fixed content near and far, where it can be asked: embeddings, mixed values."""
     torch.manual_seed(0)
     encoder = Bench(geometry=GEOMETRY).fresh(lambda geometry: pe_zoo.build(name, geometry))
     torch.manual_seed(1)
