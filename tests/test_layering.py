@@ -48,6 +48,7 @@ NAMES_ALLOWED = {
     ("experiments/figures/style.py", name) for name in ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 } | {
     ("experiments/statistics/comparisons.py", "none"),  # the baseline of a comparison
+    ("pe_zoo/layered.py", "rope"),  # the encoders of its published list
     ("pe_zoo/_knobs.py", "none"),  # the English word
     ("pe_zoo/hf/checkpoint.py", "rope"),  # what the rotation of a saved model is, if it is that
     ("pe_zoo/hf/families.py", "fox"),  # what families are tried with: it reads the layer's input

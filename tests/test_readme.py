@@ -12,6 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from support import QUICK, ROOT, Command, examples
 
@@ -282,3 +283,14 @@ def test_the_changelog_has_the_version() -> None:
     assert version
     assert f"## {version[1]} " in (ROOT / "CHANGELOG.md").read_text()
     assert f"version: {version[1]}" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_count_of_verdicts_is_that_of_the_claims_report(file: str) -> None:
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv")
+    verdicts = told.drop_duplicates("statement")["verdict"].str.partition(" ")[0].value_counts()
+    partly = int(told.drop_duplicates("statement")["verdict"].str.startswith("holds ").sum())
+    said = re.search(r"\*\*.*?28.*?\*\*.*?(\d+)\D+(\d+)\D+(\d+)", (ROOT / file).read_text(encoding="utf-8"))
+    assert said
+    assert told["statement"].nunique() == 28
+    assert [int(number) for number in said.groups()] == [verdicts["holds"] - partly, verdicts["fails"], partly]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pe_zoo import Geometry
-from pe_zoo._knobs import number, one_of, whole
+from pe_zoo._knobs import number, one_of, some, whole
 
 ALL = "all"
 CARRYING = "carrying"
@@ -26,6 +26,8 @@ class Layout:
         skip_at: which one of every n, counted from 1; None: the last.
         window: keys a query can see to each side, itself included, at least 1; None: all.
         window_share: the window as a share of the training length, rounded up, in (0, 1]; None: as ``window`` says.
+        windows: a window for each of a cycle of layers, a share of the training length or null for none; the last layer
+            has the last entry. None: as the two above say.
         window_on: which layers have the window: ``all``, or ``carrying`` (those that carry the encoder).
         masked_heads: how many heads of every layer are masked: head i of them, counted from 0, sees i + 1 keys. The
             others are free, and one must be; None: all are free.
@@ -35,6 +37,7 @@ class Layout:
     skip_at: int | None = None
     window: int | None = None
     window_share: float | None = None
+    windows: list[float | None] | None = None
     window_on: str = ALL
     masked_heads: int | None = None
 
@@ -70,6 +73,8 @@ class Layout:
         if self.window is not None and self.window_share is not None:
             both = f"layout.window={self.window} and layout.window_share={self.window_share}"
             raise ValueError(f"{both} say the same twice; set one of them to null")
+        if self.windows is not None:
+            self._check_cycle(self.windows)
         unlimited = self.window is None and self.window_share is None
         if self.window_on == CARRYING and (self.skip_every is None or unlimited):
             remedy = f"set layout.skip_every and layout.window, or layout.window_on={ALL}"
@@ -77,15 +82,27 @@ class Layout:
                 f"layout.window_on={CARRYING} changes nothing without windows and skipped layers; {remedy}"
             )
 
+    def _check_cycle(self, windows: list[float | None]) -> None:
+        some("layout.windows", windows)
+        for share in windows:
+            if share is not None:
+                number("layout.windows", share, above=0, at_most=1)
+        if (self.window, self.window_share, self.window_on) != (None, None, ALL):
+            raise ValueError(
+                "layout.windows says the windows of all layers; leave layout.window, window_share, window_on out"
+            )
+
     def carries(self, layer: int) -> bool:
         """Whether a layer, counted from 0, uses the encoder's hooks."""
         return self.skip_every is None or (layer + 1 - (self.skip_at or 0)) % self.skip_every != 0
 
-    def windows(self, layer: int, geometry: Geometry) -> tuple[int | None, ...]:
+    def seen(self, layer: int, geometry: Geometry) -> tuple[int | None, ...]:
         """Return how many keys a query sees to each side, itself included, for each head of a layer; None: all."""
-        window = self.window
-        if self.window_share is not None:
-            window = math.ceil(self.window_share * geometry.train_length - 1e-9)  # 0.07 of 100 is 7, not 7.000…1
+        window, share = self.window, self.window_share
+        if self.windows is not None:
+            share = self.windows[(layer - geometry.num_layers) % len(self.windows)]
+        if share is not None:
+            window = math.ceil(share * geometry.train_length - 1e-9)  # 0.07 of 100 is 7, not 7.000…1
         if self.window_on == CARRYING and not self.carries(layer):
             window = None
         masked = self.masked_heads or 0

@@ -77,7 +77,7 @@ class Transformer(nn.Module):
                 geometry,
                 layer,
                 causal=causal,
-                windows=layout.windows(layer, geometry),
+                windows=layout.seen(layer, geometry),
                 temperature=(
                     Temperature(temperature, geometry, floor=temperature_floor)
                     if temperature and not (temperature_on == SKIPPING and layout.carries(layer))

@@ -38,10 +38,10 @@ class ModelConfig:
         num_layers: at least 1.
         ffn_multiple: hidden width of the feed-forward block in multiples of ``model_dim``, at least 1.
         causal: whether a query sees only its past.
-        temperature: law that sharpens queries seeing more keys: ``log_n``, ``scalable_softmax``, ``llama4``, ``inkling``
-            or ``mistral_large4``; null: none.
-        temperature_floor: keys per step of ``llama4`` (8192 there), or from which on that of ``inkling`` grows, at least
-            1; null: the training length.
+        temperature: law that sharpens queries seeing more keys: ``log_n``, ``scalable_softmax``, or that of ``llama4``,
+            ``inkling`` or ``mistral_large4``; null: none.
+        temperature_floor: keys per step of ``llama4`` (8192 there), or from which on ``inkling`` grows, at least 1;
+            null: the training length.
         temperature_on: layers with temperature: ``all``, or ``skipping`` (those without the encoder).
         sinks: gives each head of each layer a learned logit that takes its share of attention and gives nothing, as in
             gpt-oss.
@@ -83,6 +83,7 @@ class RunConfig:
         checkpoint_sha256: of its files.
         data: sha256 of what the task reads; None if it makes its data, or until `prepare` has read them.
         choice: the encoder as typed (a variant's name, for example).
+        recipe: the name under which encoder, layout and trunk together stand in results; empty: the encoder's.
     """
 
     encoder: dict[str, Any]
@@ -102,6 +103,7 @@ class RunConfig:
     checkpoint_sha256: str = ""
     data: str | None = None
     choice: str = ""
+    recipe: str = ""
 
     def __post_init__(self) -> None:
         """Resolve what depends on this machine, so that it is part of the id and the same for every worker."""
@@ -166,7 +168,7 @@ class RunConfig:
         # Where a folder lies differs between machines, so it is no part of a task's name.
         dataset = self.task.get("dataset")
         places = ("path", "dataset") if dataset and Path(dataset).exists() else ("path",)
-        encoder = describe(self.encoder, pe_zoo.get(self.encoder["name"]))
+        encoder = self.recipe or describe(self.encoder, pe_zoo.get(self.encoder["name"]))
         if self.checkpoint:
             encoder = self.name_measured
             places = (*places, "tokenizer") if self.task.get("tokenizer") == self.checkpoint else places

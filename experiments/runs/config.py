@@ -157,6 +157,11 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
             raise BadRequest(f"{group}={config[group]!r} chooses nothing.{listing('Known', names())}")
     measured = _measured(config["experiment"])
     _check_given(words, config, measured, multirun)
+    if config["recipe"] and choices.get("layout") != "uniform":
+        layout, remedy = choices.get("layout"), "leave layout= out, or set single options, layout.windows=…, on top"
+        raise BadRequest(
+            f"encoder={config['recipe']} has a layout of its own, and layout={layout} is another; {remedy}"
+        )
     check_name(config["name"])
     first, count = config["seed"], whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
     whole("seed" if count == 1 else "the last of seeds", first + count - 1, at_least=0, at_most=LAST_SEED)
@@ -176,6 +181,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         checkpoint_sha256=digest,
         data=data_sha256(config["task"]),
         choice=str(choices.get("encoder", "")),
+        recipe=config["recipe"],
     )
     handling = {key: config[key] for key in options.HANDLING}
     if handling["figures"] is None:

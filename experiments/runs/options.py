@@ -33,6 +33,7 @@ class Request:
     """The options besides the groups; `help.OPTIONS` describes each."""
 
     experiment: Any = REQUIRED
+    recipe: str = ""
     seed: int = 0
     seeds: Any = 1
     against: str | None = None

@@ -123,14 +123,14 @@ def test_a_mask_is_no_larger_than_it_must_be() -> None:
 
 
 def test_windows_of_a_layer_and_head() -> None:
-    assert Layout().windows(0, GEOMETRY) == (None,) * 4
-    assert Layout(window=3).windows(2, GEOMETRY) == (3,) * 4
-    assert Layout(masked_heads=3).windows(0, GEOMETRY) == (1, 2, 3, None)
-    assert Layout(masked_heads=3, window=2).windows(0, GEOMETRY) == (1, 2, 2, 2)
-    assert Layout(window=3, window_on="carrying", skip_every=2).windows(1, GEOMETRY) == (None,) * 4
+    assert Layout().seen(0, GEOMETRY) == (None,) * 4
+    assert Layout(window=3).seen(2, GEOMETRY) == (3,) * 4
+    assert Layout(masked_heads=3).seen(0, GEOMETRY) == (1, 2, 3, None)
+    assert Layout(masked_heads=3, window=2).seen(0, GEOMETRY) == (1, 2, 2, 2)
+    assert Layout(window=3, window_on="carrying", skip_every=2).seen(1, GEOMETRY) == (None,) * 4
     for share, train_length, window in [(1.0, 9, 9), (0.5, 9, 5), (0.25, 8, 2), (0.07, 100, 7), (0.001, 9, 1)]:
         geometry = Geometry(model_dim=4, num_heads=1, num_layers=1, train_length=train_length)
-        assert Layout(window_share=share).windows(0, geometry) == (window,)
+        assert Layout(window_share=share).seen(0, geometry) == (window,)
 
 
 @pytest.mark.parametrize(
