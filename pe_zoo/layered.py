@@ -4,10 +4,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from pe_zoo import Encoder, Geometry, Site, register
-from pe_zoo._knobs import some
 from pe_zoo._registry import build
 
-LOCAL, GLOBAL = "rope", "rope base=1000000"
 WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
@@ -30,9 +28,16 @@ class Layered(Encoder):
 
     family = "rotation"
 
-    def __init__(self, geometry: Geometry, *, layers: tuple[str, ...] = (*[LOCAL] * 5, GLOBAL)) -> None:
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        layers: tuple[str, ...] = ("rope", "rope", "rope", "rope", "rope", "rope base=1000000"),
+    ) -> None:
         super().__init__(geometry)
-        some("layered layers", layers)
+        given: object = layers
+        if not isinstance(given, list | tuple) or not given:
+            raise ValueError(f"layered layers must be a list of at least one encoder; got {given!r}")
         count = geometry.num_layers
         of_layer = [" ".join(str(layers[(layer - count) % len(layers)]).split()) for layer in range(count)]
         entries = list(dict.fromkeys(of_layer))
@@ -40,8 +45,8 @@ class Layered(Encoder):
         parts = [_part(entry, replace(geometry, num_layers=of_layer.count(entry))) for entry in entries]
         self.parts = nn.ModuleList(parts)
         self.shift_invariant = all(part.shift_invariant for part in parts)
-        self.direction_aware = any(part.direction_aware for part in parts)
         self.causal_only = any(part.causal_only for part in parts)
+        self.direction_aware = not self.causal_only and any(part.direction_aware for part in parts)
         scoring = [part for part in parts if part.overrides("score")]
         self.static_bias = bool(scoring) and all(part.static_bias for part in scoring)
         self.distance_bias = bool(scoring) and all(part.distance_bias for part in scoring)
@@ -89,8 +94,11 @@ def _part(entry: str, geometry: Geometry) -> Encoder:
     name, *given = entry.split()
     pairs = [pair.partition("=") for pair in given]
     if wrong := [pair for pair, (_, equals, _) in zip(given, pairs, strict=True) if not equals]:
-        raise ValueError(f"layered layers: {entry!r} has {wrong[0]!r}; write knobs as name=value")
-    return build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
+        raise ValueError(f"layered layers, {entry!r}: write {wrong[0]!r} as name=value")
+    try:
+        return build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
+    except (ValueError, LookupError) as error:
+        raise ValueError(f"layered layers, {entry!r}: {error}") from error
 
 
 def _value(text: str) -> Any:

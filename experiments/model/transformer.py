@@ -355,9 +355,8 @@ def check_temperature(law: str | None, floor: int | None, on: str, layout: Layou
     if law is not None:
         one_of("model.temperature", law, LAWS)
     if floor is not None and whole("model.temperature_floor", floor, at_least=1) and law not in STEPPED:
-        raise ValueError(
-            f"model.temperature_floor={floor} changes nothing without model.temperature={'|'.join(STEPPED)}"
-        )
+        laws = " or ".join(STEPPED)
+        raise ValueError(f"model.temperature_floor={floor} changes nothing without model.temperature={laws}")
     if on == SKIPPING and (law is None or layout.skip_every is None):
         remedy = f"set model.temperature and layout.skip_every, or model.temperature_on={ALL}"
         unused = f"model.temperature_on={SKIPPING} changes nothing without a temperature and layers that are skipped"

@@ -74,9 +74,9 @@ def masks(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[Tensor]]:
     seen: dict[int, list[Tensor]] = {}
     attend = transformer.attend
 
-    def noting(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str, rotated: bool) -> Tensor:
+    def noting(encoder: Encoder, q: Tensor, k: Tensor, v: Tensor, site: Site, attention: str, **others: Any) -> Tensor:
         seen.setdefault(site.layer, []).append(site.mask.expand(1, q.shape[1], -1, -1)[0])
-        return attend(encoder, q, k, v, site, attention, rotated=rotated)
+        return attend(encoder, q, k, v, site, attention, **others)
 
     monkeypatch.setattr(transformer, "attend", noting)
     return seen

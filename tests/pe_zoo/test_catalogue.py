@@ -226,7 +226,7 @@ def behaviour(name: str) -> dict[tuple[bool, int], list[Tensor]]:
         v = torch.randn_like(q)
         with suppress(Unsupported), torch.no_grad():
             x = encoder.embed(x, positions)
-            site = site_of(positions, causal, x)
+            site = site_of(positions, causal, x, layer=GEOMETRY.num_layers - 1)
             masked = raw_scores(encoder, q, k, site).masked_fill(~site.mask, -torch.inf)
             found[causal, step] = [x, encoder.mix(masked, v, site)]
     return found

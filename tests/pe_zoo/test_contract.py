@@ -121,6 +121,15 @@ TURNED = [
     Case("grape_m", {"per_head": True}, causal=(True,)),
     Case("dape_v2", {"prior": "linear", "neighbours": 2}, causal=(True,)),
     Case("fope", {"learned": True}),
+    Case("layered", {"layers": ("alibi", "rope base=100")}),
+    Case(
+        "layered",
+        {
+            "layers": ("dape", "fox"),
+        },
+        causal=(True,),
+    ),
+    Case("layered", {"layers": ("shaw", "none")}),
     Case("liere", {"block_fraction": 0.75, "span": 1}),
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),

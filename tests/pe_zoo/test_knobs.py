@@ -143,6 +143,8 @@ def other_values(owner: str, knob: Knob) -> Iterator[Any]:
         yield from (word for word in listed[1].split(", ") if word != knob.default)
     elif "bool" in str(knob.type):
         yield from (value for value in (True, False) if value != knob.default)
+    elif isinstance(knob.default, tuple):
+        yield from (("none", "alibi"), ("rope base=100",))
     elif knob.default is None:
         yield 300 if knob.name == "vocabulary" else 48
     elif isinstance(knob.default, int):
