@@ -151,7 +151,7 @@ class RunConfig:
         """A readable prefix and a hash of the identity, the same on every machine."""
         digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
         numbering = [] if self.positions["name"] == "sequential" else [self.positions["name"]]
-        return "-".join([self.name_measured, *numbering, self.task["name"], f"seed{self.seed}", digest])
+        return "-".join([self.recipe or self.name_measured, *numbering, self.task["name"], f"seed{self.seed}", digest])
 
     @property
     def name_measured(self) -> str:
