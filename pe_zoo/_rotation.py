@@ -114,8 +114,6 @@ class Regrouped(Rotary):
     Each other place costs a product of the size of the scores.
     """
 
-    family = "rotation"
-
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         return self.plain_frequencies(device)
 

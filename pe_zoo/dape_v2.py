@@ -21,10 +21,11 @@ class DAPEv2(DAPE):
         width: hidden units, at least 1; 32 as published.
         neighbours: keys that each of the two convolutions sees on either side, at least 0 (0 is DAPE); 1 as published.
 
-    Departures: as of ``dape``. Keys ahead of a query are 0 for both convolutions. In the official code they are for the
-    first one alone, so that outputs depend on whether the text goes on.
+    Departures: as of ``dape``. Keys that a query does not see are 0 for both convolutions. In the official code keys
+    ahead are for the first one alone, so that outputs depend on whether the text goes on.
     """
 
+    family = "content"
     causal_only = True
 
     def __init__(self, geometry: Geometry, *, prior: str = "logarithmic", width: int = 32, neighbours: int = 1) -> None:
@@ -41,7 +42,8 @@ class DAPEv2(DAPE):
         bias = self.bias(site.distance.to(dtype).abs(), site.layer)
         w_in, b_in, w_out = (parameter[site.layer].to(dtype) for parameter in (self.w_in, self.b_in, self.w_out))
         place = torch.arange(scores.shape[-1], device=scores.device)
-        known = place <= place[site.rows, None]
+        seen = site.mask if site.mask.ndim == 2 else site.mask.any(-3, keepdim=True)
+        known = seen & (place <= place[site.rows, None])
         both = torch.cat([scores.to(dtype), bias.expand(scores.shape)], -3) * known
         padding = (0, self.neighbours)
         hidden = functional.leaky_relu(functional.conv2d(both, w_in, b_in, padding=padding)) * known

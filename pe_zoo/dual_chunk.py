@@ -24,6 +24,7 @@ class DualChunk(Regrouped):
     Departures: none from the paper, for a causal model; the official code's last place is one later.
     """
 
+    family = "rotation"
     extends = "rope"
     causal_only = True
     shift_invariant = direction_aware = False

@@ -23,6 +23,7 @@ class ReRoPE(Regrouped):
     sharpening of queries is ``model.temperature=log_n``.
     """
 
+    family = "rotation"
     extends = "rope"
 
     def __init__(

@@ -30,6 +30,7 @@ class SelfExtend(Regrouped):
     window alone, where this does too.
     """
 
+    family = "rotation"
     extends = "rope"
     shift_invariant = False
 

@@ -156,7 +156,7 @@ def test_weights_and_a_remainder_are_what_attention_puts_out(name: str, causal: 
         for index, layer in enumerate(model.layers):
             assert isinstance(layer, Layer)
             mine = encoder if layout.carries(index) else Encoder(GEOMETRY)
-            for q, k, v, site in layer._blocks(layer._heads(mine, stream[index], positions)):
+            for q, k, v, site, _ in layer._blocks(layer._heads(mine, stream[index], positions)):
                 taken = found[index][:, :, site.rows, : k.shape[-2]]
                 rest = attend(mine, q, k, torch.zeros_like(v), site, PLAIN)
                 for kernel in ("fused", PLAIN):

@@ -464,7 +464,7 @@ def test_scores_change_with_a_shift_where_positions_count(
         assert max(changes) > 1e-3
 
 
-CONTEXTUAL = ("path", "selective_rope", "short_convolution")
+CONTEXTUAL = ("dape_v2", "path", "selective_rope", "short_convolution")
 """Whose look back at earlier tokens is shorter at the start: a shift changes nothing, the place does."""
 
 

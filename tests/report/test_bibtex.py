@@ -23,7 +23,9 @@ def cited() -> list[tuple[str, Paper]]:
 @pytest.mark.parametrize(("name", "paper"), cited(), ids=str)
 def test_every_paper_of_a_docstring_has_an_entry_that_agrees(name: str, paper: Paper) -> None:
     entry = bibliography.entry_of(paper)
-    assert (entry["year"], entry["eprint"]) == (paper.year, paper.arxiv)
+    assert entry["year"] == paper.year
+    assert entry.get("eprint", "") == paper.arxiv
+    assert paper.arxiv or entry["url"] == paper.link
     first = entry["author"].split(" and ")[0].split(",")[0]
     assert paper.authors.split()[0].rstrip(",") == re.sub(r"[{}]|\\.", "", first)
     authors = entry["author"].split(" and ")
@@ -36,7 +38,7 @@ def test_every_arxiv_number_is_read_as_a_citation() -> None:
         texts += [path.read_text(encoding="utf-8") for path in (ROOT / "configs" / folder).glob("*.yaml")]
     for text in texts:
         written = re.sub(r"\n# ?", " ", text)
-        assert set(re.findall(r"arXiv:(\d{4}\.\d+)", written)) == {paper.arxiv for paper in Entry("", written).papers}
+        assert set(re.findall(r"arXiv:(\d{4}\.\d+)", written)) == {paper.arxiv for paper in Entry("", written).papers} - {""}
 
 
 def test_a_new_encoder_needs_no_entry() -> None:
