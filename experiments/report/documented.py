@@ -1,10 +1,13 @@
 """What is documented of encoders, tasks and measures: of ours by their sources, of others by their runs."""
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from experiments.measures import entries
 from experiments.rows.untrusted import name_of, one_line
@@ -14,11 +17,13 @@ from pe_zoo._catalogue import Entry
 MOST = 4000
 """Characters of a docstring from outside that are shown."""
 TASKS = Path(__file__).parents[1] / "tasks"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def encoders(runs: pd.DataFrame) -> dict[str, Entry]:
-    """Return every encoder, with the file and the last check of one from outside as ``declared``."""
+    """Return every encoder and recipe, with the file and the last check of one from outside as ``declared``."""
     known = {entry.name: entry for entry in _catalogue.encoders()}
+    known |= {entry.name: entry for entry in _recipes(known)}
     for record in runs[[isinstance(source, dict) for source in runs["source"]]].to_dict("records"):
         source, name = record["source"], str(record["choice"])
         given = source.get("knobs") if isinstance(source.get("knobs"), dict) else {}
@@ -26,6 +31,26 @@ def encoders(runs: pd.DataFrame) -> dict[str, Entry]:
         declared = {key: name_of(str(source.get(key) or "")) for key in ("family", "file", "sha256", "check")}
         known.setdefault(name, replace(_parsed(name, source.get("docstring"), knobs), declared=declared))
     return known
+
+
+def variant(group: str, name: str) -> Entry | None:
+    """Return what the file of a named variant says of it; None if there is none."""
+    path = CONFIGS / group / f"{name}.yaml"
+    if not re.fullmatch(r"\w+", name) or not path.is_file():
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line]
+    return Entry(name, " ".join(comment))
+
+
+def _recipes(known: Mapping[str, Entry]) -> Iterator[Entry]:
+    """Encoder, layout and trunk of shipped models, each of the family of its encoder."""
+    for path in sorted((CONFIGS / "encoder").glob("*.yaml")):
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        told = variant("encoder", path.stem)
+        if told and "recipe" in given:
+            of = known[given["defaults"][0].partition("@")[0]]
+            yield replace(told, name=given["recipe"], declared={"family": of.declared.get("family", "")})
 
 
 def tasks(runs: pd.DataFrame) -> dict[str, Entry]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from support import ROOT, Command
 
 from experiments.model.layout import Layout
+from experiments.report import documented
 from pe_zoo import Geometry, build
 
 LAYERS = 12
@@ -81,6 +83,13 @@ def test_a_recipe_runs_and_stands_in_results_under_its_name(name: str, command: 
     )
     assert done.code == 0, done.err
     assert f"{name} on copy" in done.out + done.err
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_recipe_says_on_its_page_what_it_is(name: str) -> None:
+    entry = documented.encoders(pd.DataFrame({"source": []}))[name]
+    assert "transformers 5.23.0" in entry.summary
+    assert entry.declared["family"]
 
 
 def test_a_recipe_and_a_layout_are_two_layouts(command: Command) -> None:

@@ -10,6 +10,7 @@ import yaml
 from bibtexparser.bibdatabase import BibDatabase
 from bibtexparser.bwriter import BibTexWriter
 
+from experiments.report import documented
 from experiments.rows.results import Results
 from experiments.rows.untrusted import one_line
 from pe_zoo import _catalogue
@@ -99,15 +100,7 @@ def _papers(results: Results) -> dict[str, tuple[_catalogue.Paper, ...]]:
             if key in own:
                 entry = own[key].get(name := config.get(f"{key}.name", name))
             else:
-                entry = _variant("encoder" if key == "choice" else key, name)
+                entry = documented.variant("encoder" if key == "choice" else key, name)
             if (entry and entry.papers) or (key == "encoder" and name and entry is None):
                 found.setdefault(name, {}).update(dict.fromkeys(entry.papers if entry else ()))
     return {name: tuple(found[name]) for name in sorted(found)}
-
-
-def _variant(folder: str, name: str) -> _catalogue.Entry | None:
-    path = ROOT / "configs" / folder / f"{name}.yaml"
-    if not re.fullmatch(r"\w+", name) or not path.is_file():
-        return None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return _catalogue.Entry(name, " ".join(line.lstrip("# ") for line in lines if line.startswith("#")))
