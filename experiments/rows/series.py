@@ -23,6 +23,8 @@ PLAIN = {"positions": "sequential", "layout": "uniform"}
 """Parts of a name that are left out at this value."""
 USUAL = 0.75
 """Share of a task's runs from which on a value is the one that most have."""
+AS_BEFORE = ("layout.windows", "model.sinks")
+"""Keys that runs lack where they have the project's default, which is what earlier releases did."""
 CHOICE = ("experiment", "trained")
 """Keys that change no number of an experiment that only one of two runs measured."""
 Runs = list[tuple[dict[str, Any], dict[str, str]]]
@@ -57,18 +59,22 @@ def _name_task(runs: Runs) -> dict[str, str]:
     # Runs without training, or without an experiment, have no value for its keys; others that lack a key are older.
     optional = {"train", *(name for _, config in runs for name in _experiments(config))}
     keys = dict.fromkeys(key for _, config in runs for key in config if key not in ("seed", "seeds", "name"))
-    values = {
-        key: [config.get(key, None if key.partition(".")[0] in optional else "unset") for _, config in runs]
-        for key in keys
-    }
+    lacking = {key: None if key.partition(".")[0] in optional else "unset" for key in keys}
+    lacking |= {key: defaults().get(key, "unset") for key in AS_BEFORE}
+    values = {key: [config.get(key, lacking[key]) for _, config in runs] for key in keys}
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
     plain = {key: _plain_value(key, values[key]) for key in keys}
 
+    said = _said_by_recipes(runs, values)
+
     def write(named: list[str]) -> None:
         for place, (record, _) in enumerate(runs):
+            own = said.get(record.get("encoder"), set())
             parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
-            parts += [f"{key}={values[key][place]}" for key in named if values[key][place] not in (None, plain[key])]
+            parts = [part for part in parts if not own or part != record.get("layout")]
+            told = [key for key in named if key not in own and values[key][place] not in (None, plain[key])]
+            parts += [f"{key}={values[key][place]}" for key in told]
             record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
 
     write(varying)
@@ -79,6 +85,20 @@ def _name_task(runs: Runs) -> dict[str, str]:
         key: f"{value}, unless a series says otherwise" if key in different else value
         for key, value in plain.items()
         if value in values[key] and value is not None and (key not in different or key in varying)
+    }
+
+
+def _said_by_recipes(runs: Runs, values: dict[str, list[str | None]]) -> dict[Any, set[str]]:
+    """Return the keys of layout and trunk that the name of a shipped model's recipe says: its runs agree in them."""
+    places: dict[Any, list[int]] = {}
+    for place, (record, config) in enumerate(runs):
+        name = str(record.get("encoder") or "")
+        if config.get("encoder.name", name) != name.partition("(")[0]:
+            places.setdefault(record.get("encoder"), []).append(place)
+    of_recipe = [key for key in values if key.partition(".")[0] in ("layout", "model")]
+    return {
+        name: {key for key in of_recipe if len({values[key][place] for place in where}) == 1}
+        for name, where in places.items()
     }
 
 

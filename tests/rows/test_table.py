@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from experiments.plan.request import LATER
 from experiments.rows.results import Results, read
 from experiments.rows.row import COLUMNS, Row, main_metric, metric_of, write_json, write_rows
-from experiments.rows.series import defaults, name_series
+from experiments.rows.series import AS_BEFORE, defaults, name_series
 
 
 def row(run_id: str = "a", **changed: Any) -> Row:
@@ -159,6 +161,24 @@ def test_what_varies_is_in_the_series(tmp_path: Path) -> None:
         "c": "none · offset · train.steps=100",
         "d": "none · skip_every=2 · train.steps=100",
     }
+
+
+def test_the_name_of_a_recipe_says_its_layout_and_its_trunk(tmp_path: Path) -> None:
+    def write(name: str, encoder: str, model: dict[str, Any], **config: Any) -> None:
+        given = {"encoder": {"name": config.get("of", encoder)}, "model": model, "layout": config.get("layout", {})}
+        record = {"encoder": encoder, "layout": config.get("told", "uniform")}
+        write_run(tmp_path, name, rows=[row(name, encoder=encoder)], config=given, record=record)
+
+    write("a", "rope", {"num_layers": 6})
+    write("b", "gemma4", {"num_layers": 6}, of="layered", layout={"windows": [0.25, None]}, told="windows=[0.25, None]")
+    write("c", "gpt_oss", {"num_layers": 6, "sinks": True}, of="rope")
+    write("d", "rope", {"num_layers": 6, "sinks": True})
+    assert labels_of(read(tmp_path)) == {"a": "rope", "b": "gemma4", "c": "gpt_oss", "d": "rope · model.sinks=true"}
+
+
+def test_options_that_came_later_are_those_that_leave_ids_as_they_were() -> None:
+    assert {key.partition(".")[2] for key in AS_BEFORE} == set(LATER)
+    assert {key: json.loads(defaults()[key]) for key in AS_BEFORE} == {"layout.windows": None, "model.sinks": False}
 
 
 @pytest.mark.parametrize(
