@@ -1,3 +1,4 @@
+import torch
 from torch import Tensor
 
 from pe_zoo import Geometry, Site, register
@@ -43,7 +44,7 @@ class DualChunk(Regrouped):
         back = chunk_q[..., :, None] - chunk_k[..., None, :]
         back = back if back.ndim == 2 else back.unsqueeze(-3)
         furthest = self.chunk + self.window - 1
-        last = (0 * within_q + 2 * self.chunk - 1).clamp(max=furthest)
+        last = torch.full_like(within_q, min(2 * self.chunk - 1, furthest))
         return [
             (back == self.chunk, (within_q + self.chunk).clamp(max=furthest), within_k),
             (back > self.chunk, last, within_k),

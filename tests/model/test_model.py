@@ -29,6 +29,7 @@ from experiments.training.loop import train
 from experiments.training.progress import check_in_range
 from experiments.training.step import Step, make_train_step
 from pe_zoo import Encoder, Geometry, Site
+from pe_zoo._contract.bench import site_of
 
 GEOMETRY = Geometry(model_dim=16, num_heads=2, num_layers=3, train_length=8)
 VOCAB = 7
@@ -47,11 +48,8 @@ def some_tokens(batch: int = 2, length: int = 6) -> Tensor:
 
 def whole_site(length: int) -> Site:
     """Of a causal layer that sees the whole text."""
-    positions, x = torch.arange(float(length)), torch.randn(2, length, GEOMETRY.model_dim, dtype=torch.float64)
-    mask = torch.ones(length, length, dtype=torch.bool).tril()
-    return Site(
-        layer=0, query_positions=positions, key_positions=positions, rows=slice(0, length), mask=mask, causal=True, x=x
-    )
+    x = torch.randn(2, length, GEOMETRY.model_dim, dtype=torch.float64)
+    return site_of(torch.arange(float(length)), True, x)
 
 
 class Spy(Encoder):

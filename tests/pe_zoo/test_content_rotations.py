@@ -14,6 +14,7 @@ from torch import Tensor
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Site
+from pe_zoo._contract import bench
 
 HEADS, HEAD_DIM, LENGTH = 3, 8, 7
 PLACES = [0.0, 1.0, 1.5, 4.0, 4.75, 6.0, 30.0]
@@ -24,7 +25,7 @@ def golden(name: str) -> Any:
 
 
 def build(name: str, heads: int = HEADS, head_dim: int = HEAD_DIM, train_length: int = 16, **knobs: Any) -> Any:
-    """A float64 encoder of two layers, its parameters drawn anew."""
+    """A float64 encoder of two layers, with random parameters."""
     geometry = Geometry(model_dim=heads * head_dim, num_heads=heads, num_layers=2, train_length=train_length)
     encoder = pe_zoo.build(name, geometry, **knobs).double()
     for parameter in encoder.parameters():
@@ -34,16 +35,7 @@ def build(name: str, heads: int = HEADS, head_dim: int = HEAD_DIM, train_length:
 
 def site_of(x: Tensor | None, length: int = LENGTH, layer: int = 0, places: list[float] | None = None) -> Site:
     positions = torch.arange(float(length)) if places is None else torch.tensor(places)
-    mask = torch.ones(length, length, dtype=torch.bool).tril()
-    return Site(
-        layer=layer,
-        query_positions=positions,
-        key_positions=positions,
-        rows=slice(0, length),
-        mask=mask,
-        causal=True,
-        x=x,
-    )
+    return bench.site_of(positions, True, x, layer=layer)
 
 
 def draw(length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
