@@ -124,6 +124,8 @@ class Launch:
     _before: dict[Path, dict[str, Any] | None] = field(default_factory=dict)
     _outcomes: list[Outcome] = field(default_factory=list)
     _lost: bool = False
+    _last: float = 0.0
+    """When a run ended that was not done before."""
 
     def add(self, point: Sequence[str]) -> list[Path]:
         """Add the runs of one point of a sweep and return their folders; note why it cannot be run."""
@@ -212,12 +214,22 @@ class Launch:
                 ray.shutdown()  # which prints what its workers still had to say: the tally comes last
 
     def _progress(self, began: float) -> str:
-        """Return how far workers are: runs done, the time left by their mean, and one that is under way."""
-        done, every, passed = len(self._outcomes), len(self._before), time.monotonic() - began
-        text = f"{done} of {every} runs done in {span(passed)}"
+        """Return how far workers are: runs done, the time left by the pace so far, and one that is under way.
+
+        The pace is that of the runs done in this command, up to the last of them; so what is left falls with the clock.
+        """
+        passed, every = time.monotonic() - began, len(self._before)
+        text = f"{len(self._outcomes)} of {every} runs done in {span(passed)}"
+        new = sum(outcome.status not in summary.NOT_RUN for outcome in self._outcomes)
+        if new and self._last:
+            told = {outcome.folder for outcome in self._outcomes}
+            to_do = sum(
+                each not in told and (record or {}).get("status") not in ("ok", "diverged")
+                for each, record in self._before.items()
+            )
+            pace, since = (self._last - began) / new, time.monotonic() - self._last
+            text += f", about {span(max(pace * to_do - since, 0))} left"
         under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
-        half = len(under_way) / 2  # on average they are half done
-        text += f", about {span(passed / (done + half) * (every - done - half))} left" if done else ""
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
         return text
@@ -226,6 +238,8 @@ class Launch:
         """Note an outcome; an error is printed once, however many runs of a sweep it stops."""
         if outcome.status == "refused" and outcome.message not in {other.message for other in self._outcomes}:
             print(f"error: {outcome.message}", file=sys.stderr)
+        if outcome.status not in summary.NOT_RUN:
+            self._last = time.monotonic()
         self._outcomes.append(outcome)
 
     def _lose(self, reason: str) -> None:

@@ -163,15 +163,14 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if not beyond:
         return ""
     trained, works = lengths[0].train_length, _works(lengths)
+    keeping = f"keeping {100 * KEEPS:.0f} % of its quality"
     if works >= beyond[-1].eval_length:
-        return f"It extrapolates to every length measured, {works / trained:g} times the longest in training."
+        return f"It extrapolates, {keeping}, to every length measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
     far = f"; from {guesses} on it guesses" if guesses else ""
     if works > trained:
-        return f"It extrapolates to {works / trained:.3g} times the longest length in training{far}."
-    return (
-        f"It does not extrapolate: it works, keeping {100 * KEEPS:.0f} % of its quality, at trained lengths alone{far}."
-    )
+        return f"It extrapolates, {keeping}, to {works / trained:.3g} times the longest length in training{far}."
+    return f"It does not extrapolate: it works, {keeping}, at trained lengths alone{far}."
 
 
 def _show_results(outcome: Outcome) -> None:

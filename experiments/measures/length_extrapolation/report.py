@@ -83,7 +83,7 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
     rows = rows.assign(multiple=rows["eval_length"] / rows["train_length"])
     multiples = sorted(set(rows["multiple"][rows["multiple"] >= 1]))
-    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, 2, 8))) or [0.0]
+    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, 1.25, 2, 8))) or [0.0]
     ends = rows[rows["multiple"] == 1]["last"].max()
     rows = rows[rows["multiple"].isin(wanted)]
     if rows.empty:
