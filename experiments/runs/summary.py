@@ -165,7 +165,7 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     trained, works = lengths[0].train_length, _works(lengths)
     keeping = f"keeping {100 * KEEPS:.0f} % of its quality"
     if works >= beyond[-1].eval_length:
-        return f"It extrapolates, {keeping}, to every length measured, {works / trained:g} times the longest in training."
+        return f"It extrapolates, {keeping}, to all measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
     far = f"; from {guesses} on it guesses" if guesses else ""
     if works > trained:

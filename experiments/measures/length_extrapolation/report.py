@@ -83,7 +83,8 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
     rows = rows.assign(multiple=rows["eval_length"] / rows["train_length"])
     multiples = sorted(set(rows["multiple"][rows["multiple"] >= 1]))
-    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, 1.25, 2, 8))) or [0.0]
+    longer = next((multiple for multiple in multiples if multiple > 1), 1)
+    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, longer, 8))) or [0.0]
     ends = rows[rows["multiple"] == 1]["last"].max()
     rows = rows[rows["multiple"].isin(wanted)]
     if rows.empty:
@@ -111,16 +112,16 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
 
 
 def _rise(rows: pd.DataFrame, ends: float) -> str:
-    task, twice = rows["task"].iloc[0], rows[rows["multiple"].between(1.5, 3)]
+    task, longer = rows["task"].iloc[0], rows[rows["multiple"].between(1, 3, inclusive="neither")]
     before = rows[rows["multiple"] == 1].groupby("series")["value"].mean()
     seen, new = (
-        twice[part].groupby("series")["value"].mean() for part in (twice["last"] <= ends, twice["last"] > ends)
+        longer[part].groupby("series")["value"].mean() for part in (longer["last"] <= ends, longer["last"] > ends)
     )
     spreading = seen[seen > before.reindex(seen.index) + RISE]
     rising = new[new > before.reindex(new.index) + RISE]
     if len(spreading):
         share = words.brief(spreading.index, len(seen))
-        return f"{task}: with {share}, a longer answer is wrong from its first half on"
+        return f"{task}: with {share}, a longer answer is wrong even at places that training had"
     if len(rising) * 2 > len(new):
         return f"{task}: the loss rises where places are new"
     return f"{task}: loss by place"
