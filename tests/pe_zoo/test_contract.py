@@ -99,6 +99,8 @@ TURNED = [
     Case("t5", {"bidirectional": True}),
     Case("t5", {"bidirectional": False, "num_buckets": 8}),
     Case("sinusoidal", {"channels": "concatenated"}),
+    Case("wavelet", {"scales": 1}),
+    Case("wavelet", {"scales": 20}),
     Case("shaw", {"value_term": False}),
     Case("shaw", {"max_distance": 4}),
     Case("transformer_xl", {"clamp_len": 3, "untied": True}),

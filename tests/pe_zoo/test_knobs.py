@@ -302,6 +302,7 @@ OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder rope", "fraction"): [0, -0.5, 1.01, 2, 0.1],
     ("encoder p_rope", "fraction"): [0, -0.5, 1.01, 2],
     ("encoder p_rope", "base"): [0, -10000.0],
+    ("encoder wavelet", "scales"): [0, -1],
     ("encoder xpos", "scale_base"): [0, -512.0],
     ("encoder xpos", "gamma"): [0, -0.4],
     ("encoder xpos", "base"): [0, -10000.0],
