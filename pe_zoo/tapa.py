@@ -16,7 +16,8 @@ class TAPA(Encoder):
         scores[q, k] = amplitude · cos(2π · |q_p − k_p|^alpha · phase)
         amplitude = q_A · k_A / sqrt(dim_A),  phase = q_P · k_P / sqrt(dim_P)
 
-    The first dim_A dimensions of a head are A, the others P. Keys at the query's own place are not modulated.
+    The first dim_A dimensions of a head are A, the others P. Keys at the query's own place are not modulated. The paper
+    trains it at a fifth of RoPE's learning rate.
 
     Args:
         alpha: how fast phases grow with distance, above 0; 0.1 as published.
