@@ -9,7 +9,7 @@ from pe_zoo._rotation import pairs_of, rotate_heads
 @register("carope")
 class CARoPE(Encoder):
     """Rotates query and key pairs by powers of a base that every token sets for each head, summed over the tokens.
-    CARoPE (context-aware RoPE), Veisi et al. (2025), arXiv:2507.23083, §3.
+    CARoPE (context-aware RoPE), Veisi et al. (2025), arXiv:2507.23083.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle[p, i] = Σ_{t ≤ p} base[t, h]^i,  i = 1 … pairs
         base[t, h] = 1 / (1 + softplus(weight[h] · x[t]))

@@ -10,7 +10,7 @@ from pe_zoo.dape import DAPE
 @register("dape_v2")
 class DAPEv2(DAPE):
     """Biases scores by a static bias and a convolution along the keys of the scores and biases of all heads.
-    DAPE V2, Zheng et al. (2024), arXiv:2410.04798, §3.
+    DAPE V2, Zheng et al. (2024), arXiv:2410.04798.
 
         scores[q, k] += bias(q − k) + convolution(leaky_relu(convolution([scores[q, ·]; bias(q − ·)]) + b_in))[k]
 

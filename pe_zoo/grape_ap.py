@@ -11,7 +11,7 @@ from pe_zoo._rotation import rotate_pairs
 @register("grape_ap")
 class GRAPEAP(Encoder):
     """Biases scores by log gates summed over the tokens between key and query, each opened by the query.
-    GRAPE-AP (path-integral additive GRAPE), Zhang et al. (2025), arXiv:2512.07805, §4.3.
+    GRAPE-AP (path-integral additive GRAPE), Zhang et al. (2025), arXiv:2512.07805, §5.
 
         scores[h, q, k] += slope[h] · Σ log sigmoid(p[q] · rotate(norm(p[t]), t_p) / dim),  t = k + 1 … q
         p = weight[h] · x,  norm(p) = p / sqrt(mean(p²))

@@ -11,7 +11,7 @@ from pe_zoo._rotation import pairs_of, rotate_heads
 @register("repo")
 class RePo(Encoder):
     """Rotates query and key pairs by positions that each head reads off the layer's input.
-    RePo (context re-positioning), Li et al. (2025), arXiv:2512.14391, §3.
+    RePo (context re-positioning), Li et al. (2025), arXiv:2512.14391, §3.2.
 
         (a, b) → (a · cos − b · sin, a · sin + b · cos),      angle = position[h, t] · base^(−2i/head_dim)
         position[t] = w_out · (silu(w_gate · x[t]) ⊙ (w_content · x[t])),  one real number for each head

@@ -10,7 +10,7 @@ from pe_zoo._rotation import Rotary
 @register("resonance_rope")
 class ResonanceRoPE(Rotary):
     """Rotates as RoPE does, at wavelengths rounded to whole positions, so that no rotation beyond training is new.
-    Resonance RoPE, Wang et al. (2024), arXiv:2403.00071, §4.2.
+    Resonance RoPE, Wang et al. (2024), arXiv:2403.00071, §4.
 
         angle[i] = p · 2π / round(2π · base^(2i/head_dim))
 

@@ -27,6 +27,8 @@ class SelectiveRoPE(Encoder):
         bias: adds a learned positive number to every step, 1 at the start: with no other input that is RoPE. False as
             in the official code.
         gate: multiplies the steps of a head by a sigmoid of x. False as in the official code.
+        values: rotates values too, each by the angle at its key less that at the query, as its key is: Godavarti
+            (2026), arXiv:2606.24975. False as published.
 
     Departures: weights start with variance 1/fan-in, as this trunk's do; the official 0.02 rotates almost nothing. The
     sum is taken in float64.
@@ -44,13 +46,14 @@ class SelectiveRoPE(Encoder):
         base: float = 500000.0,
         bias: bool = False,
         gate: bool = False,
+        values: bool = False,
     ) -> None:
         super().__init__(geometry)
         layers, heads, dim = geometry.num_layers, geometry.num_heads, geometry.model_dim
         whole("selective_rope rank", rank, at_least=1)
         whole("selective_rope conv_width", conv_width, at_least=1)
         self.base = number("selective_rope base", base, above=0)
-        for knob, value in (("bias", bias), ("gate", gate)):
+        for knob, value in (("bias", bias), ("gate", gate), ("values", values)):
             true_or_false(f"selective_rope {knob}", value)
         self.pairs = pairs_of("selective_rope", geometry)
         if dim % heads:
@@ -61,6 +64,13 @@ class SelectiveRoPE(Encoder):
         self.log_bias = nn.Parameter(torch.zeros(layers, heads, self.pairs)) if bias else None
         self.gate_weight = nn.Parameter(torch.randn(layers, dim, heads) * dim**-0.5) if gate else None
         self.gate_bias = nn.Parameter(torch.zeros(layers, heads)) if gate else None
+        if values:  # of this one, not of the class, so that a model may fuse it where values are left alone
+            self.__dict__["overrides"] = super().overrides
+
+    @classmethod
+    def overrides(cls, hook: str) -> bool:
+        """Whether this encoder, its values not rotated, does anything at a hook."""
+        return hook == "rotate"
 
     def angle(self, site: Site) -> Tensor:
         """The angle of each pair at each key, ``(batch, heads, key, pairs)`` float64, radians."""
@@ -81,3 +91,9 @@ class SelectiveRoPE(Encoder):
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = self.angle(site)
         return rotate_heads(q, angle[..., site.rows, :]), rotate_heads(k, angle)
+
+    def mix(self, scores: Tensor, v: Tensor, site: Site) -> Tensor:
+        if not self.overrides("mix"):
+            return super().mix(scores, v, site)
+        angle = self.angle(site)
+        return rotate_heads(super().mix(scores, rotate_heads(v, angle), site), -angle[..., site.rows, :])

@@ -1,3 +1,5 @@
+from bisect import bisect_left
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -63,14 +65,14 @@ def fading_products(q: Tensor, k: Tensor, sums: Tensor, rows: slice, chunk: int 
         rows: which rows of the sequence the queries are.
         chunk: keys handled at once.
     """
-    place = torch.arange(k.shape[-2], device=k.device)[rows, None]
     of_queries, columns = sums[..., rows, :], []
+    places = range(k.shape[-2])[rows]
     for start in range(0, k.shape[-2], chunk):
         keys, of_keys = k[..., start : start + chunk, :], sums[..., start : start + chunk, :]
         last = of_keys[..., -1:, :]
         fading = (of_queries - last).clamp(max=0).exp().to(q.dtype)
         far = (q * fading) @ (keys * (last - of_keys).exp().to(q.dtype)).mT
-        first, after = (int((place < edge).sum()) for edge in (start, start + chunk))
+        first, after = (bisect_left(places, edge) for edge in (start, start + chunk))
         among = (of_queries[..., first:after, None, :] - of_keys[..., None, :, :]).clamp(max=0).exp().to(q.dtype)
         near = torch.einsum("...qn,...kn,...qkn->...qk", q[..., first:after, :], keys, among)
         columns.append(torch.cat([far[..., :first, :], near, far[..., after:, :]], -2))

@@ -120,7 +120,7 @@ def unmasked_scores(
 def left_by_sinks(scores: Tensor, sinks: Tensor) -> Tensor:
     """Return the share of a softmax over masked scores and the head's sink that is not the sink's: ``(…, query, 1)``.
 
-    Agarwal et al. (2025), arXiv:2508.10925, §2.3: gpt-oss learns a logit for each head, and drops what it takes.
+    Agarwal et al. (2025), arXiv:2508.10925, §2.2: gpt-oss learns a logit for each head, and drops what it takes.
     """
     return (scores.logsumexp(-1, keepdim=True) - sinks[:, None, None].to(scores.dtype)).sigmoid()
 

@@ -229,6 +229,8 @@ def _check_given(words: Sequence[str], config: Mapping[str, Any], measured: Coll
         name = key.partition(".")[0]
         if name in others and not multirun:
             raise BadRequest(f"{key} changes nothing without experiment={name} (or all)")
+        if name == "recipe":
+            raise BadRequest("recipe= only names a file of configs/encoder: choose a recipe by encoder=<name>")
         taken: Any = config
         for part in key.split("."):
             taken = taken.get(part) if isinstance(taken, Mapping) else None

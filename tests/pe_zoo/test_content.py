@@ -645,3 +645,36 @@ def test_grape_ap_by_a_loop() -> None:
 def test_grape_ap_refuses_half_a_pair() -> None:
     with pytest.raises(ValueError, match="grape_ap dim=3 must be even"):
         build("grape_ap", dim=3)
+
+
+# -------------------------------------------------------------------------------------------------------------- TAPA
+
+
+def test_tapa_by_hand() -> None:
+    table = golden("tapa")
+    encoder = build("tapa", heads=1)
+    q, k = (torch.tensor(table[of]).double().expand(1, 1, 3, 4) for of in ("query", "key"))
+    site = site_of(3, positions=torch.tensor(table["distances"]).float())
+    found = encoder.score(torch.zeros(1, 1, 3, 3).double(), q, k, site)
+    torch.testing.assert_close(found[0, 0, 0], torch.tensor(table["scores"]).double(), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize(("alpha", "fraction", "dims"), [(0.1, 0.5, 2), (1.0, 0.8, 3), (0.3, 0.1, 1)])
+def test_tapa_by_a_loop(alpha: float, fraction: float, dims: int) -> None:
+    encoder = build("tapa", alpha=alpha, fraction=fraction)
+    scores, q, k, _ = case()
+    places = [0.0, 1.0, 1.5, 4.0, 4.75, 6.0, 30.0]
+    found = encoder.score(scores, q, k, site_of(positions=torch.tensor(places)))
+    for b in range(2):
+        for h in range(HEADS):
+            for i in range(LENGTH):
+                for j in range(LENGTH):
+                    amplitude = dot(q[b, h, i, :dims], k[b, h, j, :dims]) / math.sqrt(dims)
+                    phase = dot(q[b, h, i, dims:], k[b, h, j, dims:]) / math.sqrt(HEAD_DIM - dims)
+                    expected = amplitude * math.cos(2 * math.pi * abs(places[i] - places[j]) ** alpha * phase)
+                    assert found[b, h, i, j].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_tapa_needs_two_parts_of_a_head() -> None:
+    with pytest.raises(ValueError, match=r"tapa splits heads .*head_dim of at least 2; got 1"):
+        build("tapa", head_dim=1)

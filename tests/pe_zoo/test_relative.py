@@ -86,6 +86,41 @@ def check_scores(encoder: Encoder, expected: Callable[[int, list[float], list[fl
                     assert found[b, h, i, j].item() == pytest.approx(score, rel=1e-9, abs=1e-12)
 
 
+# ----------------------------------------------------------------------------------------------------- wavelets
+
+
+def test_wavelets_by_hand() -> None:
+    encoder: Any = pe_zoo.build("wavelet", Geometry(model_dim=4, num_heads=1, num_layers=1, train_length=8))
+    rows = encoder.vectors(torch.arange(4).double())
+    torch.testing.assert_close(rows, torch.tensor(golden("wavelet")["vectors"], dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("scales", [1, 3, 4])
+def test_wavelets_by_a_loop(scales: int) -> None:
+    geometry = Geometry(model_dim=14, num_heads=2, num_layers=2, train_length=6)
+
+    def expected(h: int, query: list[float], key: list[float], i: int, j: int) -> float:
+        score = dot(query, key)
+        for c, entry in enumerate(query):
+            t = (IRREGULAR[i] - IRREGULAR[j] - c // scales) / 2 ** (c % scales)
+            score += entry * (1 - t**2) * math.exp(-0.5 * t**2)
+        return score / math.sqrt(7)
+
+    check_scores(pe_zoo.build("wavelet", geometry, scales=scales).double(), expected)
+
+
+def test_wavelets_are_as_wide_as_published() -> None:
+    """Of 128 channels, trained at 512: eight widths, 1 to 128, at sixteen places each."""
+    encoder: Any = pe_zoo.build("wavelet", Geometry(model_dim=128, num_heads=1, num_layers=1, train_length=512))
+    distance = torch.arange(-400.0, 400.0, dtype=torch.float64)
+    peaks, rows = distance[encoder.vectors(distance).argmax(0)], encoder.vectors(distance)
+    assert peaks.tolist() == [float(shift) for shift in range(16) for _ in range(8)]
+    roots = [
+        int((rows[:, c] > 0).sum() + 1) // 2 for c in range(128)
+    ]  # a wavelet of width a is above 0 within a of its peak
+    assert roots == [2**scale for _ in range(16) for scale in range(8)]
+
+
 # -------------------------------------------------------------------------------------------------------- Shaw
 
 

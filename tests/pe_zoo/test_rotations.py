@@ -153,6 +153,15 @@ def hope(pair: int, length: float) -> float:
     return rope(pair, base=100.0) if 2 * math.pi / rope(pair, base=100.0) <= TRAIN_LENGTH else 0.0
 
 
+def in_distribution(pair: int, length: float) -> float:
+    """RoPE-ID, two of four pairs: in training, the slower turns twice; the faster is as slow as RoPE's fastest."""
+    return [1.0, 2 * math.pi / (TRAIN_LENGTH / 2), 0.0, 0.0][pair]
+
+
+def in_distribution_of_all(pair: int, length: float) -> float:
+    return float(2 * math.pi / (3.0 * (TRAIN_LENGTH / 3.0) ** (pair / 3)))
+
+
 def soft(pair: int, length: float) -> float:
     return rope(pair) * [1, 1, 0.5, 0][pair]
 
@@ -179,6 +188,8 @@ METHODS: list[tuple[str, dict[str, Any], Frequency, float]] = [
     ("llama3_rope", {"base": 100.0, "original_length": 64}, llama3, 1.0),
     ("longrope", {}, longrope, math.sqrt(1 + math.log(8) / math.log(TRAIN_LENGTH))),
     ("hope", {"base": 100.0}, hope, 1.0),
+    ("rope_id", {}, in_distribution, 1.0),
+    ("rope_id", {"fraction": 1.0, "turns": 1.0, "shortest": 3}, in_distribution_of_all, 1.0),
     ("clipped_rope", {"fraction": 0.7}, soft, 1.0),
     ("clipped_rope", {"fraction": 0.7, "clipping": "hard"}, hard, 1.0),
     ("learned_rope", {}, lambda pair, length: rope(pair), 1.0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+import copy
 import json
 import math
 from collections.abc import Callable
@@ -393,6 +395,34 @@ def test_selective_rope_by_a_loop(bias: bool, gate: bool) -> None:
 def test_a_wrong_selective_rope_is_caught(fake: Maker, check: Callable[[Maker], None]) -> None:
     with pytest.raises(AssertionError):
         check(fake)
+
+
+def test_selective_rope_brings_values_as_it_brings_keys() -> None:
+    encoder = stirred(SelectiveRoPE, base=100.0, values=True)
+    scores, v, x = draws()
+    scores, half = scores @ scores.mT, HEAD_DIM // 2
+    site = site_of(torch.arange(float(LENGTH)), x, layer=1)
+    found = encoder.mix(scores.masked_fill(~site.mask, -torch.inf), v, site).detach()
+    for b in range(len(x)):
+        angle = selective_angles(encoder, x[b], 1)
+        for h in range(HEADS):
+            for i in range(LENGTH):
+                weights = scores[b, h, i, : i + 1].softmax(-1).tolist()
+                for pair in range(half):
+                    turns = [(angle[h, j, pair] - angle[h, i, pair]).item() for j in range(i + 1)]
+                    brought = [
+                        complex(*v[b, h, j, pair::half].tolist()) * cmath.exp(1j * t) for j, t in enumerate(turns)
+                    ]
+                    total = sum(weight * one for weight, one in zip(weights, brought, strict=True))
+                    assert complex(*found[b, h, i, pair::half].tolist()) == pytest.approx(total, abs=1e-11)
+
+
+def test_selective_rope_may_be_fused_where_it_leaves_values_alone() -> None:
+    geometry = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
+    kept, turned = (copy.deepcopy(pe_zoo.build("selective_rope", geometry, values=values)) for values in (False, True))
+    assert (kept.overrides("mix"), turned.overrides("mix")) == (False, True)
+    assert kept.overrides("rotate")
+    assert turned.overrides("rotate")
 
 
 def test_selective_rope_of_equal_steps_is_rope() -> None:

@@ -111,6 +111,8 @@ BAD = {
     "-m hydra.sweeper.params={seed:'0,1'}": "hydra.sweeper.params is Hydra's own and fixed here",
     "-m +sweep=classic.v2": "no sweep named 'classic.v2'",
     "-m plugin=a.py,b.py": "plugin=a.py,b.py is more than one file",
+    "recipe=gemma4": "recipe= only names a file of configs/encoder: choose a recipe by encoder=<name>",
+    "-m recipe=gemma4,llama4 seed=1,2": "recipe= only names a file of configs/encoder",
     "--foo": "unrecognized arguments: --foo",
 }
 
