@@ -12,6 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from pe_zoo import Encoder, Site, raw_scores
 from pe_zoo._weights import weights
+from pe_zoo.hf.bias import learned, made
 from pe_zoo.hf.seat import seat_of, visible
 
 NAME = "pe_zoo"
@@ -65,10 +66,19 @@ def attend(
         site = seat.site(q, key, attention_mask)
         q, key = encoder.rotate(q, key, site)
         if biases:
-            bias = encoder.score(q.new_zeros(1, 1, q.shape[-2], key.shape[-2]), q, key, site)
+            bias = made(encoder, q, key, site)
+            if _slow(q, bias, dropout):
+                key, value = _of_each(key, heads), _of_each(value, heads)
+                return learned(q, key, value, bias, site.mask, scale).transpose(1, 2).contiguous(), None
     caller = SimpleNamespace(num_key_value_groups=heads // key.shape[1], is_causal=seat.causal)
     kernel = ALL_ATTENTION_FUNCTIONS["sdpa"]
     return kernel(caller, q, key, value, attention_mask, dropout=dropout, scaling=scale, position_bias=bias)
+
+
+def _slow(q: Tensor, bias: Tensor, dropout: float) -> bool:
+    """Whether torch has no kernel for this: those of a CPU give a bias no gradient."""
+    on_cpu = q.device.type == "cpu" and q.dtype == torch.float32 and not torch.compiler.is_compiling()
+    return on_cpu and bias.requires_grad and not dropout
 
 
 def _plainly(

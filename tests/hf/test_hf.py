@@ -366,6 +366,16 @@ def test_the_guide_lists_what_the_command_finds() -> None:
     assert f"one of {supported.count('`') // 2} families" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_a_learned_bias_goes_by_no_kernel_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a bias with a gradient, torch's attention on a CPU takes a third longer than all else of a step."""
+    model = llama()
+    pe_zoo.hf.use(model, "t5")
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", None)
+    model(input_ids=tokens()).logits.sum().backward()
+    with torch.no_grad(), pytest.raises(TypeError):
+        model(input_ids=tokens())
+
+
 def test_a_bias_without_parameters_needs_no_gradient_and_is_made_for_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise no fused kernel takes it, and a training step costs a quarter more."""
     given: list[Tensor] = []
