@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
-import pe_zoo
+import pe_zoo.hf
 from pe_zoo import Encoder, Geometry, Site
-from pe_zoo.hf import bias
+from pe_zoo.hf import bias, flex
 
 BY_DISTANCE = [
     name for name in pe_zoo.names() if pe_zoo.get(name).distance_bias and not pe_zoo.get(name).overrides("mix")
@@ -83,3 +85,35 @@ def test_a_learned_bias_has_the_gradients_of_the_definition(queries: int, rows: 
     torch.testing.assert_close(found, wanted)
     for one, other in zip(torch.autograd.grad(found, given, weight), expected, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("name", ["alibi", "t5", "fox", "rope", "none", "learned"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_flex_attention_attends_alike(name: str, padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU has no compiled kernel that takes a bias; the uncompiled one has the same arguments."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=64, max_position_embeddings=64)
+    model = transformers.LlamaForCausalLM._from_config(config, attn_implementation="flex_attention").eval()
+    encoder = pe_zoo.hf.use(model, name)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    given = {"input_ids": torch.randint(64, (2, 11)), "attention_mask": torch.ones(2, 11, dtype=torch.long)}
+    given["attention_mask"][0, :4] = 0 if padded else 1
+    if padded:
+        given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    calls = []
+
+    def uncompiled(*tensors: Tensor, training: bool, **more: object) -> Tensor:
+        calls.append(training)
+        return flex_attention(*tensors, **more)  # type: ignore[arg-type, return-value]
+
+    with torch.no_grad():
+        wanted = model(**given).logits
+        assert not calls
+        monkeypatch.setattr(flex, "compile_friendly_flex_attention", uncompiled)
+        monkeypatch.setattr(flex, "serves", lambda *_: True)
+        found = model(**given).logits
+    assert calls == [False, False]
+    torch.testing.assert_close(found[given["attention_mask"].bool()], wanted[given["attention_mask"].bool()])
