@@ -63,6 +63,7 @@ def use(
     Raises:
         Unsupported: the model has something that would be lost, or a sense of order that cannot be switched off.
         ValueError: an unknown encoder, knob or layer, or a value out of range.
+        TypeError: the model is not of Transformers.
     """
     pe_zoo.get(name)
     heard = _chosen(model, listen(model), layers)
