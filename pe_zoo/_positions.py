@@ -21,6 +21,12 @@ def distances(query: Tensor, key: Tensor) -> Tensor:
     return query.unsqueeze(-1) - key.unsqueeze(-2)
 
 
+def evenly_spaced(positions: Tensor) -> bool:
+    """Return whether all neighbouring positions are equally far apart, so that distance follows from the index."""
+    steps = positions.diff()
+    return positions.ndim == 1 and bool((steps == steps[:1]).all())
+
+
 def geometric_frequencies(num: int, base: float, dim: int, device: torch.device | None = None) -> Tensor:
     """``base^(−2i/dim)`` for i = 0 … num−1, radians per position, in float64.
 

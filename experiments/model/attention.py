@@ -59,12 +59,6 @@ class Heads:
         return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
 
 
-def evenly_spaced(positions: Tensor) -> bool:
-    """Return whether all neighbouring positions are equally far apart, so that distance follows from the index."""
-    steps = positions.diff()
-    return positions.ndim == 1 and bool((steps == steps[:1]).all())
-
-
 def attend(
     encoder: Encoder,
     q: Tensor,

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, evenly_spaced, left_by_sinks, unmasked_scores
+from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, left_by_sinks, unmasked_scores
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
 from experiments.model.precision import fused_pays, linear
 from experiments.model.temperature import LAWS, STEPPED, Temperature
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
+from pe_zoo._positions import evenly_spaced
 from pe_zoo._weights import weights
 
 PAIRS_AT_ONCE = 2**20

@@ -12,7 +12,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from pe_zoo import Encoder, Site, raw_scores
 from pe_zoo._weights import weights
-from pe_zoo.hf.seat import seat_of, visible
+from pe_zoo.hf import flex
+from pe_zoo.hf.bias import by_distance, learned, made
+from pe_zoo.hf.seat import Seat, seat_of, visible
 
 NAME = "pe_zoo"
 """The attention implementation of a model in which an encoder is used."""
@@ -53,22 +55,43 @@ def attend(
     encoder, heads = seat.encoder, query.shape[1]
     scale = encoder.geometry.head_dim**-0.5
     q = query if scaling in (None, scale) else query * (scaling / scale)
-    rotates, biases = encoder.overrides("rotate"), encoder.overrides("score")
     weighed = bool(others.get("output_attentions"))
-    fused = not encoder.overrides("mix") and (encoder.static_bias or not biases) and not weighed
-    if rotates or not fused:
-        key, value = _of_each(key, heads), _of_each(value, heads)
-    if not fused:
-        return _plainly(encoder, q, key, value, seat.site(q, key, attention_mask), dropout, weighed=weighed)
-    bias = None
-    if rotates or biases:
-        site = seat.site(q, key, attention_mask)
-        q, key = encoder.rotate(q, key, site)
+    keeps_softmax = not encoder.overrides("mix") and (encoder.static_bias or not encoder.overrides("score"))
+    if keeps_softmax and not weighed:
+        return _fused(seat, q, key, value, attention_mask, dropout), None
+    key, value = _of_each(key, heads), _of_each(value, heads)
+    return _plainly(encoder, q, key, value, seat.site(q, key, attention_mask), dropout, weighed=weighed)
+
+
+def _fused(seat: Seat, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """Attend by the kernel that is fastest for a static bias, or for none: ``(batch, query, heads, head_dim)``."""
+    encoder, heads = seat.encoder, q.shape[1]
+    bias, scale, flexes = None, encoder.geometry.head_dim**-0.5, seat.flexes and flex.serves(q, dropout)
+    biases = encoder.overrides("score")
+    if encoder.overrides("rotate") or biases:
+        if encoder.overrides("rotate"):
+            k, v = _of_each(k, heads), _of_each(v, heads)
+        site = seat.site(q, k, mask)
+        q, k = encoder.rotate(q, k, site)
         if biases:
-            bias = encoder.score(q.new_zeros(1, 1, q.shape[-2], key.shape[-2]), q, key, site)
-    caller = SimpleNamespace(num_key_value_groups=heads // key.shape[1], is_causal=seat.causal)
-    kernel = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    return kernel(caller, q, key, value, attention_mask, dropout=dropout, scaling=scale, position_bias=bias)
+            row = by_distance(encoder, q, k, site) if flexes else None
+            bias = made(encoder, q, k, site) if row is None else row
+    if flexes:
+        seen = visible(mask, q, k, causal=seat.causal)
+        return flex.attend(q, _of_each(k, heads), _of_each(v, heads), bias, seen, scale).transpose(1, 2).contiguous()
+    if bias is not None and _lacks_kernel(q, bias, dropout):
+        k, v = _of_each(k, heads), _of_each(v, heads)
+        return learned(q, k, v, bias, site.mask, scale).transpose(1, 2).contiguous()
+    caller = SimpleNamespace(num_key_value_groups=heads // k.shape[1], is_causal=seat.causal)
+    given = {"dropout": dropout, "scaling": scale, "position_bias": bias}
+    attended: Tensor = ALL_ATTENTION_FUNCTIONS["sdpa"](caller, q, k, v, mask, **given)[0]
+    return attended
+
+
+def _lacks_kernel(q: Tensor, bias: Tensor, dropout: float) -> bool:
+    """Whether torch's own attention would be slow: on a CPU it has no kernel that gives a bias its gradient."""
+    on_cpu = q.device.type == "cpu" and q.dtype == torch.float32 and not torch.compiler.is_compiling()
+    return on_cpu and bias.requires_grad and not dropout
 
 
 def _plainly(

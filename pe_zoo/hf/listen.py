@@ -45,8 +45,17 @@ def listen(model: PreTrainedModel) -> list[Heard]:
     """Return the attention modules of a model, in order.
 
     Raises:
-        Unsupported: the model does not attend by the interface that Transformers has for it.
+        Unsupported: the model is no decoder, or does not attend by the interface that Transformers has for it.
+        TypeError: it is no model of Transformers.
     """
+    given: object = model
+    if not isinstance(given, PreTrainedModel):
+        remedy = "an encoder in a module of your own is in docs/your_own.md; of a wrapper, give the model inside"
+        raise TypeError(f"a {type(given).__name__} is no model of Transformers; {remedy}")
+    if model.config.is_encoder_decoder:
+        raise Unsupported(f"{family(model)} has an encoder and a decoder; only decoders alone can be used")
+    if len(places := {*getattr(model, "hf_device_map", {"": 0}).values()}) > 1:
+        raise Unsupported(f"the model's layers are on {len(places)} devices; put all of them on one")
     heard: list[Heard] = []
     passed: dict[nn.Module, frozenset[str]] = {}
 
@@ -86,8 +95,6 @@ def listen(model: PreTrainedModel) -> list[Heard]:
 
 def check(model: PreTrainedModel, heard: list[Heard]) -> None:
     """Refuse what would be lost: Unsupported, with what it is."""
-    if model.config.is_encoder_decoder:
-        raise Unsupported(f"{family(model)} has an encoder and a decoder; only decoders alone can be used")
     for one in heard:
         name = f"{family(model)}'s {type(one.module).__name__}"
         if lost := sorted(one.extras.keys() & LOST):

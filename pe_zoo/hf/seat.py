@@ -30,6 +30,8 @@ class Seat:
     layer: int
     causal: bool
     reads_input: bool = False
+    flexes: bool = False
+    """Whether the model attended by FlexAttention, and goes on to where that can be."""
     window: int | None = None
     """Keys that a query sees back from its own, that included; None: all."""
     order: Tensor | None = None

@@ -63,6 +63,7 @@ def use(
     Raises:
         Unsupported: the model has something that would be lost, or a sense of order that cannot be switched off.
         ValueError: an unknown encoder, knob or layer, or a value out of range.
+        TypeError: the model is not of Transformers.
     """
     pe_zoo.get(name)
     heard = _chosen(model, listen(model), layers)
@@ -87,7 +88,8 @@ def use(
         model.base_model.add_module(USED, Encoders(model.config._attn_implementation))
     used: Encoders = getattr(model.base_model, USED)
     model.set_attn_implementation(NAME)
-    seats = [Seat(Encoder(geometry), layer, causal) for layer in range(len(heard))]
+    flexes = used.attended_by == "flex_attention"
+    seats = [Seat(Encoder(geometry), layer, causal, flexes=flexes) for layer in range(len(heard))]
     for one, seat in zip(heard, seats, strict=True):
         leave(one.module)
         sit(one.module, seat)
