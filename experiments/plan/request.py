@@ -22,7 +22,7 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
-LATER = {"sinks": False, "windows": None}
+LATER: dict[str, Any] = {"sinks": False, "windows": None, "index_hints": 0, "during": []}
 """Options that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
@@ -112,21 +112,22 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
-        measured = {"encoder": self.encoder, "model": _chosen(self.model), "task": self.task}
+        task = _chosen(self.task)
+        measured = {"encoder": self.encoder, "model": _chosen(asdict(self.model)), "task": task}
         if self.checkpoint:
             name = label_of(self.checkpoint)
             measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
             borrowed = self.task.get("tokenizer") == self.checkpoint
-            measured["task"] = self.task | ({"tokenizer": name} if borrowed else {})
+            measured["task"] = task | ({"tokenizer": name} if borrowed else {})
         return {
             "seed": self.seed,
             "threads": self.threads,
             **measured,
             "positions": self.positions,
-            "layout": _chosen(self.layout),
+            "layout": _chosen(asdict(self.layout)),
             "train": self._training() if self.trains else {"elsewhere": True} if self.checkpoint else None,
             "experiment": list(self.experiments),
-            **self.experiments,
+            **{name: _chosen(knobs) for name, knobs in self.experiments.items()},
             "plugin": self.plugin,
             **({"data": self.data[:12]} if self.data else {}),
             "drawn": tasks.get(self.task["name"]).drawn or DRAWN,
@@ -191,5 +192,5 @@ def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str
     return f"{chosen['name']}({', '.join(turned)})" if turned else str(chosen["name"])
 
 
-def _chosen(part: ModelConfig | Layout) -> dict[str, Any]:
-    return {key: value for key, value in asdict(part).items() if key not in LATER or value != LATER[key]}
+def _chosen(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key not in LATER or value != LATER[key]}

@@ -23,8 +23,13 @@ PLAIN = {"positions": "sequential", "layout": "uniform"}
 """Parts of a name that are left out at this value."""
 USUAL = 0.75
 """Share of a task's runs from which on a value is the one that most have."""
-AS_BEFORE = ("layout.windows", "model.sinks")
-"""Keys that runs lack where they have the project's default, which is what earlier releases did."""
+AS_BEFORE = {
+    "layout.windows": "null",
+    "model.sinks": "false",
+    "task.index_hints": "0",
+    "length_extrapolation.during": "[]",
+}
+"""Keys that runs lack where they have this value, the default, which is what earlier releases did."""
 CHOICE = ("experiment", "trained")
 """Keys that change no number of an experiment that only one of two runs measured."""
 Runs = list[tuple[dict[str, Any], dict[str, str]]]
@@ -60,7 +65,7 @@ def _name_task(runs: Runs) -> dict[str, str]:
     optional = {"train", *(name for _, config in runs for name in _experiments(config))}
     keys = dict.fromkeys(key for _, config in runs for key in config if key not in ("seed", "seeds", "name"))
     lacking = {key: None if key.partition(".")[0] in optional else "unset" for key in keys}
-    lacking |= {key: defaults().get(key, "unset") for key in AS_BEFORE}
+    lacking |= AS_BEFORE
     values = {key: [config.get(key, lacking[key]) for _, config in runs] for key in keys}
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
@@ -107,7 +112,7 @@ def _plain_value(key: str, values: list[str | None]) -> str | None:
     counts = Counter(value for value in values if value is not None)
     if len(counts) < 2:
         return next(iter(counts), None)
-    if key in (known := defaults()):
+    if key in (known := AS_BEFORE | defaults()):
         return known[key]
     value, count = counts.most_common(1)[0]
     return "null" if "null" in counts else value if count > USUAL * counts.total() else None

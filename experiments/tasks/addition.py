@@ -3,12 +3,12 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from experiments.tasks import Problem, tasks
+from experiments.tasks import Hinted, tasks
 from pe_zoo._knobs import one_of, true_or_false, whole
 
 
 @tasks.register("addition")
-class Addition(Problem):
+class Addition(Hinted):
     """Add two numbers of equal length with carries: ``3 5 + 9 0 | 2 6 0``, which is 53 + 9 = 062.
 
         causal    tokens    ^ 3 5 + 9 0 | 2 6        bidirectional    ^ 3 5 + 9 0 | | |
@@ -29,6 +29,8 @@ class Addition(Problem):
         reverse: what is written least significant digit first, ``all``, ``answer`` or ``neither``.
         zero_padded: whether a number may begin with zeros, so that shorter ones are among them; else its leading digit
             is not 0 unless it is the only one.
+        index_hints: longest length whose digits may have a token for their significance before them, as ``a 3 b 5 + a 9
+            b 0 | a 2 b 6 c 0``, at least ``train_length``; 0: no such hints.
     """
 
     def __init__(
@@ -39,12 +41,13 @@ class Addition(Problem):
         base: int = 10,
         reverse: str = "all",
         zero_padded: bool = True,
+        index_hints: int = 0,
     ) -> None:
         self.base = self.num_answers = whole("task.base", base, at_least=2)
         self.num_symbols = base + 1
         self.reverse = one_of("task.reverse", reverse, ("all", "answer", "neither"))
         self.zero_padded = true_or_false("task.zero_padded", zero_padded)
-        super().__init__(train_length=train_length, min_length=min_length)
+        super().__init__(train_length=train_length, min_length=min_length, index_hints=index_hints)
 
     def problem_size(self, length: int) -> int:
         return 2 * length + 1

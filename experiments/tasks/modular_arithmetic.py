@@ -28,6 +28,8 @@ class ModularArithmetic(Stepwise):
         modulus: operands and values are the numbers below it, at least 2.
         operators: those that occur, ``+``, ``+-`` or ``+-*``.
         scratchpad: whether the value after each operand is asked for, not the last alone.
+        index_hints: longest length whose steps may have a token for their place before them, in the scratchpad too, at
+            least ``train_length``; 0: no such hints.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class ModularArithmetic(Stepwise):
         modulus: int = 5,
         operators: str = "+-*",
         scratchpad: bool = True,
+        index_hints: int = 0,
     ) -> None:
         self.modulus = self.num_answers = whole("task.modulus", modulus, at_least=2)
         self.num_symbols = modulus + len(one_of("task.operators", operators, ("+", "+-", "+-*")))
-        super().__init__(train_length=train_length, min_length=min_length, scratchpad=scratchpad)
+        lengths = {"train_length": train_length, "min_length": min_length}
+        super().__init__(**lengths, scratchpad=scratchpad, index_hints=index_hints)
         numbers = np.arange(modulus)
         tables = np.stack([OPERATORS[operator].outer(numbers, numbers) % modulus for operator in operators])
         self._table = torch.from_numpy(tables)

@@ -19,10 +19,15 @@ class Parity(Stepwise):
 
     Args:
         scratchpad: whether the parity after each bit is asked for, not the last alone.
+        index_hints: longest length whose bits may have a token for their place before them, in the scratchpad too, at
+            least ``train_length``; 0: no such hints.
     """
 
-    def __init__(self, *, train_length: int = 16, min_length: int = 1, scratchpad: bool = False) -> None:
-        super().__init__(train_length=train_length, min_length=min_length, scratchpad=scratchpad)
+    def __init__(
+        self, *, train_length: int = 16, min_length: int = 1, scratchpad: bool = False, index_hints: int = 0
+    ) -> None:
+        lengths = {"train_length": train_length, "min_length": min_length}
+        super().__init__(**lengths, scratchpad=scratchpad, index_hints=index_hints)
 
     def values(self, problems: Tensor) -> Tensor:
         return problems.cumsum(-1) % 2

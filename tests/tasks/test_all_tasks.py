@@ -26,17 +26,22 @@ NEEDS_CAUSAL = {"dyck", "scan"}
 
 TURNED: list[tuple[str, dict[str, Any]]] = [
     ("addition", {"reverse": "neither", "zero_padded": False, "base": 3}),
+    ("addition", {"index_hints": 40, "base": 4}),
     ("associative_recall", {"num_values": 3}),
     ("bucket_sort", {"num_symbols": 3}),
     ("copy", {"unique": True, "num_symbols": 17}),
     ("cycle_navigation", {"cycle_length": 3}),
     ("dyck", {"kinds": 1, "max_depth": 5}),
     ("flip_flop", {"ignores": 0.1}),
+    ("indirect_indexing", {"num_symbols": 40, "max_offset": 9}),
     ("mode", {"num_symbols": 2}),
+    ("modular_arithmetic", {"index_hints": 40, "modulus": 3}),
     ("modular_arithmetic", {"modulus": 3, "operators": "+-", "scratchpad": False}),
     ("modular_arithmetic", {"modulus": 4, "operators": "+-*"}),
     ("modular_arithmetic_simple", {"modulus": 3}),
+    ("mqar", {"num_values": 41, "slots": 1, "power": 1}),
     ("parity", {"scratchpad": True}),
+    ("parity", {"scratchpad": True, "index_hints": 40}),
     ("passkey", {"num_symbols": 3, "num_digits": 2}),
     ("s5", {"group": "s3", "generators": "all"}),
     ("s5", {"group": "a5"}),
@@ -143,7 +148,15 @@ SYMBOLS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
         {"+": lego_module.PLUS, "-": lego_module.MINUS, "1": lego_module.ONE, "|": lego_module.MARK}
         | {name: lego_module.FIRST_VARIABLE + number for number, name in enumerate("abc")},
     ),
+    "indirect_indexing": (
+        {"train_length": 5, "num_symbols": 5, "max_offset": 2},
+        {"-2": 5, "-1": 6, "+1": 7, "+2": 8},
+    ),
     "modular_arithmetic": ({}, {"+": 5, "-": 6, "*": 7}),
+    "mqar": (
+        {"train_length": 2, "num_keys": 2, "num_values": 3, "slots": 1},
+        {"a": 0, "b": 1, "4": 2, "5": 3, "6": 4},
+    ),
     "passkey": ({"num_digits": 2}, {"a": 12, "b": 13, "c": 14}),
     "scan": ({}, {token: number for number, token in enumerate(scan_module.TOKENS)}),
     "selective_copy": ({"num_copied": 2}, {"_": 12}),
@@ -173,7 +186,9 @@ def test_the_example_is_so(name: str) -> None:
     task: Any = tasks.build(name, **knobs)
     begin = int(draw(task, task.train_length, 1).tokens[0, 0])
     marks = (
-        {"^": begin} if name in ("dyck", "flip_flop", "associative_recall", "scan") else {"^": begin, "|": begin + 1}
+        {"^": begin}
+        if name in ("dyck", "flip_flop", "associative_recall", "indirect_indexing", "mqar", "scan")
+        else {"^": begin, "|": begin + 1}
     )
     known = {**marks, "_": begin + 1} | written
     given, answer = ([known[s] if s in known else int(s) for s in part.split()] for part in example(name))
@@ -212,15 +227,19 @@ def test_what_is_trained_on_must_be_a_range(name: str) -> None:
 
 
 LIMITS: dict[str, dict[str, int]] = {
-    "addition": {"base": 2},
+    "addition": {"base": 2, "index_hints": 0},
     "associative_recall": {"num_keys": 2, "num_values": 2},
     "cycle_navigation": {"cycle_length": 2},
     "dyck": {"kinds": 1, "max_depth": 1},
+    "indirect_indexing": {"num_symbols": 2, "max_offset": 1},
     "lego": {"num_variables": 2},
+    "mqar": {"num_keys": 2, "num_values": 2, "slots": 1},
     "passkey": {"num_symbols": 2, "num_digits": 1, "num_fillers": 1},
     "precedence": {"num_symbols": 3},
     "selective_copy": {"num_symbols": 2, "num_copied": 1},
-    **{key: {"modulus": 2} for key in ("modular_arithmetic", "modular_arithmetic_simple", "solve_equation")},
+    "modular_arithmetic": {"modulus": 2, "index_hints": 0},
+    "parity": {"index_hints": 0},
+    **{key: {"modulus": 2} for key in ("modular_arithmetic_simple", "solve_equation")},
     **{key: {"num_symbols": 2} for key in ("bucket_sort", "copy", "counting", "duplicate_string", "mode")},
     **{key: {"num_symbols": 2} for key in ("odds_first", "reverse", "reverse_string", "sort")},
 }
@@ -246,11 +265,15 @@ def test_every_whole_number_has_its_limit(name: str) -> None:
         ("associative_recall", {"num_keys": 7}, r"task\.train_length=8 exceeds task\.num_keys=7; lower the one"),
         ("copy", {"unique": True}, r"task\.train_length=16 exceeds task\.num_symbols=10; lower the one"),
         ("counting", {"num_symbols": 8}, r"task\.train_length=16 exceeds task\.num_symbols=8; lower the one"),
+        ("indirect_indexing", {"num_symbols": 7}, r"task\.train_length=8 exceeds task\.num_symbols=7; lower the one"),
         ("lego", {"train_length": 9, "num_variables": 8}, r"train_length=9 exceeds task\.num_variables=8; lower"),
         ("modular_arithmetic", {"operators": "-"}, r"task\.operators must be one of \+, \+-, \+-\*; got '-'"),
         ("modular_arithmetic", {"modulo": 4}, r"modular_arithmetic has no knob 'modulo'\. Did you mean 'modulus'\?"),
         ("flip_flop", {"ignores": 1.5}, r"task\.ignores must be a finite number at least 0 and at most 1; got 1\.5"),
         ("flip_flop", {"ignores": -0.1}, r"task\.ignores must be a finite number at least 0 and at most 1; got -0\.1"),
+        ("mqar", {"num_values": 3}, r"task\.train_length=4 exceeds task\.num_values=3; lower the one or raise the"),
+        ("parity", {"index_hints": 20}, r"task\.index_hints=20 needs the scratchpad: set task\.scratchpad=true"),
+        ("addition", {"index_hints": 7}, r"task\.train_length=8 exceeds task\.index_hints=7; lower the one or raise"),
         ("s5", {"group": "s4"}, r"task\.group must be one of s5, a5, a4_x_z5, z60, s3; got 's4'"),
         ("s5", {"generators": "pairs"}, r"task\.generators must be one of all, pair; got .* Did you mean 'pair'\?"),
         ("scan", {"train_length": 23}, r"train_length=23: no command has 23 actions; .* 22 and 24; take one of these"),
@@ -268,7 +291,9 @@ def test_bad_knobs_are_one_line(name: str, knobs: dict[str, Any], message: str) 
 def test_lengths_outside_the_limits_are_unsupported(name: str) -> None:
     knobs: dict[str, Any] = {"unique": True, "num_symbols": 64} if name == "copy" else {}
     task = tasks.build(name, **knobs)
-    limits = {"associative_recall": 64, "copy": 64, "counting": 256, "lego": 64, "scan": 48}
+    limits = {"associative_recall": 64, "copy": 64, "counting": 256, "lego": 64, "scan": 48} | dict.fromkeys(
+        ("indirect_indexing", "mqar"), 64
+    )
     longest = limits.get(name, 1200)
     for length in [-1, *range(task.shortest), *([longest + 1, 10**6] if name in limits else [])]:
         for causal in [True] if name in NEEDS_CAUSAL else [True, False]:

@@ -327,6 +327,59 @@ def test_guesses_stay_sane_at_great_lengths(name: str, knobs: dict[str, Any], le
     assert batch.targets[0, batch.counted].tolist() == SOLVERS[name](task, problem)
 
 
+# -------------------------------------------------------------------------------------------------- hints of place
+
+HINTED: dict[str, dict[str, Any]] = {
+    "addition": {"index_hints": 20, "train_length": 1},
+    "parity": {"index_hints": 20, "train_length": 1, "scratchpad": True},
+    "modular_arithmetic": {"index_hints": 20, "train_length": 1},
+}
+
+
+@given(st.sampled_from(["all", "answer", "neither"]), st.integers(1, 20), st.booleans(), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("name", HINTED)
+def test_without_its_hints_a_problem_is_one_without(
+    name: str, reverse: str, length: int, causal: bool, seed: int
+) -> None:
+    """Hints are consecutive, the same at symbols that share a number, and the answers are a naive solver's."""
+    turned = {"reverse": reverse} if name == "addition" else {}
+    task = tasks.build(name, **HINTED[name], **turned)
+    plain = tasks.build(name, **{**HINTED[name], "index_hints": 0}, **turned)
+    batch, size = draw(task, length, causal=causal, seed=seed), plain.answer_size(length)  # type: ignore[attr-defined]
+    assert batch.tokens.shape == (8, task.sequence_length(length))
+    known = plain.numbered("coupled", length)  # type: ignore[attr-defined]
+    for tokens, targets in zip(batch.tokens.tolist(), batch.targets.tolist(), strict=True):
+        hints = [token - plain.vocab_size + 1 for token in tokens]
+        end = task.input_span(length).stop
+        problem = [token for token, hint in zip(tokens[1:end], hints[1:end], strict=True) if hint < 1]
+        answer = [target for target, counted in zip(targets, batch.counted, strict=True) if counted]
+        assert answer == SOLVERS[name](plain, problem)
+        asked = hints[end + 1 :: 2]
+        first = min(asked) - 1
+        assert [hint - first for hint in asked] == known[2].tolist()
+        assert 0 <= first <= 20 - length
+        assert batch.counted.nonzero().flatten().tolist() == list(range(end + 1, len(tokens), 2))
+        assert tokens[end + 2 :: 2] == (answer[:-1] if causal else [tokens[end]] * (size - 1))
+        number, found = 0, []
+        for hint in hints[1:end]:
+            number = hint - first if hint > 0 else number
+            found += [] if hint > 0 else [number]
+        assert [n for n, k in zip(found, known[0].tolist(), strict=True) if k] == [k for k in known[0].tolist() if k]
+
+
+def test_every_hint_is_seen_in_training() -> None:
+    task = tasks.build("addition", train_length=3, index_hints=12)
+    hints = draw(task, 3, 2000).tokens.unique()
+    assert set(range(task.vocab_size - 13, task.vocab_size)) <= set(hints.tolist())
+
+
+def test_hints_stand_in_place_of_positions_of_the_task() -> None:
+    task = tasks.build("addition", index_hints=20)
+    with pytest.raises(ValueError, match=r"^task=addition has hints in place of coupled positions; leave one of the"):
+        task.numbers("coupled", 40, causal=True)
+
+
 def test_one_answer_is_scored_once() -> None:
     both = ("token_accuracy", "exact_match")
     for name in ("parity", "modular_arithmetic"):

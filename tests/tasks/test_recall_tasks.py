@@ -145,6 +145,66 @@ def test_every_key_is_asked_for_once_and_gives_its_value(length: int, size: int,
         assert asked == {place: paired[query] for place, query in enumerate(queries, 2 * length + 1)}
 
 
+@given(st.integers(1, 12), st.integers(0, 9), st.integers(1, 8), st.floats(0.01, 1), st.booleans(), st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_a_key_that_comes_again_among_noise_gives_its_value(
+    length: int, spare: int, slots: int, power: float, causal: bool, seed: int
+) -> None:
+    num_keys, num_values = max(2, length + spare), max(2, length)
+    task = build("mqar", train_length=1, num_keys=num_keys, num_values=num_values, slots=slots, power=power)
+    batch = draw(task, length, causal=causal, seed=seed)
+    check_form(task, batch, length)
+    for tokens, asked in read(batch):
+        paired = dict(zip(tokens[1 : 2 * length : 2], tokens[2 : 2 * length + 1 : 2], strict=True))
+        assert len(paired) == len(set(paired.values())) == length
+        assert all(key < num_keys <= value < num_keys + num_values for key, value in paired.items())
+        assert sorted(tokens[place] for place in asked) == sorted(paired)
+        assert all((place - 2 * length) % 2 and asked[place] == paired[tokens[place]] for place in asked)
+        assert max(tokens[1:]) < tokens[0] == num_keys + num_values
+
+
+def test_gaps_follow_the_power_law() -> None:
+    """The place of one key's repetition, drawn batch by batch; at power 1 all are alike."""
+    for power in (0.01, 1.0):
+        task, source = build("mqar", train_length=1, slots=5, power=power), generator()
+        weights = [gap ** (power - 1) for gap in range(1, 6)]
+        places = (
+            int(task.sample(1, 1, source, split="train", causal=True).counted.nonzero().item()) for _ in range(4000)
+        )
+        assert close(places, {3 + 2 * gap: weight / sum(weights) for gap, weight in enumerate(weights)})
+
+
+@given(st.integers(2, 20), st.integers(0, 5), st.integers(1, 9), st.booleans(), st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_an_offset_leads_from_one_symbol_to_another(
+    length: int, spare: int, max_offset: int, causal: bool, seed: int
+) -> None:
+    num_symbols = length + spare
+    task = build("indirect_indexing", train_length=2, num_symbols=num_symbols, max_offset=max_offset)
+    batch = draw(task, length, causal=causal, seed=seed)
+    check_form(task, batch, length)
+    offsets = [offset for offset in range(-max_offset, max_offset + 1) if offset]
+    for tokens, asked in read(batch):
+        word, questions = tokens[1 : length + 1], tokens[length + 1 :]
+        assert len(set(word)) == length
+        assert sorted(questions[::2]) == sorted(word)
+        for number, (source, offset) in enumerate(zip(questions[::2], questions[1::2], strict=True)):
+            target = word.index(source) + offsets[offset - num_symbols]
+            assert 0 <= target < length
+            assert asked[length + 2 + 2 * number] == word[target]
+
+
+def test_offsets_within_the_word_are_equally_likely() -> None:
+    batch = draw(build("indirect_indexing", train_length=4, num_symbols=4, max_offset=2), 4, 20000)
+    asked = [[*tokens[5:7], tokens.index(tokens[5], 1)] for tokens in batch.tokens.tolist()]
+    expected = {
+        (place, offset): 1 / 4 / len(far)
+        for place, far in enumerate(([6, 7], [5, 6, 7], [4, 5, 6], [4, 5]), 1)
+        for offset in far
+    }
+    assert close(((place, offset) for _, offset, place in asked), expected)
+
+
 @given(st.integers(1, 30), st.integers(2, 12), st.integers(1, 9), st.booleans(), st.integers(0, 1000))
 @settings(max_examples=80, deadline=None)
 def test_selective_copy_says_what_is_not_noise(

@@ -1,4 +1,4 @@
-"""Tasks that set a problem and ask for its solution; those with one answer, and those with a scratchpad."""
+"""Tasks that set a problem and ask for its solution; those with one answer."""
 
 from typing import ClassVar
 
@@ -6,7 +6,6 @@ import torch
 from torch import Generator, Tensor
 
 from experiments.tasks.kinds.task import Batch, Task, ask
-from pe_zoo._knobs import true_or_false
 
 
 class Problem(Task):
@@ -101,28 +100,3 @@ class Question(Problem):
 
     def position_guess(self, metric: str, length: int) -> float:
         return max(self.answer_shares(length))
-
-
-class Stepwise(Problem):
-    """A problem that is worked out from left to right; asks for its last value, or for the value after each step.
-
-    Args:
-        scratchpad: whether the values after all steps are asked for, the result being the last.
-    """
-
-    def __init__(self, *, train_length: int, min_length: int, scratchpad: bool) -> None:
-        super().__init__(train_length=train_length, min_length=min_length)
-        self.scratchpad = true_or_false("task.scratchpad", scratchpad)
-        if not scratchpad:  # of one answer, exact match would be token accuracy again
-            self.metrics = ("token_accuracy",)  # type: ignore[misc]  # the one kind of task where a knob decides
-
-    def values(self, problems: Tensor) -> Tensor:
-        """Return the value after each step: ``(batch, problem_size)`` to ``(batch, length)``."""
-        raise NotImplementedError
-
-    def answer_size(self, length: int) -> int:
-        return length if self.scratchpad else 1
-
-    def solve(self, problems: Tensor) -> Tensor:
-        values = self.values(problems)
-        return values if self.scratchpad else values[:, -1:]
