@@ -307,6 +307,8 @@ class Engine(NamedTuple):
     start: Callable[[Callable[[Any], Any], Sequence[str]], Generator[Any]]
     """Takes a function and packed jobs to workers, and yields its results."""
     here: bool
+    workers: int = 1
+    """Side by side; of a cluster unknown, and counted as one."""
 
 
 def engine(overrides: Iterable[str]) -> Engine | None:
@@ -326,7 +328,7 @@ def engine(overrides: Iterable[str]) -> Engine | None:
 
     if settings.hydra.runtime.choices[LAUNCHER] != "basic":
         return Engine(launch, here=False)
-    return Engine(launch_here, here=True) if (size := _workers(settings)) > 1 else None
+    return Engine(launch_here, True, size) if (size := _workers(settings)) > 1 else None
 
 
 def wants_report(overrides: Iterable[str]) -> bool:
