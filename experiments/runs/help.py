@@ -43,6 +43,7 @@ OPTIONS = {
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",
     "workers=null": "with -m: runs side by side; as many as there are cores, on a GPU one; 1: one after another",
     "report=false": "with -m: true writes the report when the runs have ended",
+    "budget_minutes=null": "stop after this time with exit code 3, progress saved; the same command resumes",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py or [A.py,B.py]": "files that register encoders, tasks or measures of your own",
     "checkpoint=PLACE": "measure a saved model (a folder, a name on the hub) or my_model:logits; nothing is trained",

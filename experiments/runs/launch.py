@@ -24,7 +24,7 @@ from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
-from experiments.runs import arguments, config, forecast, lease, pool, rerun, summary
+from experiments.runs import arguments, budget, config, forecast, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(words: list[str], configs: Path) -> int:
-    """Do what a command line asks for; return the exit code: 0 all done, 1 a run failed or diverged, 2 bad request."""
+    """Do what a command line asks for; return the exit code of ``run.py``."""
     with joined() as team:
         try:
             if arguments.RERUN in words:
@@ -54,7 +54,7 @@ def run(words: list[str], configs: Path) -> int:
                 config.show(given, configs)
                 return 0
             config.check_launcher(given, team.size)
-            with config.initialized(configs, given.config_dir):
+            with config.initialized(configs, given.config_dir), budget.within(config.budget(lines[0])):
                 points = config.points(lines, multirun=given.multirun)
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
                 if given.plans:
@@ -68,6 +68,9 @@ def run(words: list[str], configs: Path) -> int:
         except (*config.ERRORS, BadRequest, PluginError) as error:
             print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
             return 2
+        except budget.Spent:
+            print("budget_minutes= is spent; the same command resumes where this one stopped", file=sys.stderr)
+            return budget.SPENT
 
 
 def _until_decided(
