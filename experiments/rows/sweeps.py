@@ -3,7 +3,8 @@
 import hashlib
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ class Sweep:
         command: as typed.
         runs: the run ids it asked for.
         rule: how seeds are added (see `statistics.sequential.Rule`), and ``first_seed``; None: their number is given.
+        seconds: how long its runs take in one process, as ``--plan`` estimated; None: unknown.
     """
 
     command: str
     runs: tuple[str, ...]
     rule: dict[str, Any] | None = None
+    seconds: float | None = None
 
 
 def write(folder: Path, sweep: Sweep) -> None:
@@ -33,7 +36,10 @@ def write(folder: Path, sweep: Sweep) -> None:
     path = folder / "sweeps" / f"{digest}.json"
     if sweep.runs:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, vars(sweep))
+        if sweep.seconds is None:
+            with suppress(ValueError, OSError):  # the estimate that was made before the sweep was started
+                sweep = replace(sweep, seconds=_read(path, folder).seconds)
+        write_json(path, {key: value for key, value in vars(sweep).items() if key != "seconds" or value is not None})
         return
     path.unlink(missing_ok=True)
     for place in (path.parent, folder):
@@ -46,15 +52,24 @@ def read(folder: Path) -> tuple[list[Sweep], list[str]]:
     sweeps, broken = [], []
     for path in sorted((folder / "sweeps").glob("*.json")):
         try:
-            found = read_mapping(path, folder)
-            if not isinstance(found.get("command"), str) or not isinstance(found.get("runs"), list):
-                raise ValueError(f"{path.name} cannot be read: it lacks command or runs")
-            runs = tuple(name_of(str(run)) for run in found["runs"])
-            rule = found.get("rule") if isinstance(found.get("rule"), dict) else None
-            sweeps.append(Sweep(one_line(found["command"]), runs, rule))
+            sweeps.append(_read(path, folder))
         except (ValueError, OSError) as error:
             broken.append(f"sweeps/{name_of(path.name)}: {name_of(message_of(error))}")
     return sweeps, broken
+
+
+def _read(path: Path, folder: Path) -> Sweep:
+    found = read_mapping(path, folder)
+    if not isinstance(found.get("command"), str) or not isinstance(found.get("runs"), list):
+        raise ValueError(f"{path.name} cannot be read: it lacks command or runs")
+    runs = tuple(name_of(str(run)) for run in found["runs"])
+    rule, seconds = found.get("rule"), found.get("seconds")
+    return Sweep(
+        one_line(found["command"]),
+        runs,
+        rule if isinstance(rule, dict) else None,
+        seconds if isinstance(seconds, int | float) else None,
+    )
 
 
 def asked(sweeps: Iterable[Sweep]) -> dict[str, str]:

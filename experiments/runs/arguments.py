@@ -15,7 +15,7 @@ from experiments.runs import names
 from experiments.runs.names import DECLARED, GROUPS, LISTS, UNTIL_DECIDED
 from experiments.statistics.rule import STATEMENTS
 
-RERUN = "--rerun"
+RERUN, PLAN = "--rerun", "--plan"
 BATCH = "hydra.sweeper.max_batch_size"
 LAUNCHER = "hydra/launcher"
 OF_HYDRA = (LAUNCHER, "hydra.launcher", BATCH)
@@ -37,6 +37,8 @@ class Arguments:
     multirun: bool
     shows: bool
     """Whether it only shows something, such as ``--cfg job``."""
+    plans: bool
+    """``--plan``: whether it only says what the runs would take."""
     config_dir: str | None
     """Another folder of configuration files."""
 
@@ -56,13 +58,13 @@ def read(words: list[str]) -> Arguments:
     infos = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=infos)
     parser.add_argument("-sc", "--shell-completion", action="store_true")
-    for switch in ("--resolve", "--hydra-help", "--version"):
+    for switch in ("--resolve", "--hydra-help", "--version", PLAN):
         parser.add_argument(switch, action="store_true")
     given = vars(parser.parse_intermixed_args(words))
-    overrides, multirun, config_dir = (given.pop(name) for name in ("overrides", "multirun", "config_dir"))
+    overrides, multirun, config_dir, plans = map(given.pop, ("overrides", "multirun", "config_dir", "plan"))
     if not given["shell_completion"]:
         _check(overrides)
-    return Arguments(words, overrides, multirun, any(given.values()), config_dir)
+    return Arguments(words, overrides, multirun, any(given.values()), plans, config_dir)
 
 
 def _check(overrides: Iterable[str]) -> None:

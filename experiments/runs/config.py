@@ -40,7 +40,7 @@ from experiments.runs.names import DECLARED, LISTS, UNTIL_DECIDED
 from experiments.runs.options import MENUS, PARCEL
 from experiments.statistics.rule import Rule
 from experiments.training.config import TrainConfig
-from pe_zoo._knobs import hint, listing, whole
+from pe_zoo._knobs import hint, listing, number, whole
 
 ERRORS = (HydraException, errors.OmegaConfBaseException)
 LAUNCHERS = {"submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
@@ -309,6 +309,8 @@ class Engine(NamedTuple):
     start: Callable[[Callable[[Any], Any], Sequence[str]], Generator[Any]]
     """Takes a function and packed jobs to workers, and yields its results."""
     here: bool
+    workers: int = 1
+    """Side by side; of a cluster unknown, and counted as one."""
 
 
 def engine(overrides: Iterable[str]) -> Engine | None:
@@ -328,7 +330,7 @@ def engine(overrides: Iterable[str]) -> Engine | None:
 
     if settings.hydra.runtime.choices[LAUNCHER] != "basic":
         return Engine(launch, here=False)
-    return Engine(launch_here, here=True) if (size := _workers(settings)) > 1 else None
+    return Engine(launch_here, True, size) if (size := _workers(settings)) > 1 else None
 
 
 def wants_report(overrides: Iterable[str]) -> bool:
@@ -336,8 +338,23 @@ def wants_report(overrides: Iterable[str]) -> bool:
     return bool(_settings(overrides).report)
 
 
+def budget(overrides: Iterable[str]) -> float | None:
+    """Return the minutes after which a command line, expanded, stops itself; None: never."""
+    settings = _settings(overrides)
+    if settings.budget_minutes is None:
+        return None
+    if settings.hydra.runtime.choices[LAUNCHER] != "basic":
+        raise BadRequest(
+            "budget_minutes= stops runs on this machine: leave it out with hydra/launcher=, which has limits"
+        )
+    try:
+        return number("budget_minutes", settings.budget_minutes, above=0)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+
+
 def _settings(overrides: Iterable[str]) -> DictConfig:
-    concerned = ("name", "device=", "threads=", "workers=", "report=", *(f"+{group}" for group in LISTS))
+    concerned = ("name", "device=", "threads=", "workers=", "report=", "budget", *(f"+{group}" for group in LISTS))
     words = [word for word in overrides if is_hydras(word) or word.startswith(concerned)]
     return compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
 

@@ -20,6 +20,7 @@ pe-zoo: what does this positional encoding do to a Transformer?
   python run.py encoder=rope encoder.base=500000 task=copy seed=3    one run; knobs stand below their group
   python run.py -m encoder=none,rope seed=0,1,2 name=mine            all combinations, on all cores
   python run.py plugin=my_encoder.py encoder=mine                    an encoder of your own
+  python run.py -m +sweep=zoo --plan                                 runs, tokens, time and disk; trains nothing
   python run.py --rerun results/mine/runs/<run_id>                   repeat a run and compare its rows
   python report.py results/mine                                      rows -> comparison page; --status: what is done
 """
@@ -42,6 +43,7 @@ OPTIONS = {
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",
     "workers=null": "with -m: runs side by side; as many as there are cores, on a GPU one; 1: one after another",
     "report=false": "with -m: true writes the report when the runs have ended",
+    "budget_minutes=null": "stop after this time with exit code 3, progress saved; the same command resumes",
     "tune=false": "true tries each rate of train.learning_rates and keeps the best on held-out data in range",
     "plugin=FILE.py or [A.py,B.py]": "files that register encoders, tasks or measures of your own",
     "checkpoint=PLACE": "measure a saved model (a folder, a name on the hub) or my_model:logits; nothing is trained",

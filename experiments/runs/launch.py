@@ -21,9 +21,10 @@ from typing import Any
 
 from experiments.figures import words
 from experiments.plan.refusal import BadRequest
+from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
-from experiments.runs import arguments, config, lease, pool, rerun, summary
+from experiments.runs import arguments, budget, config, forecast, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
@@ -40,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(words: list[str], configs: Path) -> int:
-    """Do what a command line asks for; return the exit code: 0 all done, 1 a run failed or diverged, 2 bad request."""
+    """Do what a command line asks for; return the exit code of ``run.py``."""
     with joined() as team:
         try:
             if arguments.RERUN in words:
@@ -53,9 +54,11 @@ def run(words: list[str], configs: Path) -> int:
                 config.show(given, configs)
                 return 0
             config.check_launcher(given, team.size)
-            with config.initialized(configs, given.config_dir):
+            with config.initialized(configs, given.config_dir), budget.within(config.budget(lines[0])):
                 points = config.points(lines, multirun=given.multirun)
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
+                if given.plans:
+                    return _plan(given, team, points, engine, config.rule(lines[0], multirun=given.multirun))
                 if rule := config.rule(lines[0], multirun=given.multirun):
                     return _until_decided(given, team, points, engine, *rule)
                 launch = Launch(given, team, report=given.multirun and config.wants_report(lines[0]))
@@ -65,6 +68,9 @@ def run(words: list[str], configs: Path) -> int:
         except (*config.ERRORS, BadRequest, PluginError) as error:
             print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
             return 2
+        except budget.Spent:
+            print("budget_minutes= is spent; the same command resumes where this one stopped", file=sys.stderr)
+            return budget.SPENT
 
 
 def _until_decided(
@@ -95,6 +101,29 @@ def _until_decided(
 
     plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
     return adaptive.run(plain, rule, first_seed, launch)
+
+
+def _plan(
+    given: arguments.Arguments,
+    team: Team,
+    points: Iterable[Sequence[str]],
+    engine: config.Engine | None,
+    rule: tuple[Rule, int] | None,
+) -> int:
+    """Print what the runs would take, with a rule those of its first look, and note it for ``--status``."""
+    launch = Launch(given, team)
+    for point in points:
+        words = [word for word in point if not (rule and word.partition("=")[0] in ("seed", "seeds"))]
+        launch.add([*words, f"seed={rule[1]}", f"seeds={rule[0].looks[0]}"] if rule else words)
+    if not launch.runs:
+        return 2
+    todo = forecast.left(launch.runs)
+    text, seconds = forecast.text(todo, len(launch.runs) - len(todo), engine.workers if engine else 1)
+    print(text)
+    if rule:
+        print(f"These are the runs of the first look, {rule[0].looks[0]} seeds; the last has {rule[0].looks[-1]}.")
+    launch.note((run.folder for run in launch.runs), seconds)
+    return 0
 
 
 def _rerun(words: list[str], team: Team) -> int:
@@ -139,17 +168,22 @@ class Launch:
         self._before |= {folder: record_of(folder) for folder in folders}
         return folders
 
+    @property
+    def runs(self) -> list[RunConfig]:
+        """Every run that was added."""
+        return [run for job in self._jobs for run in job.configs]
+
     def check_baseline(self, question: str) -> None:
         """Refuse, before anything is trained, to compare with an encoder that no run has; BadRequest."""
         encoder = re.split(r"[ (·]", question)[0]
-        named = {str(run.encoder["name"]) for job in self._jobs for run in job.configs}
+        named = {str(run.encoder["name"]) for run in self.runs}
         measured = (place.glob(f"runs/{glob.escape(encoder)}-*") for place in self._places())
         if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
             raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
 
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
-        self._note(self._before)
+        self.note(self._before)
         try:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):
                 self._in_workers(engine)
@@ -160,7 +194,7 @@ class Launch:
                     with doing("summing up"):
                         summary.show(outcome, brief=self.given.multirun)
             if not self._lost:  # what was refused need not be begun
-                self._note(folder for folder in self._before if folder.is_dir())
+                self.note(folder for folder in self._before if folder.is_dir())
         finally:
             reported = {outcome.folder for outcome in self._outcomes}
             self._outcomes += [_from_folder(*run) for run in self._before.items() if run[0] not in reported]
@@ -249,14 +283,16 @@ class Launch:
     def _places(self) -> list[Path]:
         return list(dict.fromkeys(folder.parent.parent for folder in self._before))
 
-    def _note(self, folders: Iterable[Path]) -> None:
-        if self.team.rank or not self.given.multirun:
+    def note(self, folders: Iterable[Path], seconds: float | None = None) -> None:
+        """Write down which runs were asked for, and how long they take in one process, if that was estimated."""
+        if self.team.rank or not (self.given.multirun or self.given.plans):
             return
-        command, folders = shlex.join(["python", "run.py", *self.given.words]), [*self.earlier, *folders]
+        typed = [word for word in self.given.words if word != arguments.PLAN]
+        command, folders = shlex.join(["python", "run.py", *typed]), [*self.earlier, *folders]
         for place in self._places():
             runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
-                sweeps.write(place, sweeps.Sweep(command, runs, self.rule))
+                sweeps.write(place, sweeps.Sweep(command, runs, self.rule, seconds))
 
 
 def _report(place: Path) -> str:

@@ -45,6 +45,7 @@ class Request:
     threads: int = 1
     workers: int | None = None
     report: bool = False
+    budget_minutes: float | None = None
     tune: bool = False
     plugin: Any = None
     checkpoint: str | None = None

@@ -99,7 +99,7 @@ def text(folder: Path) -> str:
     parts = [
         f"{words.count(len(runs), 'run')} in {folder}" + ("" if sweeps else "; no sweep is noted there"),
         tabulate([*table, ["in all", len(runs)]], headers=["state", "runs"], tablefmt="simple"),
-        "\n".join([*_time(runs), *(f"Not readable: {line}" for line in broken)]),
+        "\n".join([*_time(runs, sweeps), *(f"Not readable: {line}" for line in broken)]),
     ]
     if declared := declared_rule(sweep.rule for sweep in sweeps):
         try:
@@ -113,7 +113,7 @@ def text(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _time(runs: list[Standing]) -> list[str]:
+def _time(runs: list[Standing], sweeps: list[sweep_notes.Sweep]) -> list[str]:
     spent = sum(run.seconds for run in runs if run.seconds is not None)
     lines = [f"Training and measuring took {_span(spent)} so far, on all machines together."]
     done = [run.seconds for run in runs if run.state == "done" and run.seconds is not None]
@@ -122,6 +122,9 @@ def _time(runs: list[Standing]) -> list[str]:
         mean = sum(done) / len(done)
         each = f"{words.count(left, 'run')} at {_span(mean)}, the mean of the {len(done)} done"
         lines.append(f"About {_span(mean * left)} left in one process: {each}.")
+    elif planned := [sweep for sweep in sweeps if sweep.seconds is not None]:
+        seconds, count = sum(sweep.seconds or 0.0 for sweep in planned), sum(len(sweep.runs) for sweep in planned)
+        lines.append(f"About {_span(seconds)} in one process for {words.count(count, 'run')}, as --plan estimated.")
     return lines
 
 

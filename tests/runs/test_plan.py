@@ -1,0 +1,104 @@
+"""``--plan``: what a command line would take, before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import Command
+
+from experiments.runs import forecast, status
+from experiments.runs.timing import Speed, timed
+
+TINY = ["model=tiny", "train.steps=20", "train.rounds=1", "task.train_length=4", "experiment=length_extrapolation"]
+TINY += ["length_extrapolation.multiples=[1,2]", "length_extrapolation.samples=16", "name=p"]
+
+
+def test_a_plan_trains_nothing_and_status_shows_it(command: Command, tmp_path: Path) -> None:
+    words = ["-m", *TINY, "encoder=none,rope", "seed=0,1"]
+    planned = command(*words, "--plan")
+    assert planned.code == 0, planned.err
+    assert "4 runs, 0 of them finished before" in planned.out
+    assert "Estimated time: " in planned.out
+    assert not (tmp_path / "results" / "p" / "runs").exists()
+    assert "in one process for 4 runs, as --plan estimated" in status.text(tmp_path / "results" / "p")
+    assert command(*words, "seed=0").code == 0
+    again = command(*words, "--plan")
+    assert "4 runs, 2 of them finished before" in again.out
+    assert command(*words).code == 0
+    assert "4 runs, 4 of them finished before" in command(*words, "--plan").out
+
+
+def test_one_run_is_planned_too(command: Command) -> None:
+    planned = command(*TINY, "--plan")
+    assert planned.code == 0, planned.err
+    assert "1 run, 0 of them finished before" in planned.out
+
+
+def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
+    rule = ["encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5]", "weights=[0.5,0.5]"]
+    planned = command("-m", *TINY, *rule, "--plan")
+    assert planned.code == 0, planned.err
+    assert "6 runs, 0 of them finished before" in planned.out
+    assert "the first look, 3 seeds; the last has 5" in planned.out
+
+
+def test_what_cannot_be_run_is_refused(command: Command, tmp_path: Path) -> None:
+    planned = command(*TINY, "task.train_length=0", "--plan")
+    assert planned.code == 2
+    assert planned.err.startswith("error: task.train_length must")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.fixture
+def configs(command: Command, monkeypatch: pytest.MonkeyPatch) -> list[forecast.RunConfig]:
+    found: list[forecast.RunConfig] = []
+    monkeypatch.setattr(forecast, "text", lambda configs, *_: (found.extend(configs), ("", 0.0))[1])
+    assert command("-m", *TINY, "encoder=none,rope,alibi", "seed=0,1", "train.steps=20,40", "--plan").code == 0
+    return found
+
+
+def test_time_follows_from_the_speed_of_each_setting(
+    configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def speed(config: forecast.RunConfig) -> Speed:
+        asked.append(config.name_measured)
+        step = {"none": 1.0, "rope": 3.0}[config.name_measured]
+        return Speed(preparing=5.0, step=step, check=0.5, measuring=7.0, tokens=100.0, parameters=1e6)
+
+    monkeypatch.setattr(forecast, "timed", speed)
+    monkeypatch.setattr(forecast, "MOST_TIMED", 2)
+    costs = dict(zip(map(str, configs), forecast.forecast(configs), strict=True))
+    assert asked == ["none", "rope"], "two of three, each once"
+    config = next(each for each in configs if each.name_measured == "none" and each.train.steps == 40)
+    cost = costs[str(config)]
+    other = next(each for each in configs if each.name_measured == "alibi" and each.train.steps == 40)
+    assert costs[str(other)].training == 40 * 2.0 + 20 * 0.5, "the mean of those that were timed"
+    assert (cost.tokens, cost.measuring, cost.repeated) == (4000.0, 12.0, 0.0)
+    assert cost.training == 40 * 1.0 + 20 * 0.5, "a check every second step"
+    assert cost.bytes == pytest.approx(4e6, rel=0.05), "the model's file"
+
+
+def test_rounds_and_learning_rates_are_counted(
+    configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "timed", lambda config: Speed(0.0, 1.0, 0.0, 2.0, 10.0, 1.0))
+    (one, *_) = configs
+    four = replace(one, train=replace(one.train, rounds=4))
+    tuned = replace(one, tune=True, train=replace(one.train, learning_rates=[1e-3, 3e-3]))
+    plain, rounds, rates = forecast.forecast([one, four, tuned])
+    assert rounds.repeated == 3 * rounds.training == 3 * plain.training
+    assert (rates.training, rates.measuring) == (2 * plain.training, 2 * plain.measuring)
+
+
+def test_a_large_batch_is_timed_in_part(configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.runs.timing.SECONDS", 0.05)
+    monkeypatch.setattr("experiments.runs.timing.OPERATIONS", 6 * 25_000 * 256)
+    config = replace(configs[0], train=replace(configs[0].train, tokens_per_step=16_384))
+    found = timed(config)
+    size = 4  # whatever the lengths drawn, whole sequences of a full batch
+    assert found.tokens == pytest.approx(16_384, abs=8 * size)
+    assert found.step > 10 * timed(configs[0]).step, "64 times the tokens"
