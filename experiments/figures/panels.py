@@ -166,11 +166,19 @@ def picture(axes: Axes, cells: Any, colours: Any, low: float, high: float, **how
 
 
 def heat(
-    title: str, caption: str, tables: Mapping[str, pd.DataFrame], unit: str, *, columns: int = 2, low: float = 0.0
+    title: str,
+    caption: str,
+    tables: Mapping[str, pd.DataFrame],
+    unit: str,
+    *,
+    columns: int = 2,
+    low: float = 0.0,
+    high: float | None = None,
 ) -> Chart:
-    """Return a `chart` of tables as coloured cells, all on one scale from ``low`` to the largest number."""
+    """Return a `chart` of tables as coloured cells, all on one scale from ``low`` to ``high`` (the largest number)."""
     first = next(iter(tables.values()))
-    high = max(1e-9, *(float(np.nanmax(table.to_numpy(float), initial=low)) for table in tables.values()))
+    if high is None:
+        high = max(1e-9, *(float(np.nanmax(table.to_numpy(float), initial=low)) for table in tables.values()))
     texts, names = [str(name) for name in first.columns], [str(name) for name in first.index]
     left, size = min(1.5, wide(names) + 0.08), 0.13 if len(names) > 12 else 0.17
     how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": columns, "low": wide(texts) - 0.1}

@@ -46,7 +46,7 @@ def digest_of(place: str) -> str:
 
 
 def defaults(place: str) -> dict[str, Any]:
-    """The options of the task text that a saved model brings: its tokenizer, and the length it was made for."""
+    """What a saved model brings to a task that reads text: its tokenizer, and the length it was made for."""
     if FUNCTION.fullmatch(place):
         return {}
     return {"tokenizer": place, "train_length": _hub().longest(place)}

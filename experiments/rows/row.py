@@ -45,6 +45,7 @@ class Row:
     layer: int | None = None
     head: int | None = None
     position: int | None = None
+    depth: float | None = None
     key: int | None = None
     dimension: int | None = None
     distance: int | None = None
@@ -63,7 +64,7 @@ class Row:
 
 COLUMNS = [field.name for field in fields(Row)]
 COORDINATES: dict[str, type] = {
-    column: float if column in ("share", "factor", "learning_rate") else int
+    column: float if column in ("depth", "share", "factor", "learning_rate") else int
     for column in COLUMNS[COLUMNS.index("condition") + 1 : COLUMNS.index("value")]
 }
 """The columns that say where a row was measured, with the type of their numbers; blank where they mean nothing."""

@@ -197,7 +197,7 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
         if group in ("encoder", "layout", "model", "train", "tune", "positions"):
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
-        if f"task.{knob}" not in given and knob in config["task"] and config["task"]["name"] == "text":
+        if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
             config["task"][knob] = value
 
 

@@ -3,11 +3,11 @@
 from experiments.tasks.kinds.hidden import Hidden
 from experiments.tasks.kinds.hinted import Hinted, Stepwise
 from experiments.tasks.kinds.problem import Problem, Question
-from experiments.tasks.kinds.task import Batch, Task, ask, held_out, shuffles, tasks
+from experiments.tasks.kinds.task import Batch, Placed, Task, ask, held_out, shuffles, tasks
 from experiments.tasks.kinds.transduction import Blanks, Ended, Transduction
 from pe_zoo import load_catalogue
 
 __all__ = ["Batch", "Problem", "Question", "Stepwise", "Task", "Transduction", "ask", "held_out", "shuffles", "tasks"]
-__all__ += ["Blanks", "Ended", "Hidden", "Hinted"]
+__all__ += ["Blanks", "Ended", "Hidden", "Hinted", "Placed"]
 
 load_catalogue(__name__, __path__)

@@ -1,7 +1,9 @@
-import torch
-from torch import Generator
+from dataclasses import replace
 
-from experiments.tasks import Batch, Task, ask, shuffles, tasks
+import torch
+from torch import Generator, Tensor
+
+from experiments.tasks import Batch, Placed, Task, ask, shuffles, tasks
 from pe_zoo._knobs import whole
 
 
@@ -36,9 +38,36 @@ class AssociativeRecall(Task):
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         self.check_length(length)
+        keys, values = self._pairs(batch_size, length, generator)
+        return self._asked(keys, values, shuffles(batch_size, length, generator))
+
+    def places(self, length: int) -> int:
+        return length
+
+    def placed(
+        self, place: int, batch_size: int, length: int, generator: Generator, *, causal: bool, other: int | None = None
+    ) -> Placed:
+        """Draw questions whose first query asks for the pair at a place; that query alone is scored.
+
+        The distractor is another pair.
+        """
+        self.check_length(length)
+        keys, values = self._pairs(batch_size, length, generator)
+        later = 1 + shuffles(batch_size, length - 1, generator)
+        taken = [place] if other is None else [place, other]  # by the first pairs drawn, in this order
+        free = [at for at in range(length) if at not in taken]
+        moved = torch.tensor([*taken, *free]).argsort()  # which pair stands at each place
+        order = moved.argsort()[torch.cat([torch.zeros_like(later[:, :1]), later], 1)]
+        batch = self._asked(keys[:, moved], values[:, moved], order)
+        first = batch.counted & (batch.counted.cumsum(0) == 1)
+        decoys = None if other is None else torch.where(first, values[:, 1:2], batch.targets)
+        return Placed(replace(batch, counted=first), decoys)
+
+    def _pairs(self, batch_size: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
         keys = shuffles(batch_size, self.num_keys, generator)[:, :length]
-        values = self.num_keys + torch.randint(self.num_values, (batch_size, length), generator=generator)
-        order = shuffles(batch_size, length, generator)
+        return keys, self.num_keys + torch.randint(self.num_values, (batch_size, length), generator=generator)
+
+    def _asked(self, keys: Tensor, values: Tensor, order: Tensor) -> Batch:
         pairs = torch.stack([keys, values], -1).flatten(1)
         return ask(pairs, keys.gather(1, order), values.gather(1, order), begin=self.num_keys + self.num_values)
 

@@ -1,7 +1,8 @@
 import torch
 from torch import Generator, Tensor
 
-from experiments.tasks import Hidden, tasks
+from experiments.tasks import Hidden, Placed, tasks
+from pe_zoo import Unsupported
 from pe_zoo._knobs import whole
 
 
@@ -39,9 +40,24 @@ class Passkey(Hidden):
         return length + 1 + self.num_hidden
 
     def text(self, hidden: Tensor, length: int, generator: Generator) -> Tensor:
+        return self._around(hidden, length, torch.randint(length + 1, (len(hidden), 1), generator=generator))
+
+    def places(self, length: int) -> int:
+        return length + 1
+
+    def placed(
+        self, place: int, batch_size: int, length: int, generator: Generator, *, causal: bool, other: int | None = None
+    ) -> Placed:
+        self.check_length(length)
+        if other is not None:
+            raise Unsupported(f"task={self.name} has one key, and no other in its stead")
+        hidden = torch.randint(self.num_symbols, (batch_size, self.num_hidden), generator=generator)
+        return Placed(self.posed(self._around(hidden, length, torch.tensor(place)), hidden, causal=causal))
+
+    def _around(self, hidden: Tensor, length: int, depth: Tensor) -> Tensor:
+        """Put keys into filler, after as many symbols of it as ``depth``, ``(batch, 1)`` or one number, says."""
         batch_size, num_hidden = hidden.shape
-        depth = torch.randint(length + 1, (batch_size, 1), generator=generator)
-        since = torch.arange(length + 1 + num_hidden) - depth
+        since = (torch.arange(length + 1 + num_hidden) - depth).expand(batch_size, -1)
         filler = self._noise + torch.where(since < 0, since + depth, since - 1 - num_hidden) % self.num_noise
         key = torch.cat([torch.full((batch_size, 1), self._mark), hidden], 1).gather(1, since.clamp(0, num_hidden))
         return torch.where((since >= 0) & (since <= num_hidden), key, filler)

@@ -93,15 +93,15 @@ class Text(Task):
             text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or 1024)
         else:
             text = tokens_of(corpus, tokenizer)
-        self._splits, self._spelled, self._widths = text.splits, text.spelled, text.widths
-        self._num_tokens = len(self._spelled)
+        self.splits, self.spelled, self._widths = text.splits, text.spelled, text.widths
+        self._num_tokens = len(self.spelled)
         begin = None if tokenizer in OWN else begin_of(tokenizer)
-        self._begin = self._num_tokens if begin is None else begin
-        self.vocab_size = max(self._num_tokens, self._begin + 1)
+        self.begin = self._num_tokens if begin is None else begin
+        self.vocab_size = max(self._num_tokens, self.begin + 1)
         self._check_lengths(corpus.label, corpus.provenance.get("test_bytes_removed", 0))
-        self.running_length = len(self._splits["test"]) if self._joined else 0
+        self.running_length = len(self.splits["test"]) if self._joined else 0
         train, test = (
-            torch.bincount(self._splits[name].tokens.int(), minlength=self._num_tokens).double()
+            torch.bincount(self.splits[name].tokens.int(), minlength=self._num_tokens).double()
             for name in ("train", "test")
         )
         self._guess = (train + 1) / (train + 1).sum()
@@ -119,7 +119,7 @@ class Text(Task):
         }
 
     def _check_lengths(self, label: str, removed: int) -> None:
-        for name, part in self._splits.items():
+        for name, part in self.splits.items():
             if part.longest < self.train_length:
                 size, unit, other = self.train_length, self._unit, ""
                 if name == "test" and removed:
@@ -159,7 +159,7 @@ class Text(Task):
         return self._windows(text[ends.unsqueeze(1) - length + torch.arange(length)], causal)
 
     def _text(self, split: str, length: int) -> Documents:
-        text = self._splits[split]
+        text = self.splits[split]
         self.check_length(length)
         if length > text.longest:
             whole = f"the {split} text of" if self._joined else f"any document of the {split} text; the longest has"
@@ -169,7 +169,7 @@ class Text(Task):
     def _windows(self, text: Tensor, causal: bool) -> Batch:
         self.check_causal(causal)
         targets = text.long()
-        begin = torch.full_like(targets[:, :1], self._begin)
+        begin = torch.full_like(targets[:, :1], self.begin)
         counted = torch.ones(targets.shape[1], dtype=torch.bool)
         widths = None if self._unit == "bytes" else self._widths[targets]
         return Batch(torch.cat([begin, targets[:, :-1]], 1), targets, counted, widths)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, slice_name
-from experiments.tasks import Batch, Task
+from experiments.tasks import Batch, Placed, Task
 from experiments.training.config import TrainConfig
 from pe_zoo import Numbering
 
@@ -169,6 +169,15 @@ class Subject:
         numbers = self.stream(f"{purpose}/{length}/positions")
         batch_size, size = batch.tokens.shape
         return batch, self.numbering.evaluate(batch_size, size, numbers)
+
+    def placed(
+        self, purpose: str, place: int, samples: int, length: int, other: int | None = None
+    ) -> tuple[Placed, Tensor]:
+        """Draw questions with their evidence at a place, the same at every place, and their positions."""
+        data, numbers = self.stream(f"{purpose}/{length}"), self.stream(f"{purpose}/{length}/positions")
+        found = self.task.placed(place, samples, length, data, causal=self.model.causal, other=other)
+        batch_size, size = found.batch.tokens.shape
+        return found, self.numbering.evaluate(batch_size, size, numbers)
 
     def row(self, experiment: str, metric: str, **measured: object) -> Row:
         """Return a row of this run; ``eval_length`` defaults to the training length."""

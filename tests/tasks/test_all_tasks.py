@@ -18,7 +18,7 @@ from experiments.tasks import scan as scan_module
 from pe_zoo import Unsupported
 from pe_zoo._knobs import knobs as knobs_of
 
-NAMES = [name for name in tasks.names() if name != "text"]
+NAMES = [name for name in tasks.names() if name not in ("text", "needles")]
 NEEDS_CAUSAL = {"dyck", "scan"}
 
 

@@ -85,7 +85,7 @@ def test_the_task_removes_them_records_how_many_and_can_keep_them(tmp_path: Path
         return tasks.build("text", path=str(files(tmp_path)), train_length=16, documents=documents, **knobs)
 
     found, kept = text(), text(duplicates="kept")
-    assert (len(kept._splits["test"]), len(found._splits["test"])) == (800 + 7 * 60, 800)
+    assert (len(kept.splits["test"]), len(found.splits["test"])) == (800 + 7 * 60, 800)
     assert found.provenance()["test_bytes_removed"] == 7 * 60
     assert "test_bytes_removed" not in kept.provenance()
     assert text(tokenizer="bpe", vocabulary=300).provenance()["test_bytes_removed"] == 7 * 60

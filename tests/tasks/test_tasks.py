@@ -165,7 +165,7 @@ def corpus(folder: Path, sizes: list[int]) -> Path:
 
 
 def splits(task: Any) -> dict[str, bytes]:
-    return {name: bytes(text.tokens.tolist()) for name, text in task._splits.items()}
+    return {name: bytes(text.tokens.tolist()) for name, text in task.splits.items()}
 
 
 def text(path: Path, train_length: int = 8) -> Any:
@@ -348,14 +348,14 @@ def test_the_default_corpus_is_text_enough() -> None:
     assert task.provenance()["files"] > 100
     assert min(len(held) for held in splits_sizes(task)) > 200_000
     assert 3 < task.position_guess("bits_per_byte", 128) < 6
-    assert b"import" in bytes(task._splits["test"].tokens[:200_000].tolist())
+    assert b"import" in bytes(task.splits["test"].tokens[:200_000].tolist())
 
 
 def test_intervals_over_seeds_contain_the_choice_of_files() -> None:
     """The mean over the whole test split of a quantity that differs from file to file; 200 times five seeds."""
     task: Any = tasks.build("text")
     bits = -task._guess.log2()
-    split = float(bits[task._splits["test"].tokens.long()].mean())
+    split = float(bits[task.splits["test"].tokens.long()].mean())
     drawn = [task.evaluation(256, 128, generator(seed), causal=True).targets for seed in range(1000)]
     values = torch.tensor([float(bits[targets].mean()) for targets in drawn], dtype=torch.float64).view(200, 5).numpy()
     assert values.mean() == pytest.approx(split, abs=0.01)
@@ -367,7 +367,7 @@ def test_intervals_over_seeds_contain_the_choice_of_files() -> None:
 
 
 def splits_sizes(task: Any) -> list[Any]:
-    return list(task._splits.values())
+    return list(task.splits.values())
 
 
 @pytest.mark.parametrize("name", tasks.names())
@@ -394,8 +394,8 @@ VARIANTS = [
     ("copy", {"unique": True, "num_symbols": 64}),
     ("s5", {"group": "z60", "generators": "all"}),
 ]
-NEXT_TOKEN = {"dyck", "scan", "text"}
-"""Tasks that say one thing after another and mean nothing to a bidirectional model."""
+NEXT_TOKEN = {"dyck", "needles", "scan", "text"}
+"""Tasks that say one thing after another, or show their answers, and mean nothing to a bidirectional model."""
 COUPLED = {
     *("addition", "copy", "duplicate_string", "lego", "missing_duplicate", "modular_arithmetic", "odds_first"),
     *("parity(scratchpad=True)", "reverse", "reverse_string"),
@@ -403,7 +403,7 @@ COUPLED = {
 NEITHER = {"modular_arithmetic(scratchpad=False)"}
 READ_ON = {
     *("addition", "copy", "counting", "flip_flop", "modular_arithmetic", "parity(scratchpad=True)", "passkey"),
-    *("reverse", "scan", "selective_copy", "sort", "text"),
+    *("needles", "reverse", "scan", "selective_copy", "sort", "text"),
 }
 """Tasks whose right answers a causal model reads next, so that its own may be put in their place."""
 ASKED_ONCE = {

@@ -180,7 +180,7 @@ def test_guesses_are_per_byte(tmp_path: Path) -> None:
     folder = write(tmp_path / "files", [b"the cat %d sat on the mat and the hat\n" % (n % 3) * 20 for n in range(9)])
     task = text(folder, tokenizer="bpe", vocabulary=300)
     size = len(task._widths)
-    train, test = (Counter(task._splits[name].tokens.tolist()) for name in ("train", "test"))
+    train, test = (Counter(task.splits[name].tokens.tolist()) for name in ("train", "test"))
     total, num_bytes = sum(train.values()) + size, sum(n * int(task._widths[token]) for token, n in test.items())
     bits = -sum(n * math.log2((train[token] + 1) / total) for token, n in test.items())
     assert task.position_guess("bits_per_byte", 8) == pytest.approx(bits / num_bytes, abs=1e-12)
@@ -281,7 +281,7 @@ def test_whole_documents_from_files(tmp_path: Path) -> None:
         assert all(len(set(window)) == 1 for window in batch.targets.tolist())
     joined = text(folder, 16).sample(200, 16, generator(), split="train", causal=True)
     assert any(len(set(window)) == 2 for window in joined.targets.tolist())
-    longest = task._splits["test"].longest
+    longest = task.splits["test"].longest
     assert task.evaluation(9, longest, generator(), causal=True).targets.shape == (1, longest)
     with pytest.raises(Unsupported, match=rf"window of 99 bytes is longer than any document.*longest has {longest}"):
         task.evaluation(9, 99, generator(), causal=True)
@@ -351,7 +351,7 @@ def test_any_encoding_is_read_and_noted(tmp_path: Path) -> None:
     for knobs in ({}, {"tokenizer": "bpe"}):
         task = text(folder, **knobs)
         assert task.provenance()["not_utf8"] == 2
-        read = b"".join(task._spelled[t] for held in task._splits.values() for t in held.tokens.tolist())
+        read = b"".join(task.spelled[t] for held in task.splits.values() for t in held.tokens.tolist())
         assert Counter(read) == Counter(latin * 41 + PROSE * 19)
 
 

@@ -41,7 +41,7 @@ def parquet(folder: Path, **splits: list[str | None]) -> Path:
 
 
 def read(task: Any) -> dict[str, str]:
-    return {name: bytes(held.tokens.tolist()).decode() for name, held in task._splits.items()}
+    return {name: bytes(held.tokens.tolist()).decode() for name, held in task.splits.items()}
 
 
 def rows(name: str, count: int) -> list[str]:
@@ -92,7 +92,7 @@ def test_rows_kept_whole_are_documents_as_they_are(tmp_path: Path) -> None:
     letters = {"train": "a", "validation": "b", "test": "c"}
     own = {name: [letter * 20, letter * 11, letter * 3] for name, letter in letters.items()}
     task = text(parquet(tmp_path / "set", **own), documents="whole")  # type: ignore[arg-type]
-    assert task._splits["test"].sizes.tolist() == [20, 11, 3]
+    assert task.splits["test"].sizes.tolist() == [20, 11, 3]
     assert read(task)["test"] == "c" * 34
     assert task.provenance()["documents_by_split"] == {"train": 3, "validation": 3, "test": 3}
     with pytest.raises(ValueError, match=r"task\.dataset=.*no document of 21 bytes for .*, the longest has 20"):
@@ -132,9 +132,7 @@ def test_a_folder_of_text_files_is_a_set_of_lines(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").write_text(lines(rows("line", 50)))
     task = text(tmp_path / "set", tokenizer="bpe", vocabulary=300)
-    spelled = b"".join(
-        task._spelled[t] for n in ("test", "validation", "train") for t in task._splits[n].tokens.tolist()
-    )
+    spelled = b"".join(task.spelled[t] for n in ("test", "validation", "train") for t in task.splits[n].tokens.tolist())
     assert spelled.decode() == lines(rows("line", 50))
 
 

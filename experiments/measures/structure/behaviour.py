@@ -106,19 +106,25 @@ def receptive_field(subject: Subject, model: Transformer, length: int) -> float:
 
 
 def last_output(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the embeddings of one sequence, ``(1, length, model_dim)``, and the last output that depends on them.
+    """Return the embeddings of one sequence, ``(1, length, model_dim)``, and the last output that depends on them."""
+    embedded, outputs = last_outputs(model, tokens, torch.arange(tokens.shape[-1], dtype=torch.float32))
+    return embedded, outputs[0]
+
+
+def last_outputs(model: Transformer, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return embeddings, ``(batch, length, model_dim)``, and the last outputs, after the final norm, of sequences.
 
     The model's own forward pass, but layers are recomputed on the way back: some encoders need dozens of tensors of
     the size of the scores.
     """
-    positions = torch.arange(tokens.shape[-1], dtype=torch.float32)
     embedded = model.token_embedding(tokens).detach().requires_grad_()
-    stream = model.encoder.embed(embedded, positions)
     bare = Encoder(model.geometry)
+    own = bare if model.encoder_dropped else model.encoder
+    stream = own.embed(embedded, positions)
     for index, layer in enumerate(model.layers):
-        encoder = model.encoder if model.layout.carries(index) else bare
+        encoder = own if model.layout.carries(index) else bare
         stream = checkpoint(layer, stream, positions, encoder, use_reentrant=False, preserve_rng_state=False)
-    return embedded, model.norm(stream)[0, -1]
+    return embedded, model.norm(stream)[:, -1]
 
 
 def _tokens(subject: Subject, model: Transformer, length: int, purpose: str) -> Tensor:

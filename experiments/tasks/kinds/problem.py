@@ -64,7 +64,10 @@ class Problem(Task):
 
     def sample(self, batch_size: int, length: int, generator: Generator, *, split: str, causal: bool) -> Batch:
         self.check_length(length)
-        problems, solutions = self.draw(batch_size, length, generator)
+        return self.posed(*self.draw(batch_size, length, generator), causal=causal)
+
+    def posed(self, problems: Tensor, solutions: Tensor, *, causal: bool) -> Batch:
+        """Return sequences of problems, the mark, and solutions."""
         shown = torch.full_like(solutions, self._mark)
         if causal and self.reads_answers:
             shown = torch.cat([shown[:, :1], solutions[:, :-1]], 1)

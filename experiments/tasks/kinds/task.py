@@ -1,7 +1,7 @@
 """What a task is: how to draw a batch of any length, how it is scored, and what guessing would get."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Generator, Tensor
@@ -44,6 +44,16 @@ class Batch:
     def to(self, device: torch.device) -> Self:
         moved = {name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None}
         return replace(self, **moved)
+
+
+class Placed(NamedTuple):
+    """Questions whose evidence stands at one place, and the targets that a distractor in its stead would make right.
+
+    ``decoys``, ``(batch, length)`` int64, are None where no distractor has a place.
+    """
+
+    batch: Batch
+    decoys: Tensor | None = None
 
 
 class Task:
@@ -160,6 +170,27 @@ class Task:
             Unsupported: the task has no running text, or less than that.
         """
         raise Unsupported(f"{self.name}: the answer depends on all of the input; with less of it, the question changes")
+
+    def places(self, length: int) -> int:
+        """Return at how many places of a sequence the evidence of an answer may stand.
+
+        Raises:
+            Unsupported: the answer depends on all of the input.
+        """
+        raise Unsupported(f"{self.name}: no part of the input is the evidence; the answer depends on all of it")
+
+    def placed(
+        self, place: int, batch_size: int, length: int, generator: Generator, *, causal: bool, other: int | None = None
+    ) -> Placed:
+        """Draw test questions with their evidence at a place, counted from 0 in the order of the sequence.
+
+        A state of the generator draws the same questions for every place. At the place ``other`` stands a distractor,
+        so that exchanging ``place`` and ``other`` changes nothing else. Inputs that training had are not left out.
+
+        Raises:
+            Unsupported: the evidence has no place, or a distractor has none.
+        """
+        raise NotImplementedError
 
     def input_span(self, length: int) -> slice:
         """Return the places whose order a permutation may change; what is scored after them is the answer.
