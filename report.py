@@ -17,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.against and (drawing or options.status):
         others = "--baseline, --paper, --single, --overlay and --status"
         parser.error(f"two folders are compared without {others}: leave these out")
+    if options.licence and not options.submit:
+        parser.error("--licence is that of a submission: add --submit WHO, or leave it out")
     if options.status and drawing:
         parser.error("--status draws nothing: leave out --baseline, --paper, --single and --overlay")
     try:
@@ -37,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--single", action="store_true", help="also write the report as one file, single.html")
     overlay = "published rows, in the columns of rows.csv, to draw over ours; may be repeated"
     parser.add_argument("--overlay", type=Path, action="append", default=[], metavar="CSV", help=overlay)
+    submit = "hand in these results: write results/submissions/WHO/<name>, which run.py --verify checks"
+    parser.add_argument("--submit", metavar="WHO", help=submit)
+    parser.add_argument("--licence", help="of what --submit hands in (default: MIT, as this repository)")
     parser.add_argument("--status", action="store_true", help="only print which runs are done and which are missing")
     return parser
 
@@ -45,11 +50,14 @@ def _run(options: argparse.Namespace) -> int:
     # Imported here because matplotlib and pandas take seconds: --help and a mistyped option must answer at once.
     from experiments.report import build, comparison
     from experiments.rows.untrusted import message_of
-    from experiments.runs import status
+    from experiments.runs import status, submit
 
     try:
         if options.status:
             print(status.text(options.folder))
+            return 0
+        if options.submit:
+            print(submit.submit(options.folder, options.submit, options.licence or "MIT"))
             return 0
         if options.against:
             page, index = comparison.write(options.folder, options.against)

@@ -21,7 +21,7 @@ def main() -> int:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --help is read through head
             print(text(*words[words.index(asked.pop()) + 1 :][:1]))
             return 0
-        if arguments.RERUN not in words and "RANK" not in os.environ:
+        if not {arguments.RERUN, arguments.VERIFY} & set(words) and "RANK" not in os.environ:
             names.check(arguments.read(words).overrides, CONFIGS)
     except BadRequest as error:
         print(f"error: {error}", file=sys.stderr)

@@ -11,7 +11,6 @@ import math
 import shutil
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,27 +18,15 @@ from support import ROOT
 
 from experiments.plan.request import DRAWN
 from experiments.rows.read import ARCHIVE, read_run, run_folders
-from experiments.rows.row import COORDINATES
-from experiments.runs import rerun
+from experiments.runs import rerun, rounding
+from experiments.runs.rounding import allowed, astray
 
 PACKED = ROOT / "results" / "reference" / ARCHIVE
 AGAIN = ("none-majority-seed0-8a64ab6c", "rope-randomized-precedence-seed0-45490141")
 """Trained in seconds."""
 UNTRAINED = ("fire-copy-seed0-57d36a91", "sinusoidal-copy-seed0-4c0f6834")
-SMOOTH = ("code", "wave", "kernel", "kernel_at", "attention_entropy", "translation_invariance", "score_shift_change")
-"""Of `structure`; what counts, ranks or measures rounding itself may jump from one processor to another."""
-EXACT = 1e-4
-EARLY = (100, 200)
-START = 1e-3
-"""How far the loss may be off after so few steps, however sums are rounded; other data or weights are further off."""
-JUDGED = ("token_accuracy", "exact_match", "bits_per_byte")
-DRIFT = 0.05
-"""How far quality may drift by the end of training on another processor, where sums are rounded in another order."""
 BUDGETS = {"index.html": 250, "data.html": 300, "tasks/*.html": 150, "encoders/*.html": 60, "report.*": 40}
 """Most kB of a page of a report, so that a phone opens it at once; style and script together."""
-
-Key = tuple[Any, ...]
-Rows = dict[Key, tuple[float, str]]
 
 
 def unpacked(folder: Path, run_id: str) -> Path:
@@ -51,36 +38,10 @@ def unpacked(folder: Path, run_id: str) -> Path:
     return place / "runs" / run_id
 
 
-def judged(run: Path) -> Rows:
-    """The first losses of training and what says how good a model is over lengths; what an untrained encoder does."""
+def judged(run: Path) -> rounding.Rows:
     table = read_run(run, run.parent.parent)[2]
     assert table is not None
-    columns = ("experiment", "metric", "step", "eval_length", "condition", *COORDINATES)
-    keys = zip(*(table[column] for column in columns), strict=True)
-    cells = zip(table["value"], table["status"], strict=True)
-    return {key: cell for key, cell in zip(keys, cells, strict=True) if allowed(key) is not None}
-
-
-def allowed(key: Key) -> float | None:
-    """How far a value may be off; None where it is not looked at."""
-    experiment, metric, step, *_ = key
-    if experiment == "training":
-        return START if metric == "loss" and step in EARLY else None
-    if experiment == "structure":
-        return EXACT if metric in SMOOTH else None
-    return DRIFT if experiment == "length_extrapolation" and metric in JUDGED else None
-
-
-def astray(before: Rows, after: Rows) -> list[tuple[str, str, int, str]]:
-    """Rows that only one has, or that differ by more than another processor explains."""
-    return [
-        key
-        for key in before.keys() | after.keys()
-        if key not in before
-        or key not in after
-        or before[key][1] != after[key][1]
-        or (before[key][1] == "ok" and not math.isclose(before[key][0], after[key][0], abs_tol=allowed(key) or 0))
-    ]
+    return rounding.judged(table)
 
 
 @pytest.mark.parametrize("run_id", AGAIN + UNTRAINED)

@@ -30,7 +30,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     "stopped": str,
     "tuning": dict,
     **dict.fromkeys(("train_seconds", "measure_seconds", "tokens_per_second"), (int, float)),
-    **dict.fromkeys(("torch", "python", "device", "precision"), str),
+    **dict.fromkeys(("torch", "python", "device", "processor", "precision"), str),
     **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described"), dict),

@@ -5,6 +5,7 @@ that ended are not run again, so the same command resumes at any point.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -48,3 +49,16 @@ def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) 
         }
         if goals == counts:
             return code
+
+
+def replay(found: results.Results, rule: Rule, first_seed: int) -> dict[tuple[str, str], int]:
+    """Return how many seeds the rule asks for of each (task, series), deciding at each look by its own seeds alone."""
+    keys = list(zip(found.rows["task"], found.rows["series"], strict=True))
+    goals = dict.fromkeys(keys, rule.looks[0])
+    while True:
+        seen = found.rows["seed"] < first_seed + pd.Series([goals[key] for key in keys], found.rows.index)
+        decided, named = decisions([replace(found, rows=found.rows[seen])], rule, first_seed)
+        counts, needed = goals, wanted(decided, named)
+        goals = {key: max(count, needed.get(key, 0)) for key, count in counts.items()}
+        if goals == counts:
+            return counts

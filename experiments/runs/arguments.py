@@ -15,7 +15,7 @@ from experiments.runs import names
 from experiments.runs.names import DECLARED, GROUPS, LISTS, UNTIL_DECIDED
 from experiments.statistics.rule import STATEMENTS
 
-RERUN, PLAN = "--rerun", "--plan"
+RERUN, PLAN, VERIFY = "--rerun", "--plan", "--verify"
 BATCH = "hydra.sweeper.max_batch_size"
 LAUNCHER = "hydra/launcher"
 OF_HYDRA = (LAUNCHER, "hydra.launcher", BATCH)

@@ -46,6 +46,10 @@ def run(words: list[str], configs: Path) -> int:
         try:
             if arguments.RERUN in words:
                 return _rerun(words, team)
+            if arguments.VERIFY in words:
+                from experiments.runs.verify import verify  # with scipy, which no run waits for
+
+                return verify(words)
             given = arguments.read(words)
             load_files(config.plugins_in(given.overrides))
             config.publish()

@@ -48,6 +48,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "started": now(),
         "source": source(str(plan.config.encoder["name"])),
         "described": described(plan),
+        "processor": processor(),
         **machine(plan),
     }
 
@@ -121,3 +122,12 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10, env=env).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def processor() -> str:
+    """Return the model of this machine's processor, which decides how sums are rounded."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

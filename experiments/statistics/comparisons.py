@@ -24,6 +24,8 @@ from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
+BASELINES = ("none", "rope")
+"""The encoders that boards compare with: what the mask alone does, and what most models have."""
 TOO_FEW = f"fewer than {FEWEST} seeds"
 Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "area", "low", "high", "in_range", *KEPT]
@@ -252,7 +254,7 @@ def interval(scores: pd.DataFrame) -> tuple[float, float]:
 
 def default_baseline(rows: pd.DataFrame) -> str:
     """Return the series to compare with: encoder ``none``, with sequential numbering if possible, else the first."""
-    without = rows[rows["encoder"] == "none"]
+    without = rows[rows["encoder"] == BASELINES[0]]
     plain = without[without["positions"] == "sequential"]
     return str(min(next(set(part["series"].unique()) for part in (plain, without, rows) if len(part))))
 

@@ -1,0 +1,108 @@
+"""``python report.py results/<name> --submit <who>``: hand in results, as a folder that anybody can verify."""
+
+import hashlib
+import re
+import shlex
+import shutil
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experiments.rows import results, submission
+from experiments.rows.read import ARCHIVE
+from experiments.rows.results import Results
+from experiments.rows.row import write_json
+from experiments.rows.untrusted import message_of
+from experiments.runs import isolated
+from experiments.runs.declared import faults
+from experiments.statistics.comparisons import BASELINES
+
+CHECK_SECONDS = 600
+
+
+def submit(folder: Path, who: str, licence: str) -> Path:
+    """Write ``results/submissions/<who>/<name>`` beside a folder of results and return it.
+
+    ValueError if a name cannot be used, the runs are not those of one declared sweep, the encoder's file is not the one
+    they were made with, or breaks a promise, or there is such a submission.
+    """
+    name = folder.resolve().name
+    for given in (who, name):
+        if not submission.NAME.fullmatch(given):
+            raise ValueError(f"{given!r} cannot be used as a name: use letters, digits, . _ and -")
+    target = folder.resolve().parent / submission.PLACE / who / name
+    if target.exists():
+        raise ValueError(f"there is a submission in {str(target)!r}: remove it first, or submit as somebody else")
+    found = results.read(folder)
+    if problems := faults(folder):
+        raise ValueError(f"the runs are not those of one declared sweep: {'; '.join(problems[:3])}")
+    sources, encoders = _sources(found, folder), _encoders(found)
+    with TemporaryDirectory() as temporary:
+        place = Path(temporary) / name
+        place.mkdir()
+        for source in sources:
+            shutil.copy(source, place / source.name)
+        (place / submission.CHECK).write_text(checked([place / source.name for source in sources], encoders), "utf-8")
+        submission.pack(folder, place / ARCHIVE)
+        record = {
+            "who": who,
+            "name": name,
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "licence": licence,
+            "encoders": encoders,
+        }
+        write_json(place / submission.RECORD, record | {"files": [source.name for source in sources]})
+        submission.read(place)
+        shutil.copytree(place, target)
+    return target
+
+
+def checked(sources: Iterable[Path], encoders: Iterable[str]) -> str:
+    """Check encoders against the contract, in a process without network, and return what that printed.
+
+    ValueError if a promise does not hold.
+    """
+    printed = []
+    for asked in map(str, list(sources) or encoders):
+        with TemporaryDirectory() as empty:
+            words = [str(isolated.ROOT / "pe_zoo" / "__main__.py"), "check", asked]
+            text, code = isolated.run(words, Path(empty), CHECK_SECONDS)
+        if code:
+            last = [line for line in text.splitlines() if line.strip()][-1:] or [f"exit code {code}"]
+            raise ValueError(f"python -m pe_zoo check {Path(asked).name}: {message_of(last[0])}")
+        printed.append(text)
+    return "".join(printed)
+
+
+def _encoders(found: Results) -> list[str]:
+    """Return the encoders from outside; else those that are no baseline."""
+    runs = found.runs
+    outside = runs.loc[[isinstance(source, dict) for source in runs["source"]], "encoder"]
+    names = sorted({str(encoder).partition("(")[0] for encoder in (outside if len(outside) else runs["encoder"])})
+    return [name for name in names if name not in BASELINES] or names
+
+
+def _sources(found: Results, folder: Path) -> list[Path]:
+    """Return the plug-in files that the runs were made with, by their command; ValueError if they have changed."""
+    digests = {config.get("plugin", "null") for config in found.configs.values()}
+    if len(digests) > 1:
+        raise ValueError("the runs were made with different plug-in files: submit those of one command")
+    if digests == {"null"}:
+        return []
+    words = [word for word in shlex.split(str(found.runs["command"].iloc[0])) if word.startswith("plugin=")]
+    named = re.split(r"[\[\],]", words[0].partition("=")[2]) if words else []
+    paths = [
+        next(
+            (place / name for place in (Path.cwd(), folder.resolve().parent.parent) if (place / name).is_file()),
+            Path(name),
+        )
+        for name in filter(None, named)
+    ]
+    if missing := [path for path in paths if not path.is_file()]:
+        raise ValueError(f"the plug-in {str(missing[0])!r} is not here: run this where the sweep was started")
+    sums = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
+    # As `pe_zoo.load_files` has it, which would import the files.
+    if digests != {sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()}:
+        raise ValueError(f"{', '.join(path.name for path in paths)} changed since the runs: restore it, or run again")
+    return paths

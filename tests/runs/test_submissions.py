@@ -1,0 +1,300 @@
+"""Submissions: made from a sweep, read without executing them, verified by re-runs, refused where they do not hold."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import socket
+import tarfile
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import Command, examples, main_rows, write_run
+
+import report
+from experiments.rows import submission, sweeps
+from experiments.rows.read import read_run
+from experiments.rows.row import Row
+from experiments.runs import isolated, verify
+from experiments.runs.declared import faults
+from experiments.statistics.rule import Rule
+
+TINY = ("figures=false", "model=tiny", "train.steps=4", "train.rounds=1", "experiment=length_extrapolation")
+TINY += ("length_extrapolation.samples=2", "length_extrapolation.multiples=[1,2]", "train.curve_points=2")
+RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
+MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
+
+
+def handed_in(command: Command, folder: Path) -> Path:
+    """A sweep of an encoder of one's own, submitted."""
+    (folder / "my_encoder.py").write_text(examples()["my_encoder"])
+    done = command("-m", "plugin=my_encoder.py", "encoder=log_distance,none", "seeds=2", "name=mine", *TINY)
+    assert done.code == 0, done.err
+    assert report.main(["results/mine", "--submit", "ada"]) == 0
+    return folder / "results" / "submissions" / "ada" / "mine"
+
+
+def test_from_an_own_encoder_to_a_verified_submission(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "REPEATED", 1)
+    place = handed_in(command, tmp_path)
+    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "check.txt", "my_encoder.py"}
+    found = submission.read(place)
+    assert (found.who, found.name, found.licence, found.encoders) == ("ada", "mine", "MIT", ("log_distance",))
+    assert "0 fail" in (place / "check.txt").read_text()
+
+    done = command("--verify", str(place))
+    assert done.code == 2
+    assert f"executes {place / 'my_encoder.py'} by ada" in done.err
+    assert not (place / "verified.json").exists()
+
+    done = command("--verify", str(place), "--yes")
+    assert done.code == 0, done.err
+    signed = json.loads((place / "verified.json").read_text())
+    assert signed["verdict"] == "1 of 1 re-run"
+    assert list(signed["runs"].values()) == ["the same, bit for bit"]
+    assert next(iter(signed["runs"])).startswith("log_distance-copy-seed"), "of the submitted encoder"
+    assert json.loads((place / "badge.json").read_text())["message"] == "1 of 1 re-run"
+    assert submission.read(place).verified == "1 of 1 re-run"
+    assert not (tmp_path / "results" / "mine-rerun").exists(), "it was repeated elsewhere"
+
+    repack(place, lambda folder: [alter(run) for run in folder.glob("runs/log_distance-*")])
+    assert submission.read(place).verified == "", "what was verified was something else"
+    done = command("--verify", str(place), "--yes")
+    assert done.code == 1
+    assert "rows differ" in done.out
+    assert not (place / "verified.json").exists()
+    assert not (place / "badge.json").exists()
+
+
+def repack(place: Path, change: Callable[[Path], object]) -> None:
+    """Change the runs of a submission behind its back."""
+    with submission.unpacked(submission.read(place)) as folder:
+        change(folder)
+        submission.pack(folder, place / "runs.tar.xz")
+
+
+def alter(run: Path) -> None:
+    """Raise the quality of a run by a tenth, and its record with it."""
+    text = (run / "rows.csv").read_text().splitlines()
+    head = text[0].split(",")
+    for number, line in enumerate(text[1:], start=1):
+        cells = line.split(",")
+        if cells[head.index("metric")] == "token_accuracy":
+            cells[head.index("value")] = repr(float(cells[head.index("value")]) + 0.1)
+        text[number] = ",".join(cells)
+    (run / "rows.csv").write_text("\n".join(text) + "\n")
+    signed(run)
+
+
+def signed(run: Path) -> None:
+    record = json.loads((run / "run.json").read_text())
+    record["rows_sha256"] = hashlib.sha256((run / "rows.csv").read_bytes()).hexdigest()
+    (run / "run.json").write_text(json.dumps(record))
+
+
+# ---- what a sweep declared ---------------------------------------------------------------------------
+
+
+def lengths_only(encoder: str, seed: int) -> Callable[[list[Row]], list[Row]]:
+    noise = np.random.default_rng([seed, len(encoder)]).normal(0, 0.02)
+
+    def changed(rows: list[Row]) -> list[Row]:
+        return [
+            replace(row, value=0.95 if row.eval_length <= 16 else MEANS[encoder] + noise) for row in main_rows(rows)
+        ]
+
+    return changed
+
+
+def sweep_of(folder: Path, seeds: dict[str, int], *, noted: dict[str, int] | None = None, fixed: bool = False) -> Path:
+    """A folder with so many seeds of each encoder, of which a sweep asked for ``noted``."""
+    for encoder, count in seeds.items():
+        for seed in range(count):
+            run_id = f"{encoder}-copy-seed{seed}"
+            signed(write_run(folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed)))
+    runs = tuple(f"{name}-copy-seed{seed}" for name, count in (noted or seeds).items() for seed in range(count))
+    rule = None if fixed else asdict(RULE) | {"first_seed": 0}
+    sweeps.write(folder, sweeps.Sweep(f"python run.py -m seeds={3 if fixed else 'until_decided'}", runs, rule))
+    return folder
+
+
+def test_looks_that_the_rule_asks_for_are_accepted(tmp_path: Path) -> None:
+    """rope is decided at the first look; alibi is open, so it and the baseline get the second."""
+    assert faults(sweep_of(tmp_path, {"none": 5, "rope": 3, "alibi": 5})) == []
+
+
+@pytest.mark.parametrize(
+    ("seeds", "series", "due"),
+    [((5, 5, 5), "rope", 3), ((5, 3, 4), "alibi", 5), ((3, 3, 3), "none", 5), ((6, 3, 5), "none", 5)],
+    ids=["a look too many", "a seed missing", "stopped while open", "beyond the looks"],
+)
+def test_other_looks_are_refused(tmp_path: Path, seeds: tuple[int, ...], series: str, due: int) -> None:
+    having = dict(zip(("none", "rope", "alibi"), seeds, strict=True))
+    found = {fault.partition(" ")[0]: fault for fault in faults(sweep_of(tmp_path, having))}
+    listed = ", ".join(map(str, range(having[series])))
+    told = f"has the seeds {listed}; the declared looks 3, 5 ask for {due} seeds from 0"
+    assert found[series] == f"{series} on copy {told}"
+
+
+def test_a_run_that_was_left_out_or_added_is_refused(tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, noted={"none": 3, "rope": 2}, fixed=True)
+    assert faults(folder) == ["rope-copy-seed2 is beyond what the sweep declared"]
+    shutil.rmtree(folder / "runs" / "none-copy-seed1")
+    assert faults(folder)[0] == "none-copy-seed1 was asked for and is missing"
+
+
+def test_seeds_are_as_many_as_the_command_says(tmp_path: Path) -> None:
+    assert faults(sweep_of(tmp_path / "a", {"none": 3, "rope": 3}, fixed=True)) == []
+    assert "asks for 3 seeds from 0" in faults(sweep_of(tmp_path / "b", {"none": 2, "rope": 2}, fixed=True))[0]
+
+
+def test_altered_rows_and_several_sweeps_are_refused(tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, fixed=True)
+    with (folder / "runs" / "none-copy-seed0" / "rows.csv").open("a") as file:
+        file.write((folder / "runs" / "none-copy-seed0" / "rows.csv").read_text().splitlines()[-1] + "\n")
+    assert faults(folder) == ["none-copy-seed0: rows.csv is no longer what the run wrote"]
+    sweeps.write(folder, sweeps.Sweep("python run.py -m seeds=5", ("none-copy-seed0",)))
+    assert "2 sweeps noted" in faults(folder)[0]
+
+
+# ---- what may lie in a submission --------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A submission whose encoder must not be imported."""
+    folder = sweep_of(tmp_path / "results" / "mine", {"none": 3, "rope": 3, "alibi": 3}, fixed=True)
+    found = tmp_path / "results" / "submissions" / "ada" / "mine"
+    found.mkdir(parents=True)
+    submission.pack(folder, found / "runs.tar.xz")
+    (found / "check.txt").write_text("alibi: 3 promises hold, 0 fail, 0 do not apply\n")
+    (found / "theirs.py").write_text("raise SystemExit('executed')")
+    record = {"who": "ada", "name": "mine", "when": "2026-11-25", "licence": "MIT", "encoders": ["alibi"]}
+    (found / "submission.json").write_text(json.dumps(record | {"files": ["theirs.py"]}))
+    assert submission.read(found).who == "ada"
+    return found
+
+
+@pytest.mark.parametrize(
+    "changed", [{"who": ""}, {"who": "../x"}, {"files": ["../theirs.py"]}, {"name": "a/b"}, {"encoders": []}]
+)
+def test_a_record_that_cannot_be_used_is_refused(place: Path, changed: dict[str, Any]) -> None:
+    record = json.loads((place / "submission.json").read_text())
+    (place / "submission.json").write_text(json.dumps(record | changed))
+    with pytest.raises(ValueError, match=r"submission\.json"):
+        submission.read(place)
+
+
+def test_other_files_and_links_are_refused(place: Path, tmp_path: Path) -> None:
+    (place / "__pycache__").mkdir()
+    with pytest.raises(ValueError, match="__pycache__ is no part"):
+        submission.read(place)
+    (place / "__pycache__").rmdir()
+    (tmp_path / "secret").write_text("key")
+    (place / "theirs.py").unlink()
+    (place / "theirs.py").symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="leads out"):
+        submission.read(place)
+
+
+@pytest.mark.parametrize(
+    "name", ["../out", "/etc/passwd", "runs/a/model.safetensors", "runs/a/b/rows.csv", "sweeps/x.py"]
+)
+def test_an_archive_holds_runs_and_sweeps_alone(place: Path, name: str) -> None:
+    with tarfile.open(place / "runs.tar.xz", "w:xz") as archive:
+        archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(ValueError, match="neither a run's file nor a sweep's"):
+        submission.read(place)
+
+
+def test_an_archive_has_no_links_and_is_not_huge(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = tarfile.TarInfo("runs/a/rows.csv")
+    member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(place / "runs.tar.xz", "w:xz") as archive:
+        archive.addfile(member)
+    with pytest.raises(ValueError, match="neither"):
+        submission.read(place)
+    with tarfile.open(place / "runs.tar.xz", "w:xz") as archive:
+        archive.addfile(tarfile.TarInfo("runs"))
+    monkeypatch.setattr(submission, "MOST_MEMBERS", 0)
+    with pytest.raises(ValueError, match="submit fewer runs"):
+        submission.read(place)
+
+
+def test_the_same_runs_are_packed_to_the_same_bytes(tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path / "mine", {"none": 3}, fixed=True)
+    submission.pack(folder, tmp_path / "one")
+    os.utime(folder / "runs" / "none-copy-seed0" / "rows.csv", (0, 0))
+    submission.pack(folder, tmp_path / "other")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_verify_refuses_in_one_line(command: Command, place: Path, tmp_path: Path) -> None:
+    for given in ([str(tmp_path)], [], [str(place), "more"]):
+        done = command("--verify", *given)
+        assert (done.code, done.err.count("\n"), done.err[:7]) == (2, 1, "error: ")
+    repack(place, lambda folder: shutil.rmtree(folder / "runs" / "rope-copy-seed1"))
+    (place / "verified.json").write_text("{}")
+    done = command("--verify", str(place))
+    assert (done.code, done.out) == (1, "not verified: rope-copy-seed1 was asked for and is missing\n")
+    assert not (place / "verified.json").exists()
+
+
+# ---- equal runs, and the process that others' code runs in -------------------------------------------
+
+
+def test_equal_hardware_is_held_to_the_last_bit_and_other_hardware_to_the_tolerance(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "none", 0, record={"processor": "A"})
+    record, _, table = read_run(run, tmp_path)
+    assert table is not None
+    other = record | {"processor": "B"}
+    judged = [
+        m == "token_accuracy" and e == "length_extrapolation"
+        for m, e in zip(table["metric"], table["experiment"], strict=True)
+    ]
+
+    def off(by: float) -> dict[str, list[Any]]:
+        return table | {"value": [v + by * here for v, here in zip(table["value"], judged, strict=True)]}
+
+    assert verify.equal((record, table), (other, table)) == "the same, bit for bit"
+    assert verify.equal((record, table), (record, off(0.001))) is None
+    assert "within the rounding" in str(verify.equal((record, table), (other, off(0.001))))
+    assert "within the rounding" in str(verify.equal(({**record, "processor": None}, table), (record, off(0.001))))
+    assert verify.equal((record, table), (other, off(0.06))) is None
+
+
+@pytest.mark.parametrize("space", [True, False], ids=["namespace", "guard"])
+def test_others_code_has_no_network_and_no_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: bool
+) -> None:
+    if space and not isolated.network_space():
+        pytest.skip("this system gives no network namespace")
+    if not space:
+        monkeypatch.setattr(isolated, "network_space", lambda: None)
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = tmp_path / "theirs.py"
+        script.write_text(
+            "import os, socket, sys\nprint(sys.argv[1:], os.environ.get('HF_TOKEN'))\n"
+            f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 2)\nprint('connected')\n"
+        )
+        printed, code = isolated.run([str(script), "word"], tmp_path, 60)
+        assert code == 1
+        assert "['word'] None" in printed
+        assert "connected" not in printed
+        assert ("PermissionError" in printed) is not space
+        socket.create_connection(server.getsockname(), 2).close()  # from here it can be reached
+
+
+def test_others_code_has_a_time_limit(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(60)")
+    assert isolated.run([str(tmp_path / "slow.py")], tmp_path, 1) == ("stopped after 1 s", isolated.TIMED_OUT)
