@@ -326,8 +326,8 @@ class Grid(TaskNumbering):
         position of a cell = ((row, column) − ½) · extent / side + ½        otherwise
 
     Args:
-        extent: rows and columns that every grid is spread over, whatever its own, above 0, so that a finer grid keeps
-            the positions of the coarse one it was trained on: the interpolation of the paper. null: each cell counts.
+        extent: rows and columns that every grid is spread over, whatever its own, at least 1, so that a finer grid
+            keeps the positions of the coarse one it was trained on: the interpolation of the paper. null: cells count.
 
     Departures: the paper interpolates learned vectors; here positions, for every encoder.
     """
@@ -335,9 +335,9 @@ class Grid(TaskNumbering):
     axes = 2
     counts_first = False
 
-    def __init__(self, *, extent: float | None = None) -> None:
+    def __init__(self, *, extent: int | None = None) -> None:
         super().__init__(num_offsets=1)
-        self.extent = None if extent is None else number("grid extent", extent, above=0)
+        self.extent = None if extent is None else whole("grid extent", extent, at_least=1)
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         places = super().evaluate(batch_size, length, generator)

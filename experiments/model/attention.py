@@ -36,7 +36,8 @@ class Past:
 class Heads:
     """Queries (of the last tokens), keys and values of a layer: ``(batch, heads, query or key, head_dim)``.
 
-    ``x`` is the normalised input of all tokens, ``(batch, key, model_dim)``; positions are as in `Site`. ``rotated``: the encoder's ``rotate`` was applied, or does nothing.
+    ``x`` is the normalised input of all tokens, ``(batch, key, model_dim)``; positions are as in `Site`.
+    ``rotated``: the encoder's ``rotate`` was applied, or does nothing.
     """
 
     q: Tensor

@@ -1,5 +1,6 @@
 """Tasks. A file without a leading underscore registers one, or two that differ in form alone."""
 
+from experiments.tasks.kinds.grid import Grid
 from experiments.tasks.kinds.hidden import Hidden
 from experiments.tasks.kinds.problem import Problem, Question, Stepwise
 from experiments.tasks.kinds.task import Batch, Task, ask, held_out, shuffles, tasks
@@ -7,6 +8,6 @@ from experiments.tasks.kinds.transduction import Blanks, Ended, Transduction
 from pe_zoo import load_catalogue
 
 __all__ = ["Batch", "Problem", "Question", "Stepwise", "Task", "Transduction", "ask", "held_out", "shuffles", "tasks"]
-__all__ += ["Blanks", "Ended", "Hidden"]
+__all__ += ["Blanks", "Ended", "Grid", "Hidden"]
 
 load_catalogue(__name__, __path__)

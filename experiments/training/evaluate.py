@@ -77,8 +77,8 @@ def evaluating(model: Transformer) -> Iterator[None]:
 def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield a few sequences at a time (None: as many as make ``CHUNK_TOKENS``): which, their tokens and positions.
 
-    Tokens are ``(batch, length)``, positions ``(length,)``, ``(batch, length)`` or ``(1 or batch, length, axes)``. Chunks are
-    as equal as can be, since cores wait for the longest.
+    Tokens are ``(batch, length)``, positions ``(length,)``, ``(batch, length)`` or ``(1 or batch, length, axes)``.
+    Chunks are as equal as can be, since cores wait for the longest.
     """
     most = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
     at_once = math.ceil(len(tokens) / math.ceil(len(tokens) / most))
