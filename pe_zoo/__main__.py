@@ -60,7 +60,7 @@ def _command(options: argparse.Namespace) -> int:
         case ["check", *rest]:
             raise ValueError(f"check takes one file or one encoder's name; got {len(rest)}")
         case []:
-            listed = [entry.name for entry in encoders()] if options.markdown else names()
+            listed = [entry.name for entry in encoders()] if options.markdown else names(None)
             write = markdown if options.markdown else table
             _print(write([profile(name, geometry) for name in listed], geometry))
         case [name]:

@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from pe_zoo._contract.bench import site_of
+from pe_zoo._contract.line import Line
 from pe_zoo._encoder import Encoder, raw_scores
 
 
@@ -53,6 +54,7 @@ def _operations(encoder: Encoder) -> int:
     geometry, length = encoder.geometry, encoder.geometry.train_length
     with torch.no_grad(), torch.random.fork_rng(devices=[]), Operations() as operations:
         positions = torch.arange(length, dtype=torch.float32)
+        encoder = encoder if encoder.axes == 1 else Line(encoder)
         x = encoder.embed(torch.randn(1, length, geometry.model_dim), positions)
         q, k, v = torch.randn(3, 1, geometry.num_heads, length, geometry.head_dim).unbind()
         site = site_of(positions, True, x)

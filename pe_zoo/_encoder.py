@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pe_zoo._positions import distances
+from pe_zoo._positions import at, distances, length_of
 
 
 class Unsupported(Exception):
@@ -58,8 +58,8 @@ class Site:
 
     Args:
         layer: index of the attention layer, from 0.
-        query_positions: ``(query,)`` or ``(batch, query)``, float.
-        key_positions: ``(key,)`` or ``(batch, key)``, float.
+        query_positions: ``(query,)`` or ``(batch, query)``, float; of several axes, ``(1 or batch, query, axes)``.
+        key_positions: the same of the keys.
         rows: which rows of the sequence the queries are.
         mask: bool, true where a query may look at a key; broadcasts to ``(batch, heads, query, key)``.
         causal: whether the model is causal. A Python value, so that an encoder may branch on it.
@@ -82,7 +82,12 @@ class Site:
 
     @property
     def distance(self) -> Tensor:
-        """Query minus key position: ``(query, key)``, or ``(batch, 1, query, key)`` for one draw per sample."""
+        """Query minus key position: ``(query, key)``, or ``(batch, 1, query, key)`` for one draw per sample.
+
+        Of several axes, one distance along each: ``(1 or batch, 1, query, key, axes)``.
+        """
+        if self.key_positions.ndim == 3:
+            return (self.query_positions.unsqueeze(2) - self.key_positions.unsqueeze(1)).unsqueeze(1)
         distance = distances(self.query_positions, self.key_positions)
         return distance if distance.ndim == 2 else distance.unsqueeze(-3)
 
@@ -101,6 +106,8 @@ class Encoder(nn.Module):
 
     family: ClassVar[str] = ""
     """What kind of method it is, which decides its colour in figures; blank: as its behaviour shows."""
+    axes: int = 1
+    """Coordinates of a position: 1 in a sequence, 2 (row and column) in a grid. Others are unsupported."""
     shift_invariant: bool = False
     """Adding one number to all positions changes nothing."""
     direction_aware: bool = False
@@ -114,7 +121,7 @@ class Encoder(nn.Module):
     blockwise_rotation: bool = False
     """``rotate`` depends on the block of queries or its mask: keys are rotated again for each block."""
     max_length: int | None = None
-    """Positions must lie between 0 and this minus 1; None: no limit."""
+    """Positions, on each axis, must lie between 0 and this minus 1; None: no limit."""
     relative_of: ClassVar[str | None] = None
     """The encoder, without parameters as this one is, that its scores nearly equal within short training lengths."""
     extends: ClassVar[str | None] = None
@@ -132,7 +139,7 @@ class Encoder(nn.Module):
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add position to the token embeddings, ``(batch, length, model_dim)``: no dropout, no norm.
 
-        Positions are ``(length,)`` or ``(batch, length)``, float.
+        Positions are ``(length,)`` or ``(batch, length)``, float; of several axes, ``(1 or batch, length, axes)``.
         """
         return x
 
@@ -150,6 +157,26 @@ class Encoder(nn.Module):
     def mix(self, scores: Tensor, v: Tensor, site: Site) -> Tensor:
         """Masked scores and values, ``(batch, heads, key, head_dim)``, to ``(batch, heads, query, head_dim)``."""
         return scores.softmax(-1) @ v
+
+    def taken(self, positions: Tensor) -> Tensor:
+        """Return positions as the hooks take them; those of several axes may come as ``(length, axes)``.
+
+        Raises:
+            Unsupported: they have other axes than this encoder's.
+        """
+        if self.axes > 1 and positions.ndim == 2:
+            positions = positions.unsqueeze(0)
+        if positions.shape[2:] != ((self.axes,) if self.axes > 1 else ()):
+            shapes = "(length,) or (batch, length)"
+            if self.axes > 1:
+                shapes = f"(length, {self.axes}) or (batch, length, {self.axes})"
+            name = getattr(self, "name", type(self).__name__)
+            raise Unsupported(f"{name} takes positions of shape {shapes}; got {tuple(positions.shape)}")
+        return positions
+
+    def coordinates(self, positions: Tensor) -> tuple[Tensor, ...]:
+        """Return the positions along each axis, ``(1 or batch, length)`` each: row and column in a grid."""
+        return self.taken(positions).unbind(-1)
 
     @classmethod
     def overrides(cls, hook: str) -> bool:
@@ -176,7 +203,8 @@ def scores(
         encoder: any encoder.
         q: ``(batch, heads, query, head_dim)``; fewer queries than keys are the last rows of the sequence.
         k: ``(batch, heads, key, head_dim)``.
-        positions: ``(key,)`` or ``(batch, key)``; 0, 1, 2, … if None.
+        positions: ``(key,)`` or ``(batch, key)``; 0, 1, 2, … if None. Of an encoder of several axes, ``(key, axes)`` or
+            ``(batch, key, axes)``, and never None.
         layer: which attention layer asks.
         x: the layer's normalised input, ``(batch, key, model_dim)``, for encoders that read content.
         causal: what a bidirectional variant is told (T5 has other buckets in an encoder than in a decoder).
@@ -187,13 +215,14 @@ def scores(
     num_queries, num_keys = q.shape[-2], k.shape[-2]
     if positions is None:
         positions = torch.arange(num_keys, dtype=torch.float32, device=q.device)
-    if positions.shape[-1] != num_keys:
-        raise ValueError(f"{positions.shape[-1]} positions for {num_keys} keys: there must be one each")
+    positions = encoder.taken(positions)
+    if (count := length_of(positions)) != num_keys:
+        raise ValueError(f"{count} positions for {num_keys} keys: there must be one each")
     if num_queries > num_keys:
         rule = "queries are the last rows of the sequence, at most one per key"
         raise ValueError(f"{num_queries} queries for {num_keys} keys: {rule}")
     rows = slice(num_keys - num_queries, num_keys)
-    queries, mask = positions[..., rows], torch.ones(num_queries, num_keys, dtype=torch.bool, device=q.device)
+    queries, mask = at(positions, rows), torch.ones(num_queries, num_keys, dtype=torch.bool, device=q.device)
     site = Site(layer=layer, query_positions=queries, key_positions=positions, rows=rows, mask=mask, causal=causal, x=x)
     return raw_scores(encoder, q, k, site).to(q.dtype)
 

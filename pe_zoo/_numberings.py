@@ -15,13 +15,16 @@ from pe_zoo._knobs import number, one_of, true_or_false, whole
 from pe_zoo._registry import Registry
 
 Supply = Callable[[str, int], Tensor]
-"""A task's own numbers: from a kind of numbering and a length to the number of each place, ``(length,)``."""
+"""A task's own numbers: from a kind of numbering and a length to those of each place, ``(length,)``; in a grid,
+``(length, 2)``."""
 
 
 class Numbering:
     """A way to assign positions: 0, 1, 2, … unless overridden. Keyword-only arguments are knobs."""
 
     name: ClassVar[str]
+    axes: ClassVar[int] = 1
+    """Coordinates of a position: more than 1 make positions ``(1 or batch, length, axes)``."""
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         """Positions of a training batch: ``(length,)`` or ``(batch, length)``, float32."""
@@ -312,3 +315,36 @@ class Abacus(TaskNumbering):
 
     def __init__(self, *, num_offsets: int = 100) -> None:
         super().__init__(num_offsets=num_offsets)
+
+
+@numberings.register("grid")
+class Grid(TaskNumbering):
+    """Numbers the cells of a grid by row and column, from 1, as the task places them; marks outside it get (0, 0).
+    Vision Transformer, Dosovitskiy et al. (2021), arXiv:2010.11929, §3.2.
+
+        position of a cell = (row, column)                                  extent = null
+        position of a cell = ((row, column) − ½) · extent / side + ½        otherwise
+
+    Args:
+        extent: rows and columns that every grid is spread over, whatever its own, at least 1, so that a finer grid
+            keeps the positions of the coarse one it was trained on: the interpolation of the paper. null: cells count.
+
+    Departures: the paper interpolates learned vectors; here positions, for every encoder.
+    """
+
+    axes = 2
+    counts_first = False
+
+    def __init__(self, *, extent: int | None = None) -> None:
+        super().__init__(num_offsets=1)
+        self.extent = None if extent is None else whole("grid extent", extent, at_least=1)
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        places = super().evaluate(batch_size, length, generator)
+        if self.extent is not None:
+            spread = (places - 0.5) * self.extent / places.amax(0) + 0.5
+            places = torch.where(places > 0, spread, places)
+        return places.unsqueeze(0)
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.evaluate(batch_size, length, generator)

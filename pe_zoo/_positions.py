@@ -27,6 +27,23 @@ def evenly_spaced(positions: Tensor) -> bool:
     return positions.ndim == 1 and bool((steps == steps[:1]).all())
 
 
+def at(positions: Tensor, rows: slice) -> Tensor:
+    """The positions of some places: of ``(..., length)`` or, of several axes, of ``(batch, length, axes)``.
+
+    >>> at(torch.tensor([5.0, 6.0, 7.0]), slice(1, 3))
+    tensor([6., 7.])
+    >>> at(torch.tensor([[[1.0, 1.0], [1.0, 2.0], [2.0, 1.0]]]), slice(1, 3))
+    tensor([[[1., 2.],
+             [2., 1.]]])
+    """
+    return positions[:, rows] if positions.ndim == 3 else positions[..., rows]
+
+
+def length_of(positions: Tensor) -> int:
+    """How many places have positions, see `at`."""
+    return positions.shape[1 if positions.ndim == 3 else -1]
+
+
 def geometric_frequencies(num: int, base: float, dim: int, device: torch.device | None = None) -> Tensor:
     """``base^(−2i/dim)`` for i = 0 … num−1, radians per position, in float64.
 

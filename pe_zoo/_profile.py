@@ -2,12 +2,14 @@
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from pe_zoo._catalogue import Entry, Knob, parse
 from pe_zoo._contract.bench import Bench
 from pe_zoo._contract.claims import HOOKS, depends_on
+from pe_zoo._contract.line import on_line
 from pe_zoo._cost import extra_operations
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 from pe_zoo._knobs import knobs
@@ -72,7 +74,7 @@ def observed_family(encoder: Encoder) -> str:
     hooks = {hook for hook in HOOKS if encoder.overrides(hook)}
     if hooks <= {"embed"}:
         return "input" if hooks else "no position"
-    stirred = Bench(geometry=encoder.geometry).fresh(lambda _: copy.deepcopy(encoder))
+    stirred = Bench(geometry=encoder.geometry).fresh(partial(on_line, lambda _: copy.deepcopy(encoder)))
     try:
         depends = depends_on(stirred, encoder.causal_only)
     except Unsupported:

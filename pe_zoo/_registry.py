@@ -92,10 +92,13 @@ encoders: Registry[Encoder] = Registry("encoder", Encoder, "pe_zoo.encoders")
 
 register = encoders.register
 """Class decorator: register an encoder under a name."""
-names = encoders.names
-"""Every encoder's name, sorted; installed plug-ins included."""
 get = encoders.get
 """Return the class of an encoder."""
+
+
+def names(axes: int | None = 1) -> list[str]:
+    """Every encoder of sequences, sorted; installed plug-ins included. ``axes=2``: those of grids; None: of both."""
+    return [name for name in encoders.names() if axes in (None, encoders._classes[name].axes)]
 
 
 def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:

@@ -26,6 +26,15 @@ def pairs_of(encoder: str, geometry: Geometry) -> int:
     return geometry.head_dim // 2
 
 
+def quarters_of(encoder: str, geometry: Geometry) -> int:
+    """How many pairs of dimensions a head has for each of two axes; a head_dim that 4 does not divide is refused."""
+    if geometry.head_dim % 4:
+        raise ValueError(
+            f"{encoder} rotates pairs by two axes and needs a head_dim that 4 divides; got {head_dim_of(geometry)}"
+        )
+    return geometry.head_dim // 4
+
+
 def rotate_pairs(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:
     """Rotate the first ``2 · pairs`` dimensions of x counter-clockwise and leave the rest.
 

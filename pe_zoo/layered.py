@@ -96,7 +96,10 @@ def _part(entry: str, geometry: Geometry) -> Encoder:
     if wrong := [pair for pair, (_, equals, _) in zip(given, pairs, strict=True) if not equals]:
         raise ValueError(f"layered layers, {entry!r}: write {wrong[0]!r} as name=value")
     try:
-        return build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
+        part = build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
+        if part.axes != Layered.axes:
+            raise ValueError(f"{name} takes places in a grid; layers here are of sequences")
+        return part
     except (ValueError, LookupError) as error:
         raise ValueError(f"layered layers, {entry!r}: {error}") from error
 

@@ -272,7 +272,7 @@ def test_every_encoder_task_numbering_and_experiment_is_named() -> None:
     from experiments.plan.measures import experiment_names
     from experiments.tasks import tasks
 
-    own = [name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")]
+    own = [name for name in pe_zoo.names(None) if pe_zoo.get(name).__module__.startswith("pe_zoo.")]
     for name in [*own, *tasks.names(), *pe_zoo.numberings.names(), *experiment_names()]:
         assert f"`{name}`" in README
     assert f"{len(own)} encoders" in README

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from experiments.model.precision import fused_pays
 from pe_zoo import Encoder, Site, raw_scores
+from pe_zoo._positions import at
 
 PLAIN = "plain"
 FUSED = "fused"
@@ -35,8 +36,8 @@ class Past:
 class Heads:
     """Queries (of the last tokens), keys and values of a layer: ``(batch, heads, query or key, head_dim)``.
 
-    ``x`` is the normalised input of all tokens, ``(batch, key, model_dim)``; positions are ``(key,)`` or ``(batch,
-    key)``. ``rotated``: the encoder's ``rotate`` was applied, or does nothing.
+    ``x`` is the normalised input of all tokens, ``(batch, key, model_dim)``; positions are as in `Site`.
+    ``rotated``: the encoder's ``rotate`` was applied, or does nothing.
     """
 
     q: Tensor
@@ -56,7 +57,7 @@ class Heads:
 
     def upto(self, stop: int) -> Self:
         keys, values = self.k[:, :, :stop], self.v[:, :, :stop]
-        return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=self.positions[..., :stop])
+        return replace(self, k=keys, v=values, x=self.x[:, :stop], positions=at(self.positions, slice(stop)))
 
 
 def attend(

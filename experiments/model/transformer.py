@@ -13,7 +13,7 @@ from experiments.model.precision import fused_pays, linear
 from experiments.model.temperature import LAWS, STEPPED, Temperature
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
-from pe_zoo._positions import evenly_spaced
+from pe_zoo._positions import at, evenly_spaced
 from pe_zoo._weights import weights
 
 PAIRS_AT_ONCE = 2**20
@@ -133,6 +133,7 @@ class Transformer(nn.Module):
         Args:
             tokens: ``(batch, length)`` int64.
             positions: of all tokens, cached ones included, ``(length,)`` or ``(batch, length)``; 0, 1, 2, … if None.
+                Of several axes, ``(length, axes)`` or ``(batch, length, axes)``.
             pasts: each layer's cache of the tokens before these; the new ones are appended.
 
         Returns:
@@ -158,11 +159,12 @@ class Transformer(nn.Module):
         places = new + (pasts[0].length if pasts else 0)
         if positions is None:
             positions = torch.arange(places, dtype=torch.float32, device=tokens.device)
-        if tuple(positions.shape) not in ((places,), (batch_size, places)):
+        positions = self.encoder.taken(positions)
+        if tuple(positions.shape[:2]) not in ((places,) if positions.ndim < 3 else (1, places), (batch_size, places)):
             shapes = f"positions of shape {tuple(positions.shape)} for tokens of shape {tuple(tokens.shape)}"
-            raise ValueError(f"{shapes}: give (length,) or (batch, length)")
+            raise ValueError(f"{shapes}: give (length,) or (batch, length), and the axes if there are several")
         encoder = self._bare[0] if self.encoder_dropped else self.encoder
-        stream = [encoder.embed(self.token_embedding(tokens), positions[..., places - new :])]
+        stream = [encoder.embed(self.token_embedding(tokens), at(positions, slice(places - new, None)))]
         caches: Sequence[Past | None] = pasts or [None] * len(self.layers)
         for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
             stream.append(layer(stream[-1], positions, self._encoder_in(index), past))
@@ -173,6 +175,7 @@ class Transformer(nn.Module):
         stream = self.hidden(tokens, positions)
         if positions is None:
             positions = torch.arange(tokens.shape[-1], dtype=torch.float32, device=tokens.device)
+        positions = self.encoder.taken(positions)
         return [
             layer.weights(x, positions, self._encoder_in(index))
             for index, (layer, x) in enumerate(zip(self.layers, stream, strict=False))
@@ -344,7 +347,7 @@ class Layer(View):
         return max(1, min(self.query_block, most))
 
     def _site(self, heads: Heads, rows: slice, mask: Tensor) -> Site:
-        here, there, causal = heads.positions[..., rows], heads.positions, self.causal
+        here, there, causal = at(heads.positions, rows), heads.positions, self.causal
         return Site(
             layer=self.index, query_positions=here, key_positions=there, rows=rows, mask=mask, causal=causal, x=heads.x
         )

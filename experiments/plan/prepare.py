@@ -151,7 +151,13 @@ def _rehearse(plan: Plan) -> None:
 
 
 def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
-    """Refuse a numbering that leaves float32's whole numbers, or the encoder's table (``max_length``)."""
+    """Refuse a numbering of other axes, or one that leaves float32's whole numbers or the encoder's ``max_length``."""
+    if encoder.axes != numbering.axes:
+        remedy = "leave positions=grid out" if encoder.axes == 1 else "set positions=grid and a task that has a grid"
+        raise ValueError(
+            f"encoder={encoder.name} takes positions of {_axes(encoder)}, but positions={numbering.name} gives those "
+            f"of {_axes(numbering)}; {remedy}"
+        )
     lowest, highest, rows = numbering.lowest(length), numbering.highest(length), encoder.max_length
     if max(-lowest, highest) > FURTHEST:
         raise ValueError(
@@ -168,6 +174,10 @@ def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
             f"encoder={encoder.name} takes positions from 0 on, but positions={numbering.name} reaches "
             f"{lowest:.10g}; choose an encoder without a table, or another numbering"
         )
+
+
+def _axes(of: Encoder | Numbering) -> str:
+    return "a sequence" if of.axes == 1 else "a grid"
 
 
 def check_name(name: str) -> str:

@@ -21,6 +21,7 @@ LAUNCHER = "hydra/launcher"
 OF_HYDRA = (LAUNCHER, "hydra.launcher", BATCH)
 """Hydra's own options that may be given. Where it writes may not: results have their place, and nothing else stays."""
 HELP = "python run.py --help lists the options"
+EVERY = "encoder=all"
 
 
 def is_hydras(word: str) -> bool:
@@ -115,19 +116,19 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     Hydra's sweeps are all combinations of some lists. A comparison that is not (these encoders on that task, others on
     another) is a file with ``parts``, each a command line of its own, which may name a sweep of parts in turn. Options
     on the command line replace those of a part. The file may declare by which rule seeds are
-    added; statements do. ``encoder=all`` is a list of every encoder. Both need ``-m``.
+    added; statements do. ``encoder=all`` is a list of every encoder that takes positions of the numbering's axes. Both
+    need ``-m``.
     """
     for word in words:
         if word.startswith("+reproduce="):
             raise BadRequest(f"{word}: published findings are statements now; use +statements={word.partition('=')[2]}")
-    if (every := "encoder=all") in words:
-        _check_multirun(every, multirun)
-        words = [f"encoder={','.join(pe_zoo.names())}" if word == every else word for word in words]
+    if EVERY in words:
+        _check_multirun(EVERY, multirun)
     named = [word for word in words if word.partition("=")[0] in [f"+{group}" for group in LISTS]]
     file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
     if "parts" not in content:
-        return [words]
+        return [[_every_encoder(words) if word == EVERY else word for word in words]]
     _check_multirun(named[0], multirun)
     kept = [word for word in words if word != named[0]]
     given = {word.partition("=")[0] for word in kept}
@@ -139,6 +140,16 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
         own = (f"name={content['name']}", *rule, *part.split(), *times.split())
         lines += expand([*kept, *(word for word in own if word.partition("=")[0] not in given)], configs)
     return lines
+
+
+def _every_encoder(words: list[str]) -> str:
+    """Return ``encoder=`` with all that take the positions of a command line."""
+    (given,) = [word for word in words if word.startswith("positions=")] or ["positions=sequential"]
+    numberings = [name for name in given.partition("=")[2].split(",") if name in pe_zoo.numberings.names()]
+    axes = {pe_zoo.numberings.get(name).axes for name in numberings} or {1}
+    if len(axes) > 1:
+        raise BadRequest(f"{EVERY} takes numberings of sequences or of grids, not both; got {given}")
+    return f"encoder={','.join(pe_zoo.names(*axes))}"
 
 
 def _check_multirun(word: str, multirun: bool) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, make_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args, get_origin
 
 import pe_zoo
@@ -15,7 +15,7 @@ from experiments.training.config import TrainConfig
 from pe_zoo._knobs import Knob
 
 MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
-    "encoder": (pe_zoo.names, pe_zoo.get),
+    "encoder": (partial(pe_zoo.names, None), pe_zoo.get),
     "task": (tasks.names, tasks.get),
     "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
 }

@@ -77,14 +77,14 @@ def evaluating(model: Transformer) -> Iterator[None]:
 def chunks(tokens: Tensor, positions: Tensor, at_once: int | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield a few sequences at a time (None: as many as make ``CHUNK_TOKENS``): which, their tokens and positions.
 
-    Tokens are ``(batch, length)``, positions ``(length,)`` or ``(batch, length)``. Chunks are as equal as can be, since
-    cores wait for the longest.
+    Tokens are ``(batch, length)``, positions ``(length,)``, ``(batch, length)`` or ``(1 or batch, length, axes)``.
+    Chunks are as equal as can be, since cores wait for the longest.
     """
     most = at_once or max(1, CHUNK_TOKENS // tokens.shape[1])
     at_once = math.ceil(len(tokens) / math.ceil(len(tokens) / most))
     for start in range(0, len(tokens), at_once):
         rows = slice(start, min(start + at_once, len(tokens)))  # positions may have more lines
-        yield rows, tokens[rows], positions if positions.ndim == 1 else positions[rows]
+        yield rows, tokens[rows], positions if positions.ndim == 1 or len(positions) == 1 else positions[rows]
 
 
 def in_chunks(

@@ -8,6 +8,7 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, in_chunks, score
 from pe_zoo import Unsupported
+from pe_zoo._positions import at, length_of
 
 
 class Cache:
@@ -16,7 +17,7 @@ class Cache:
     Each layer caches its normalised input, values and raw keys (before any hook). The encoder's hooks see all keys with
     each new token, as they do for a block of queries in a long text, so caching works for every encoder, including
     those that rotate a key differently for each query. Caching rotated keys would be faster, and wrong for these.
-    Positions are of all tokens there will be, ``(length,)`` or ``(batch, length)``.
+    Positions are of all tokens there will be, ``(length,)``, ``(batch, length)`` or ``(batch, length, axes)``.
     """
 
     def __init__(self, model: Transformer, positions: Tensor) -> None:
@@ -25,15 +26,16 @@ class Cache:
         self.model = model
         self.positions = positions
         self.length = 0
-        self._pasts = [Past(positions.shape[-1]) for _ in model.layers]
+        self.longest = length_of(positions)
+        self._pasts = [Past(self.longest) for _ in model.layers]
 
     def read(self, tokens: Tensor) -> Tensor:
         """Read further tokens, ``(batch, new)`` int64, and return their logits, ``(batch, new, vocab)``."""
         end = self.length + tokens.shape[-1]
-        if end > self.positions.shape[-1]:
-            raise ValueError(f"{end} tokens for {self.positions.shape[-1]} positions: there must be one each")
+        if end > self.longest:
+            raise ValueError(f"{end} tokens for {self.longest} positions: there must be one each")
         with torch.no_grad():
-            logits = self.model(tokens, self.positions[..., :end], self._pasts)
+            logits = self.model(tokens, at(self.positions, slice(end)), self._pasts)
         self.length = end
         return logits
 

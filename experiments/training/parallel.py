@@ -136,7 +136,7 @@ class SharedStep(Step):
     def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         number, size = len(batch.tokens), self.team.size
         mine = slice(number * self.team.rank // size, number * (self.team.rank + 1) // size)
-        if positions is not None and positions.ndim == 2:
+        if positions is not None and positions.ndim > 1 and len(positions) == number:
             positions = positions[mine]
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=batch.tokens.device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_zoo._encoder import Encoder, Geometry, Site, raw_scores
+from pe_zoo._positions import at, length_of
 
 VOCAB, LENGTH = 11, 6
 """Kinds of tokens, and tokens of a test sequence."""
@@ -90,6 +91,7 @@ class Stack(nn.Module):
         """``(batch, length)`` tokens to ``(batch, length, vocab)`` logits; positions 0, 1, 2, … if None."""
         if positions is None:
             positions = torch.arange(tokens.shape[-1], dtype=torch.float32)
+        positions = self.encoder.taken(positions)
         stream = self.encoder.embed(self.token_embedding(tokens), positions)
         for layer, (norm, inward, outward) in enumerate(zip(self.norms, self.inward, self.outward, strict=True)):
             x = norm(stream)
@@ -165,11 +167,11 @@ def site_of(
     positions: Tensor, causal: bool, x: Tensor | None = None, rows: slice | None = None, layer: int = 0
 ) -> Site:
     """A site for some rows of the queries, or for all of them."""
-    keys = positions.shape[-1]
+    keys = length_of(positions)
     rows = rows or slice(0, keys)
     mask = torch.ones(keys, keys, dtype=torch.bool)
     mask = (mask.tril() if causal else mask)[rows]
-    queries = positions[..., rows]
+    queries = at(positions, rows)
     return Site(layer=layer, query_positions=queries, key_positions=positions, rows=rows, mask=mask, causal=causal, x=x)
 
 

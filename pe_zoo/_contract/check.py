@@ -25,6 +25,7 @@ from pe_zoo._contract.bench import (
     Promise,
     some_tokens,
 )
+from pe_zoo._contract.line import on_line
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 
 PROMISES = [
@@ -65,13 +66,15 @@ def check(make: Maker) -> Iterator[Verdict]:
         yield Verdict(built, FAILS, one_line(error))
         return
     yield Verdict(built, HOLDS)
+    whole, make = make, partial(on_line, make)
     refused = _refused(make, bench)
     works = "It works in a causal model, a bidirectional one, or both; it raises Unsupported in the other."
     yield Verdict(works, FAILS if len(refused) == len(BOTH) else HOLDS, "; ".join(refused.values()))
     for promise in PROMISES if len(refused) < len(BOTH) else []:
         if masks := [mask for mask in promise.masks if mask not in refused]:
             where = {True: "causal: ", False: "bidirectional: "} if len(promise.masks) > 1 else dict.fromkeys(BOTH, "")
-            yield judge(promise.sentence, {where[mask]: partial(promise.check, make, mask, bench) for mask in masks})
+            asked = whole if promise is claims.check_axes_claim else make
+            yield judge(promise.sentence, {where[mask]: partial(promise.check, asked, mask, bench) for mask in masks})
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
 

@@ -127,6 +127,8 @@ def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
         return
     changed = 0.0
     for step in (1.0, float(bench.geometry.train_length)):  # some biases change beyond the training length
+        if step * LENGTH > (encoder.max_length or math.inf):
+            continue
         q, k, x = some_inputs(encoder.geometry, batch=1)
         nothing = torch.zeros(1, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=q.dtype)
         added = encoder.score(nothing, q, k, site_of(step * torch.arange(LENGTH), causal, x))
@@ -191,6 +193,31 @@ def check_length_claim(make: Maker, causal: bool, bench: Bench) -> None:
             else:
                 ignored = f"max_length={limit}, but position {wrong} is clamped, wrapped or ignored"
                 raise Broken(f"{ignored}: raise `pe_zoo.Unsupported`")
+
+
+@promise("Positions have as many axes as the encoder claims, and all are read; others raise Unsupported.")
+def check_axes_claim(make: Maker, causal: bool, bench: Bench) -> None:
+    encoder, tokens = bench.fresh(make), some_tokens()
+    model, axes = bench.model(encoder, causal), encoder.axes
+
+    def places(axes: int) -> Tensor:
+        return torch.stack([some_positions(LENGTH)[torch.randperm(LENGTH)] for _ in range(axes)], -1)
+
+    for wrong in {1, 2, axes + 1} - {axes}:
+        positions = some_positions(LENGTH) if wrong == 1 else places(wrong).unsqueeze(0)
+        with suppress(Unsupported):
+            read(model, tokens, positions)
+            raise Broken(f"axes={axes}, but positions of {wrong} are taken: begin each hook with `self.coordinates`")
+    if axes == 1:
+        return
+    positions = places(axes)
+    before, step = read(model, tokens, positions), 3.0
+    for axis, along in enumerate(step * torch.eye(axes)):
+        moved = torch.cat([positions[:1] + along, positions[1:]])
+        hold(gap(before, read(model, tokens, moved)) > 1e-5, f"axes={axes}, but axis {axis} changes nothing")
+        shifted = gap(before, read(model, tokens, positions + along))
+        same = not encoder.shift_invariant or shifted < 1e-9
+        hold(same, f"claims shift_invariant, but a shift along axis {axis} changes results by {shifted:.1g}")
 
 
 def check_order_is_seen(make: Maker, orderless: bool, bench: Bench) -> None:

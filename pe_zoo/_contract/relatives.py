@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pe_zoo._contract.bench import LENGTH, Bench, Maker, Missing, NotApplicable, gap, hold, promise, read, some_tokens
+from pe_zoo._contract.line import Line
 from pe_zoo._encoder import Encoder, Geometry, Unsupported, scores
 from pe_zoo._knobs import knobs
 from pe_zoo._registry import build, get, names
@@ -104,7 +105,9 @@ def check_control(make: Maker, causal: bool, bench: Bench) -> None:
 
 def _plain(make: Maker, **turned: float) -> Encoder:
     try:
-        return type(make(SIZES))(SIZES, **turned)
+        if isinstance(made := make(SIZES), Line):
+            raise NotApplicable("encoders of sequences are compared, and this one takes places in a grid")
+        return type(made)(SIZES, **turned)
     except ValueError as refusal:
         raise NotApplicable(f"it refuses the sizes of the trial: {refusal}") from refusal
 

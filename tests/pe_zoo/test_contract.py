@@ -36,6 +36,7 @@ from pe_zoo._contract.bench import (
     some_tokens,
 )
 from pe_zoo._contract.dtypes import GRID
+from pe_zoo._contract.line import on_line
 from pe_zoo._positions import angles, geometric_frequencies
 from pe_zoo._rotation import rotate_pairs
 from pe_zoo.alibi import ALiBi
@@ -63,6 +64,10 @@ POSITIONLESS = {
 """Encoders that do not read the positions they are given."""
 
 
+DIVIDES = {"sinusoidal_2d": 4}
+"""Numbers that must divide the width of a model."""
+
+
 @dataclass(frozen=True)
 class Case:
     """An encoder with some knobs turned; callable, so that a fake can stand in its place."""
@@ -72,15 +77,22 @@ class Case:
     causal: tuple[bool, ...] = (True, False)
     even_heads: bool = False
     min_pairs: int = 0
+    divides: int = 1
+    """A number that must divide model_dim."""
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{knob}={value}" for knob, value in self.knobs.items())])
 
-    def __call__(self, geometry: Geometry) -> Encoder:
+    def build(self, geometry: Geometry) -> Encoder:
         return pe_zoo.build(self.name, geometry, **self.knobs)
 
+    def __call__(self, geometry: Geometry) -> Encoder:
+        return on_line(self.build, geometry)
+
     def fits(self, geometry: Geometry) -> bool:
-        return geometry.head_dim // 2 >= self.min_pairs and not (self.even_heads and geometry.num_heads % 2)
+        if geometry.head_dim // 2 < self.min_pairs or geometry.model_dim % self.divides:
+            return False
+        return not (self.even_heads and geometry.num_heads % 2)
 
 
 TURNED = [
@@ -145,6 +157,8 @@ TURNED = [
 CASES = [
     *(Case(name, causal=(True,) if pe_zoo.get(name).causal_only else (True, False)) for name in pe_zoo.names()),
     *TURNED,
+    *(Case(name, min_pairs=2 if "rope" in name else 0, divides=DIVIDES.get(name, 1)) for name in pe_zoo.names(2)),
+    Case("log_cpb", {"hidden_dim": 8, "window": 5}),
 ]
 
 ONE = Geometry(model_dim=24, num_heads=6, num_layers=2, train_length=LENGTH)
@@ -231,6 +245,10 @@ def check_blocks(case: Case, causal: bool, bench: Bench) -> None:
         assert gap(model(tokens, positions), read(model, tokens, positions)) < 1e-11, "gradients are taken in one block"
 
 
+def check_axes(case: Case, causal: bool, bench: Bench) -> None:
+    claims.check_axes_claim(case.build, causal, bench)
+
+
 IN_THE_TRANSFORMER: dict[Callable[[Case, bool, Bench], None], tuple[bool, ...]] = {
     **dict.fromkeys([hooks.check_no_leak_from_the_future, hooks.check_prefix_does_not_change], (True,)),
     **dict.fromkeys([check_order, claims.check_direction_claim], (False,)),
@@ -249,6 +267,7 @@ IN_THE_TRANSFORMER: dict[Callable[[Case, bool, Bench], None], tuple[bool, ...]] 
             check_blocks,
             check_fused,
             check_positions,
+            check_axes,
             claims.check_shift_claim,
             claims.check_causal_only_claim,
             claims.check_static_bias_claim,
@@ -700,6 +719,35 @@ class UnclaimedNothing(Fake):
     """Does nothing and claims nothing: shift_invariant is what it should have said."""
 
 
+class ReadsOneAxis(Fake):
+    """Claims two and never looks at the columns."""
+
+    axes = 2
+    shift_invariant = static_bias = True
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores - site.distance[..., 0].abs().to(scores.dtype)
+
+
+class ReadsColumnsFromTheirFirst(ReadsOneAxis):
+    """Claims that no shift matters; along the columns one does."""
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        column = self.coordinates(site.key_positions)[1]
+        return super().score(scores, q, k, site) - column[:, None, None].square().to(scores.dtype)
+
+
+class TakesAnything(ReadsOneAxis):
+    """Lets a model pass positions of any shape."""
+
+    def taken(self, positions: Tensor) -> Tensor:
+        return positions
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        distance = site.distance.abs().to(scores.dtype)
+        return scores - (distance.sum(-1) if distance.ndim == 5 else distance)
+
+
 class StaysInFloat32(Fake):
     """A parameter that no change of dtype reaches, and what it makes of scores."""
 
@@ -781,6 +829,9 @@ FUTURE, PREFIX = asked(hooks.check_no_leak_from_the_future), asked(hooks.check_p
 STATE, HISTORY = asked(hooks.check_state), asked(hooks.check_history_does_not_matter)
 
 FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
+    (ReadsOneAxis, "axes", asked(claims.check_axes_claim), Broken),
+    (ReadsColumnsFromTheirFirst, "axes", asked(claims.check_axes_claim), Broken),
+    (TakesAnything, "axes", asked(claims.check_axes_claim), Broken),
     (BiasByPlace, "shift claim", SHIFT, Broken),
     (BiasByPlace, "positions are read", POSITIONS, Broken),
     (BiasIgnoresBlock, "query blocks", asked(hooks.check_blocks), Broken),

@@ -35,7 +35,7 @@ COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {
 REFUSED_ALONE = {("dynamic_bias", "num_frequencies"), ("tupe", "max_distance")}
 """Those of them that are refused where they would not matter."""
 CLASSES: dict[str, type] = {
-    **{f"encoder {name}": pe_zoo.get(name) for name in pe_zoo.names()},
+    **{f"encoder {name}": pe_zoo.get(name) for name in pe_zoo.names(None)},
     **{f"numbering {name}": pe_zoo.numberings.get(name) for name in pe_zoo.numberings.names()},
     **{f"task {name}": tasks.get(name) for name in tasks.names()},
 }
@@ -83,6 +83,8 @@ def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
     q, k = (torch.randn(1, GEOMETRY.num_heads, 12, GEOMETRY.head_dim, generator=generator) for _ in range(2))
     answers = []
     for positions in (torch.arange(12.0), 9 * torch.arange(12.0)):
+        if encoder.axes == 2:
+            positions = torch.stack([positions // 5, positions % 5], -1).unsqueeze(0)
         answers.append(attempt(lambda positions=positions: encoder.embed(x, positions)))  # type: ignore[misc]
         for causal in (True, False):
             answers.append(
@@ -104,7 +106,8 @@ def encoder_fingerprint(encoder: Encoder) -> Fingerprint:
 
 def numbering_fingerprint(numbering: pe_zoo.Numbering) -> Fingerprint:
     generator = torch.Generator().manual_seed(1)
-    numbering = numbering.bound(lambda kind, places: torch.arange(places))
+    axes = numbering.axes
+    numbering = numbering.bound(lambda kind, places: torch.arange(places * axes).unflatten(0, (places, axes)).squeeze())
     return tuple(attempt(lambda draw=draw: draw(3, 5, generator)) for draw in (numbering.train, numbering.evaluate))  # type: ignore[misc]
 
 

@@ -93,8 +93,9 @@ class Intervention:
     def __call__(self, tokens: Tensor, positions: Tensor, span: slice) -> tuple[Tensor, Tensor]:
         """Return tokens, ``(batch, length)``, and positions, ``(length,)`` or so, with the span permuted."""
         if self.on_positions:
-            positions = positions.expand_as(tokens).clone()
-            positions[:, span] = positions[:, span].gather(1, self.orders.argsort(-1))
+            positions = positions.expand(*tokens.shape, *positions.shape[2:]).clone()
+            rows = torch.arange(len(tokens)).unsqueeze(-1)
+            positions[:, span] = positions[:, span][rows, self.orders.argsort(-1)]
             return tokens, positions
         tokens = tokens.clone()
         tokens[:, span] = tokens[:, span].gather(1, self.orders)

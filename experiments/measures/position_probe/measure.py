@@ -130,7 +130,7 @@ def streams(model: Transformer, tokens: Tensor, positions: Tensor) -> Features:
     device = model.token_embedding.weight.device
 
     def some(part: slice) -> list[Tensor]:
-        numbers = positions if positions.ndim == 1 else positions[part]
+        numbers = positions if positions.ndim == 1 or len(positions) == 1 else positions[part]
         with evaluating(model):
             return [layer.cpu() for layer in model.hidden(tokens[part].to(device), numbers.to(device))]
 
