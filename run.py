@@ -14,7 +14,7 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 
 
 def main() -> int:
-    """Run the command line. Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request, 3 out of time, 130 Ctrl-C."""
+    """Run the command line. Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request, 3 its time spent."""
     words = sys.argv[1:]
     try:
         if asked := {"-h", "--help"} & set(words):
