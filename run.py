@@ -14,7 +14,10 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 
 
 def main() -> int:
-    """Run the command line. Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request, 3 its time spent."""
+    """Run the command line.
+
+    Exit code: 0 all done, 1 a run failed or diverged, 2 a bad request, 3 its time is spent, 130 Ctrl-C.
+    """
     words = sys.argv[1:]
     try:
         if asked := {"-h", "--help"} & set(words):
