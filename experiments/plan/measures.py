@@ -33,7 +33,8 @@ measures: Registry[Measure] = Registry("experiment", Measure, "pe_zoo.measures")
 class Experiment:
     """A measure, wherever it comes from: what it declares, its knobs, and how it is called with them.
 
-    ``unmeasured`` makes the rows of a diverged model from its status, where one row is not enough.
+    ``unmeasured`` makes the rows of a diverged model from its status, where one row is not enough. ``pauses`` gives the
+    steps of a training at which ``at_pause`` measures the model as it is then.
     """
 
     main: str | None
@@ -42,6 +43,8 @@ class Experiment:
     check: Callable[..., object]
     measure: Callable[..., list[Row]]
     unmeasured: Callable[..., list[Row]] | None = None
+    pauses: Callable[..., set[int]] = lambda train, **given: set()
+    at_pause: Callable[..., list[Row]] = lambda subject, step, tokens, **given: []
 
 
 def experiment_names() -> list[str]:
@@ -70,7 +73,8 @@ def _module(name: str) -> Experiment:
     package, module = package_of(name), import_module(f"experiments.measures.{name}.measure")
     declared = package.MAIN, package.NEEDS_TRAINING, knobs(module.measure)
     check = getattr(module, "check", lambda **given: None)
-    return Experiment(*declared, check, module.measure, getattr(module, "unmeasured", None))
+    more = {part: getattr(module, part) for part in ("unmeasured", "pauses", "at_pause") if hasattr(module, part)}
+    return Experiment(*declared, check, module.measure, **more)
 
 
 def _own(cls: type[Measure]) -> Experiment:

@@ -43,6 +43,13 @@ class Plan:
         """The dtype of the layers' matrices in training."""
         return self.config.train.precision if self.config.trains else FLOAT32
 
+    @cached_property
+    def pauses(self) -> dict[str, set[int]]:
+        """The steps at which measures look at the model in training, by measure; ValueError for one it has not."""
+        train = self.config.train if self.config.trains else None
+        asked = {name: each.pauses(train, **self.config.experiments[name]) for name, each in self.experiments.items()}
+        return {name: steps for name, steps in asked.items() if steps}
+
     def encoder(self) -> Encoder:
         """Build the encoder; its parameters depend on the seed alone."""
         if self.guest:

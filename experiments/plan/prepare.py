@@ -114,6 +114,7 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     )
     check_parts(plan)
     check_measurements(plan)
+    plan.pauses  # noqa: B018  # refuses moments that the training does not have
     _rehearse(plan)
     _check_writable(plan.folder)
     return plan

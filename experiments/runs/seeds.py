@@ -50,7 +50,8 @@ def pays(configs: Sequence[RunConfig]) -> bool:
 def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_seconds: float) -> bool:
     """Train what is not yet trained and leave it as the runs' checkpoints; `record.run` does the rest.
 
-    Tasks with several training lengths are left to it: seeds draw different lengths, which makes no stack.
+    Tasks with several training lengths are left to it: seeds draw different lengths, which makes no stack. So are runs
+    that are measured in the middle of training.
 
     Return whether the files of all runs to be run again have been removed, so that `record.run` must not do so again.
     """
@@ -60,7 +61,7 @@ def train_together(configs: Sequence[RunConfig], again: str | None, checkpoint_s
         try:
             for config in configs:
                 plan = prepare(config)
-                if plan.task.min_length < plan.task.train_length:
+                if plan.task.min_length < plan.task.train_length or plan.pauses:
                     return False
                 with suppress(RunLocked, BadRequest):  # reported by `record.run` afterwards
                     seed = _take(plan, leases, Team(interruption=interruption), again, checkpoint_seconds)

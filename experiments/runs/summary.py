@@ -14,7 +14,7 @@ from tabulate import tabulate
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
 from experiments.rows.read import read_run
-from experiments.rows.row import Row, frame, main_metric, slice_name
+from experiments.rows.row import OVER_LENGTHS, Row, frame, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
 from experiments.training.heartbeat import span
@@ -118,7 +118,7 @@ def _rows(outcome: Outcome) -> list[Row]:
 
 def _lengths(rows: Iterable[Row]) -> list[Row]:
     """Return the task's quality over lengths; nothing where no length in range was measured."""
-    whole = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
+    whole = [row for row in rows if row.experiment == OVER_LENGTHS and row.position is row.step is None]
     main = main_metric(row.metric for row in whole)
     found = sorted((row for row in whole if row.metric == main), key=lambda row: row.eval_length)
     return found if any(row.eval_length <= row.train_length and row.status == "ok" for row in found) else []
@@ -244,7 +244,8 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
     columns = [row.eval_length for row in lengths]
     grid = [["length", *map(str, columns)]]
     for metric in (main, "exact_match", FREE_RUNNING):
-        of = {row.eval_length: row for row in rows if row.metric == metric and row.experiment == "length_extrapolation"}
+        measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is None]
+        of = {row.eval_length: row for row in measured if row.metric == metric}
         if of:
             cells = [f"{row.value:.2f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]
             grid.append([labels[metric], *(dict(zip(of, cells, strict=True)).get(length, "") for length in columns)])

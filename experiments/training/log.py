@@ -53,7 +53,8 @@ class TrainLog:
 
     A point is (step, mean loss since the last point in nats per counted token, in-range quality, n). ``seconds`` are
     those of the loop, in-range checks included, and one share of them if seeds were trained ``together``. ``stopped``
-    says what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing.
+    says what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing. ``during``
+    has the rows measured on the way, as plain data.
     """
 
     status: str = "ok"
@@ -64,6 +65,7 @@ class TrainLog:
     stopped: str | None = None
     together: int = 1
     tuning: Tuning | None = None
+    during: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def final_loss(self) -> float:
@@ -110,4 +112,4 @@ class TrainLog:
             rows.append(subject.row("tuning", "validation_loss", learning_rate=rate, n=tuning.tokens, **judged))
         for rate, measured in zip(tuning.rates, tuning.beyond, strict=False):
             rows += [Row(**{**row, "experiment": "tuning", "learning_rate": rate}) for row in measured]
-        return rows
+        return rows + [Row(**row) for row in self.during]

@@ -19,12 +19,13 @@ from pe_zoo import Numbering
 class Session:
     """The surroundings of a training, or of the several trainings of a search.
 
-    ``watch`` is called at the start of each training and at each new point of its curve.
+    ``watch`` is called at the start of each training and at each new point of its curve, ``aside`` after each step.
     """
 
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     team: Team = field(default_factory=Team)
     watch: Callable[[Training], object] = lambda run: None
+    aside: Callable[[Training], object] = lambda run: None
 
     def trained(self, model: Transformer, log: TrainLog) -> None:
         """Replace the parts of a training in progress by the trained model; write it if a checkpoint is due."""
@@ -66,8 +67,9 @@ def train(
             if config.is_checked(done):
                 run.check()
                 session.watch(run)
-                if run.ended:
-                    break
+            session.aside(run)
+            if run.ended:
+                break
             session.checkpoints.boundary("training", run.state)
     run.log.seconds = run.seconds
     return run.log

@@ -27,8 +27,15 @@ KINDS = {
     "randomized": ["positions=randomized", "encoder=t5"],
     "dropped": ["encoder=rope", "train.drop_encoder_after=0.5"],
     "tuned": ["tune=true", "train.learning_rates=[0.001,0.003]"],
+    "measured on the way": ["length_extrapolation.during=[0.3,5]"],
 }
-STOPS = {"plain": [1, 3, 8], "randomized": [2, 5], "dropped": [4, 7], "tuned": [3, 8, 12, 16]}
+STOPS = {
+    "plain": [1, 3, 8],
+    "randomized": [2, 5],
+    "dropped": [4, 7],
+    "tuned": [3, 8, 12, 16],
+    "measured on the way": [3, 7],
+}
 KILLS = int(os.environ.get("PE_ZOO_KILLS", "8"))
 
 

@@ -351,3 +351,26 @@ def test_a_run_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
     imported = set(found.stdout.split())
     assert "torch" in imported
     assert not imported & {"torch._dynamo", "torch._inductor", "sympy", "scipy", "matplotlib", "seaborn", "jinja2"}
+
+
+@pytest.mark.parametrize("options", [[], ["tune=true", "train.learning_rates=[0.001,0.003]"]], ids=["plain", "tuned"])
+def test_measuring_on_the_way_changes_nothing_else(command: Command, tmp_path: Path, options: list[str]) -> None:
+    """Rows with a step come first and end with what the trained model does; the weights are the same, bit for bit."""
+    tiny = [*TINY, "experiment=length_extrapolation", *options]
+    tiny.remove("permutation_sensitivity.samples=4")
+    assert command(*tiny, "encoder=learned", "encoder.num_rows=40", "name=without").code == 0
+    done = command(*tiny, "encoder=learned", "encoder.num_rows=40", "length_extrapolation.during=[0.25,5]", "name=with")
+    assert done.code == 0, done.err
+    without, run = only_run(tmp_path, "without"), only_run(tmp_path, "with")
+    assert (without / "model.safetensors").read_bytes() == (run / "model.safetensors").read_bytes()
+    before, after = ([{**row, "run_id": ""} for row in rows_of(place)] for place in (without, run))
+    on_the_way = [row for row in after if row["experiment"] == "length_extrapolation" and row["step"]]
+    assert [row for row in after if row not in on_the_way] == before
+    lengths = {"token_accuracy": ["16", "32"], "exact_match": ["16", "32"], "tokens_seen": ["16"]}
+    places = {(row["step"], row["metric"], row["eval_length"]) for row in on_the_way}
+    assert places == {(step, name, at) for step in "258" for name, known in lengths.items() for at in known}
+    assert {row["status"] for row in on_the_way if row["eval_length"] == "32"} == {"unsupported"}
+    last = [{**row, "step": ""} for row in on_the_way if row["step"] == "8" and row["metric"] != "tokens_seen"]
+    assert all(row in before for row in last)
+    tokens = {row["step"]: float(row["value"]) for row in on_the_way if row["metric"] == "tokens_seen"}
+    assert 0 < tokens["2"] < tokens["5"] < tokens["8"] <= 8 * 256

@@ -11,4 +11,4 @@ MAIN = None
 
 GENERATED = "generated_"
 """Prefix of a metric's name: free-running."""
-POSITION_LOSS = "position_loss"
+POSITION_LOSS, TOKENS_SEEN = "position_loss", "tokens_seen"

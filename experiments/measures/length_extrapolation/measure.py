@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
+from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS, TOKENS_SEEN
 from experiments.measures.structure.behaviour import relative_distances
 from experiments.rows.row import Row
 from experiments.tasks import Batch
+from experiments.training.config import TrainConfig
 from experiments.training.evaluate import Scored, Subject, evaluate
 from experiments.training.generate import generate
 from pe_zoo import Unsupported
@@ -33,6 +34,36 @@ def unmeasured(
     ]
 
 
+def pauses(train: TrainConfig | None, *, during: Iterable[float] = (), **others: object) -> set[int]:
+    """Return the steps of a training after which the model is measured; ValueError for one that it does not have."""
+    found = set[int]()
+    for moment in during:
+        if train is None:
+            raise ValueError(f"{NAME}.during={during} changes nothing where nothing is trained; leave it out")
+        step = max(1, round(moment * train.steps)) if moment <= 1 else round(moment)
+        if moment > 1 and step != moment:
+            raise ValueError(f"{NAME}.during={moment} must be a share of train.steps, up to 1, or a whole step")
+        if step > train.last_step:
+            raise ValueError(f"{NAME}.during={moment} comes after the last of {train.last_step} steps; lower it")
+        found.add(step)
+    return found
+
+
+def at_pause(
+    subject: Subject, step: int, tokens: int, *, multiples: Iterable[float], samples: int, **others: object
+) -> list[Row]:
+    """Measure quality over lengths in the middle of training, teacher-forced, and how many tokens that took."""
+    rows = [subject.row(NAME, TOKENS_SEEN, step=step, value=float(tokens), n=1)]
+    for length in lengths(subject.task.train_length, multiples):
+        try:
+            scored = _answered(subject, length, samples)[1]
+            rows += subject.qualities(NAME, scored, length, step=step)
+        except Unsupported as reason:
+            metrics = subject.task.metrics
+            rows += [subject.cannot(NAME, metric, reason, eval_length=length, step=step) for metric in metrics]
+    return rows
+
+
 def measure(
     subject: Subject,
     *,
@@ -40,6 +71,7 @@ def measure(
     samples: Count = 256,
     position_bins: Count = 32,
     generated: NotNegative = 32,
+    during: tuple[Positive, ...] = (),
 ) -> list[Row]:
     """Measure quality at multiples of the training length, over all answers and by position.
 
@@ -53,6 +85,8 @@ def measure(
             least 1; bins of longer sequences are as wide, so that there are more of them.
         generated: most sequences that are also answered free-running, at least 0: by a causal model,
             for tasks whose answers have several tokens.
+        during: moments of the training at which quality over lengths is measured too, teacher-forced: steps, or shares
+            of ``train.steps`` up to 1; and at its end, if there are any. Changes nothing else of the run.
     """
     rows = relative_distances(subject, NAME)
     for length in lengths(subject.task.train_length, multiples):
@@ -63,15 +97,19 @@ def measure(
     return rows
 
 
-def _at_length(subject: Subject, length: int, samples: int, position_bins: int, generated: int) -> list[Row]:
+def _answered(subject: Subject, length: int, samples: int) -> tuple[tuple[Batch, Tensor], Scored]:
     task = subject.task
     if length > task.train_length and task.sequence_length(length) <= task.sequence_length(task.train_length):
         raise Unsupported(f"task={task.name} draws sequences of length {length} no longer than those trained on")
-    batch, positions = subject.question(NAME, samples, length)
-    scored = evaluate(subject.model, batch, positions)
+    question = subject.question(NAME, samples, length)
+    return question, evaluate(subject.model, *question)
+
+
+def _at_length(subject: Subject, length: int, samples: int, position_bins: int, generated: int) -> list[Row]:
+    question, scored = _answered(subject, length, samples)
     return [
         *subject.qualities(NAME, scored, length),
-        *_free_running(subject, length, (batch, positions), scored, generated),
+        *_free_running(subject, length, question, scored, generated),
         *_position_losses(subject, length, scored, position_bins),
     ]
 

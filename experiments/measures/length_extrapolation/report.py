@@ -1,14 +1,15 @@
-"""Figures of quality over length, and of loss over position."""
+"""Figures of quality over length, of loss over position, and of quality at each length in the course of training."""
 
 from functools import partial
 from typing import Any
 
 import pandas as pd
+from matplotlib.ticker import NullLocator
 
 from experiments.figures import lines, style, words
 from experiments.figures.panels import boundary, by_task, chart, length_axis, unlearned
 from experiments.figures.style import Chart, Look
-from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS
+from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS, TOKENS_SEEN
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement
 
@@ -18,14 +19,20 @@ NEAR = 0.05
 RISE = 0.5
 """Bits per token by which the loss of a place has risen."""
 
+DURING = "during_training"
+"""Stem of the figure of quality in the course of training."""
+WORSE = 0.02
+"""Share, or bits per byte, by which quality must fall to count as falling."""
 PLACES = 16
 """Most points of a line; neighbouring places are averaged."""
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows, before = rows[rows["step"].isna()], rows[rows["step"].notna()]
     by_metric = {str(name): part for name, part in rows[rows["status"] == "ok"].groupby("metric")}
     metric = main_metric(by_metric)
     return {
+        DURING: _over_training(before, looks),
         str(metric): None if metric is None else _over_length(by_metric, metric, looks),
         POSITION_LOSS: _over_position(by_metric[POSITION_LOSS], looks) if POSITION_LOSS in by_metric else None,
     }
@@ -75,6 +82,50 @@ def _finding(rows: pd.DataFrame, name: str) -> str:
     if len(means) == 1:
         return f"{task}: {leaders[0]} gets {right}"
     return f"{task}: {words.brief(leaders, len(means))} keep{'s' * (len(leaders) == 1)} most, {right}"
+
+
+def _over_training(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
+    name = main_metric(rows["metric"].unique())
+    if name is None:
+        return None
+    # Seeds draw other lengths, so they have seen about as many tokens after a step, not as many.
+    tokens = rows[rows["metric"] == TOKENS_SEEN].groupby("step")["value"].mean()
+    rows = rows[(rows["metric"] == name) & (rows["status"] == "ok")]
+    rows = rows.assign(tokens=rows["step"].map(tokens), multiple=rows["eval_length"] / rows["train_length"])
+    multiples = sorted(set(rows["multiple"]))
+    wanted = list(dict.fromkeys(min(multiples, key=lambda at: abs(at - goal)) for goal in (1, 2, 4)))
+    parts = [rows[rows["multiple"] == multiple] for multiple in wanted]
+    metric, last = metric_of(name), parts[-1].sort_values("tokens").groupby("series")["value"].last()
+    named = style.chosen(looks, last.sort_values(ascending=not metric.higher_is_better).index)
+    caption = f"{metric.label.capitalize()} against the tokens that training has seen. Thick: mean, thin: seeds."
+    caption += " Colour: the best of each family at the longest length; grey: the others." * (len(named) < len(looks))
+    titles = ["training length" if multiple == 1 else f"{multiple:.3g} times that" for multiple in wanted]
+    how: dict[str, Any] = {"x": "tokens seen", "y": f"{metric.label} ({metric.unit})", "height": 1.7}
+    figure, panels = chart(_course(parts[-1], name), caption, titles, key=named, left=0.32, **how)
+    ends = tokens.iloc[[0, -1]].round().astype(int)
+    for axes, part in zip(panels, parts, strict=True):
+        axes.set_xscale("log")
+        lines.draw(axes, part, "tokens", named)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(ends, [f"{count / 1000:,.3g} k" for count in ends])
+        first, last = axes.get_xticklabels()
+        first.set_horizontalalignment("left")
+        last.set_horizontalalignment("right")
+    lines.value_axis(panels[0], pd.concat(parts), "tokens")
+    return figure
+
+
+def _course(rows: pd.DataFrame, name: str) -> str:
+    """Say with which series quality at the longest length drawn falls, from its best until training ends."""
+    task, length = rows["task"].iloc[0], int(rows["eval_length"].max())
+    up = 1 if metric_of(name).higher_is_better else -1
+    course = (up * rows.groupby(["series", "step"])["value"].mean()).groupby("series")
+    falling = course.max() - course.last()
+    found = falling[falling > WORSE].sort_values(ascending=False)
+    if falling.empty or found.empty:
+        return f"{task}: quality at length {length} does not fall as training goes on"
+    which = words.brief(found.index, len(falling))
+    return f"{task}: with {which}, quality at length {length} falls as training goes on"
 
 
 def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:

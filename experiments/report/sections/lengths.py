@@ -8,6 +8,7 @@ from experiments.measures.length_extrapolation import report as length_extrapola
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
 from experiments.rows.row import OVER_LENGTHS, among, metric_of
+from experiments.statistics import intervals
 
 
 def section(task: TaskResults) -> Section:
@@ -22,6 +23,10 @@ def section(task: TaskResults) -> Section:
         section.parts.append(_length_table(task, stem, named.label, summary[summary["metric"] == metric]))
     if not task.first_figure_only and (stem := task.stem(POSITION_LOSS)) in figures:
         data = summary[summary["metric"] == POSITION_LOSS]
+        section.parts.append(Picture(stem, figures[stem].caption, figures[stem], data))
+    if (stem := task.stem(length_extrapolation.DURING)) in figures:
+        rows = task.rows_of(OVER_LENGTHS)
+        data = task.with_marks(intervals.by_measurement(rows[rows["step"].notna()]))
         section.parts.append(Picture(stem, figures[stem].caption, figures[stem], data))
     return section
 

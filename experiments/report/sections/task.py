@@ -123,8 +123,9 @@ class TaskResults:
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
-        """Everything measured over lengths, summarised over seeds."""
-        return intervals.by_measurement(self.rows_of(OVER_LENGTHS))
+        """Everything measured over lengths when training had ended, summarised over seeds."""
+        rows = self.rows_of(OVER_LENGTHS)
+        return intervals.by_measurement(rows[rows["step"].isna()])
 
     @cached_property
     def seeds(self) -> dict[str, dict[Any, int]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.rows.results import Results
-from experiments.rows.row import METRICS, metric_of, slice_name
+from experiments.rows.row import METRICS, OVER_LENGTHS, metric_of, slice_name
 
 NO_ROWS = "no such rows in this folder"
 TAKEN = {"max": "largest ", "min": "smallest ", "mean": "mean ", "range": "range of ", "unsupported": "share refused: "}
@@ -66,7 +66,10 @@ def _measured(test: Mapping[str, Any], selection: Mapping[str, Any], rows: pd.Da
     selections = [selection, *([{**selection, **test["against"]}] if "against" in test else [])]
     # An encoder's name stands for the encoder with sequential positions, unless a numbering is named.
     plain = not any(key.partition(".")[0] == "positions" for key in selection)
-    parts = [select(rows, {"positions": "sequential", **each} if plain else each, results) for each in selections]
+    usual: dict[str, Any] = {"positions": "sequential"} if plain else {}
+    # Quality over lengths is that of the trained model, unless a step of the training is named.
+    usual |= {"step": None} if test["rows"].get("experiment") == OVER_LENGTHS else {}
+    parts = [select(rows, usual | dict(each), results) for each in selections]
     if any(part.empty for part in parts):
         return Measured(reason=NO_ROWS)
     for part in parts:
