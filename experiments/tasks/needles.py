@@ -40,7 +40,9 @@ class Needles(Task):
         form: ``keys``, ``queries``, ``values`` or ``tracing``.
         num_needles: needles in the text of ``keys``; needles that the answer needs of the others; at least 1.
         num_letters: tokens of a key, and of a value, at least 1.
-        path, dataset, tokenizer: of the text, as in the task ``text``.
+        path: a file or folder of text instead of Python's library, as in the task ``text``.
+        dataset: a data set instead, as there.
+        tokenizer: ``bytes``, ``bpe`` or that of another model, as there.
     """
 
     own_split = True

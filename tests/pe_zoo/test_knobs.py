@@ -113,9 +113,10 @@ def numbering_fingerprint(numbering: pe_zoo.Numbering) -> Fingerprint:
 
 def task_fingerprint(task: Any) -> Fingerprint:
     generator = torch.Generator().manual_seed(1)
-    batch = task.sample(4, 6, generator, split="train", causal=True)
-    guesses = [task.chance(metric, 6) for metric in task.metrics] + [
-        task.position_guess(metric, 6) for metric in task.metrics
+    length = max(6, task.shortest)
+    batch = task.sample(4, length, generator, split="train", causal=True)
+    guesses = [task.chance(metric, length) for metric in task.metrics] + [
+        task.position_guess(metric, length) for metric in task.metrics
     ]
     return (
         task.train_length,

@@ -328,6 +328,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "context_extension": {"samples": 1},
     "shift_sensitivity": {"samples": 1},
     "position_probe": {"samples": 16},
+    "retrieval": {"samples": 2},
+    "place_bias": {"samples": 2, "influenced": 2},
 }
 
 
@@ -336,7 +338,7 @@ def small(config: RunConfig) -> RunConfig:
     return replace(
         config,
         model=replace(config.model, model_dim=16),
-        train=replace(config.train, steps=4, rounds=1, curve_points=1),
+        train=replace(config.train, steps=min(4, config.train.steps), rounds=1, curve_points=1),
         experiments={name: knobs | SMALL.get(name, {}) for name, knobs in config.experiments.items()},
     )
 

@@ -76,11 +76,12 @@ def _accuracy(subject: Subject, length: int, most: int, samples: int) -> list[Ro
     depths = {place: place / max(1, count - 1) for place in chosen}
     for place, (right, _) in answers.items():
         rows += _quality(subject, length, depths[place], right)
-    for place, other in partner.items():
-        batch, decoys = asked[place][0]
-        if decoys is not None:
-            apart = (decoys != batch.targets)[:, batch.counted]
-            rows += _followed(subject, length, depths[place], answers[place], answers[other], apart)
+    followed = [_followed(asked[place][0], answers[place], answers[other]) for place, other in partner.items()]
+    shares = dict(zip([depths[place] for place in partner], followed, strict=True))
+    for depth, share in [*shares.items(), *([(None, torch.cat(followed))] if followed else [])]:
+        for metric, column in ((CONTENT, 0), (PLACE, 1)) if len(share) else ():
+            value = share[:, column].double().mean().item()
+            rows.append(subject.row(NAME, metric, value=value, n=len(share), eval_length=length, depth=depth))
     accuracy = {depths[place]: right.double().mean().item() for place, (right, _) in answers.items()}
     return [*rows, *_index(subject, length, accuracy, sum(right.numel() for right, _ in answers.values()))]
 
@@ -97,22 +98,14 @@ def _answered(subject: Subject, asked: Placed, positions: Tensor) -> tuple[Tenso
     return answers == targets, answers == decoys
 
 
-def _followed(
-    subject: Subject,
-    length: int,
-    depth: float,
-    here: tuple[Tensor, Tensor],
-    there: tuple[Tensor, Tensor],
-    apart: Tensor,
-) -> Iterator[Row]:
-    """Yield how often content and how often place decides, once evidence and distractor have exchanged their places.
+def _followed(asked: Placed, here: tuple[Tensor, Tensor], there: tuple[Tensor, Tensor]) -> Tensor:
+    """Return whether content, and whether place decides each answer in which evidence and distractor differ.
 
-    ``here`` has the evidence at the depth, ``there`` the distractor; only answers that are ``apart`` count.
+    ``here`` has the evidence at a place, ``there`` the distractor: ``(answers, 2)`` bool.
     """
-    if apart.any():
-        for metric, share in ((CONTENT, here[0] & there[0]), (PLACE, here[0] & there[1])):
-            where = {"eval_length": length, "depth": depth, "n": int(apart.sum())}
-            yield subject.row(NAME, metric, value=share[apart].double().mean().item(), **where)
+    assert asked.decoys is not None
+    apart = (asked.decoys != asked.batch.targets)[:, asked.batch.counted]
+    return torch.stack([here[0] & there[0], here[0] & there[1]], -1)[apart]
 
 
 def _quality(subject: Subject, length: int, depth: float, right: Tensor) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from experiments.figures import dots, lines, style, words
 from experiments.figures.panels import by_task, chart, under_heads
 from experiments.figures.style import Chart, Look
 from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, NAME, PLACE, RECENCY, U_INDEX
-from experiments.rows.row import metric_of
+from experiments.rows.row import metric_of, whole
 from experiments.statistics.intervals import by_measurement, with_series
 
 OF_INFLUENCE = f"{INFLUENCE}_{U_INDEX}"
@@ -27,7 +27,7 @@ INDICES = (
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the table at the shortest length: both indices of accuracy and influence, what is followed."""
-    rows = with_series(rows)
+    rows = whole(with_series(rows))
     rows = rows[rows["eval_length"] == rows["eval_length"].min()]
     names = (U_INDEX, RECENCY, CONTENT, PLACE, f"{INITIAL}{OF_INFLUENCE}", OF_INFLUENCE, f"{INFLUENCE}_{RECENCY}")
     parts = [rows[rows["metric"] == name].assign(head=metric_of(name).label) for name in names]
