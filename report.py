@@ -41,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--overlay", type=Path, action="append", default=[], metavar="CSV", help=overlay)
     submit = "hand in these results: write results/submissions/WHO/<name>, which run.py --verify checks"
     parser.add_argument("--submit", metavar="WHO", help=submit)
+    formats = "write <folder>/export: JSON in the schema of Every Eval Ever, or a Hugging Face dataset"
+    parser.add_argument("--export", choices=("evaluations", "dataset"), help=formats)
     parser.add_argument("--licence", help="of what --submit hands in (default: MIT, as this repository)")
     parser.add_argument("--status", action="store_true", help="only print which runs are done and which are missing")
     return parser
@@ -48,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     # Imported here because matplotlib and pandas take seconds: --help and a mistyped option must answer at once.
-    from experiments.report import build, comparison
+    from experiments.report import build, comparison, export
     from experiments.rows.untrusted import message_of
     from experiments.runs import status, submit
 
@@ -58,6 +60,9 @@ def _run(options: argparse.Namespace) -> int:
             return 0
         if options.submit:
             print(submit.submit(options.folder, options.submit, options.licence or "MIT"))
+            return 0
+        if options.export:
+            print(export.write(options.folder, options.export))
             return 0
         if options.against:
             page, index = comparison.write(options.folder, options.against)

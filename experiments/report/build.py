@@ -9,7 +9,7 @@ from experiments.report import board, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
-from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking
+from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking, submitted
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
@@ -103,6 +103,7 @@ def _measured(
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
     page.sections += [claims] if claims.title else []
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
+    page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)
     encoders = cards.pages(of_tasks, decided)
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []

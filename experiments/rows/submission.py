@@ -21,7 +21,7 @@ PLACE, RECORD, CHECK, VERIFIED, BADGE = (
     *("submissions", "submission.json", "check.txt"),
     *("verified.json", "badge.json"),
 )
-ASIDE = ("runs", "sweeps", "report")
+ASIDE = ("runs", "sweeps", "report", "export")
 """What ``report.py`` leaves in a folder of results; here nothing reads it, and it is no part of a submission."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 """What people, results and files of a submission may be called."""

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import tarfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from support import Command, examples, main_rows, write_run
+import yaml
+from support import ROOT, Command, examples, main_rows, read_page, write_run
 
 import report
 from experiments.rows import submission, sweeps
@@ -24,6 +27,7 @@ from experiments.rows.read import read_run
 from experiments.rows.row import Row
 from experiments.runs import isolated, verify
 from experiments.runs.declared import faults
+from experiments.statistics.comparisons import effect
 from experiments.statistics.rule import Rule
 
 TINY = ("figures=false", "model=tiny", "train.steps=4", "train.rounds=1", "experiment=length_extrapolation")
@@ -104,8 +108,12 @@ def signed(run: Path) -> None:
 # ---- what a sweep declared ---------------------------------------------------------------------------
 
 
+def noise_of(encoder: str, seed: int) -> float:
+    return float(np.random.default_rng([seed, len(encoder)]).normal(0, 0.02))
+
+
 def lengths_only(encoder: str, seed: int) -> Callable[[list[Row]], list[Row]]:
-    noise = np.random.default_rng([seed, len(encoder)]).normal(0, 0.02)
+    noise = noise_of(encoder, seed)
 
     def changed(rows: list[Row]) -> list[Row]:
         return [
@@ -298,3 +306,73 @@ def test_others_code_has_no_network_and_no_environment(
 def test_others_code_has_a_time_limit(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time; time.sleep(60)")
     assert isolated.run([str(tmp_path / "slow.py")], tmp_path, 1) == ("stopped after 1 s", isolated.TIMED_OUT)
+
+
+# ---- the board ---------------------------------------------------------------------------------------
+
+
+def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_path: Path) -> None:
+    """`place` has a file that ends the process if it is imported; its runs are none, rope and alibi."""
+    ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
+    assert report.main([str(ours)]) == 0
+    head, *lines = read_page(ours).tables["Board"]
+    assert head[:4] == ["encoding", "by", "tasks learned", "mean area, %"]
+    assert [(line[0], line[1], line[6]) for line in lines] == [
+        ("rope", "", ""),
+        ("alibi", "ada", "no"),
+        ("none", "", ""),
+    ]
+    table = pd.read_csv(ours / "report" / "tables" / "board.csv").set_index("series")
+    areas = {name: values_of_area(name) for name in MEANS}
+    for name in ("rope", "alibi"):
+        assert table.loc[name, "none"] == pytest.approx(effect(areas[name], areas["none"]))
+    assert lines[0][4] == f"{table.loc['rope', 'none']:+.1f}"
+    assert not list((place).glob("runs")), "nothing is unpacked into the submission"
+
+    digest = submission.read(place).digest
+    (place / "verified.json").write_text(json.dumps({"submission": digest, "verdict": "3 of 3 re-run"}))
+    (tmp_path / "results" / "submissions" / "bob" / "broken").mkdir(parents=True)
+    (tmp_path / "results" / "submissions" / "bob" / "broken" / "submission.json").write_text("{}")
+    assert report.main([str(ours)]) == 0
+    assert read_page(ours).tables["Board"][2][6] == "3 of 3 re-run"
+    assert "Not readable: bob/broken" in read_page(ours).text
+
+
+def values_of_area(encoder: str) -> np.ndarray[Any, Any]:
+    """Areas worked by hand: quality in range is 1, and at every longer length the same share of 0.95 less the guess."""
+    values = np.array([MEANS[encoder] + noise_of(encoder, seed) for seed in range(3)])
+    kept = (values - 0.1) / (0.95 - 0.1)
+    return (0.5 + 2.5 * kept) / 3
+
+
+# ---- what an outsider's pull request meets -----------------------------------------------------------
+
+
+def test_the_workflow_verifies_without_secrets_and_the_forms_are_well_formed() -> None:
+    hub = ROOT / ".github"
+    workflow = yaml.safe_load((hub / "workflows" / "submission.yml").read_text())
+    trigger = workflow[True]  # YAML 1.1 reads `on` as true
+    assert list(trigger) == ["pull_request"], "pull_request_target would hand secrets to code of others"
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert job["steps"][0]["with"]["persist-credentials"] is False
+    (verifying,) = (step["run"] for step in job["steps"] if "--verify" in step.get("run", ""))
+    subprocess.run(["bash", "-n"], input=verifying, text=True, check=True)
+    assert "secrets." not in str(workflow)
+    for form in (hub / "ISSUE_TEMPLATE").glob("*.yml"):
+        content = yaml.safe_load(form.read_text())
+        assert {"name", "description", "body"} <= set(content)
+        fields = [field for field in content["body"] if field["type"] != "markdown"]
+        assert all(field["type"] in ("input", "textarea") and field["attributes"]["label"] for field in fields)
+        assert len({field["id"] for field in fields}) == len(fields) > 0
+    assert "--verify" in (hub / "pull_request_template.md").read_text()
+
+
+def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path: Path) -> None:
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    place = "results/submissions/ada/mine"
+    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "check.txt", "my.py", "verified.json")]
+    left = [f"{place}/{name}" for name in ("runs/a/rows.csv", "report/index.html")]
+    check = ["git", "-C", str(tmp_path), "check-ignore", *kept, *left]
+    assert subprocess.run(check, capture_output=True, text=True).stdout.split() == left
