@@ -24,6 +24,8 @@ LAST_SEED = 2**53 - 1
 
 LATER = {"sinks": False, "windows": None}
 """Options that came later, with the value that is as before: runs of earlier releases keep their ids."""
+LATER_KNOBS = {"rotate_values": False}
+"""The same of an encoder's knobs."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
 
@@ -112,7 +114,8 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
-        measured = {"encoder": self.encoder, "model": _chosen(self.model), "task": self.task}
+        encoder = {knob: value for knob, value in self.encoder.items() if (knob, value) not in LATER_KNOBS.items()}
+        measured = {"encoder": encoder, "model": _chosen(self.model), "task": self.task}
         if self.checkpoint:
             name = label_of(self.checkpoint)
             measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
