@@ -27,7 +27,7 @@ class SelectiveRoPE(Encoder):
         bias: adds a learned positive number to every step, 1 at the start: with no other input that is RoPE. False as
             in the official code.
         gate: multiplies the steps of a head by a sigmoid of x. False as in the official code.
-        values: rotates values too, each by the angle at its key less that at the query, as its key is: Godavarti
+        rotate_values: rotates values too, each by the angle at its key less that at the query, as its key is: Godavarti
             (2026), arXiv:2606.24975. False as published.
 
     Departures: weights start with variance 1/fan-in, as this trunk's do; the official 0.02 rotates almost nothing. The
@@ -46,14 +46,14 @@ class SelectiveRoPE(Encoder):
         base: float = 500000.0,
         bias: bool = False,
         gate: bool = False,
-        values: bool = False,
+        rotate_values: bool = False,
     ) -> None:
         super().__init__(geometry)
         layers, heads, dim = geometry.num_layers, geometry.num_heads, geometry.model_dim
         whole("selective_rope rank", rank, at_least=1)
         whole("selective_rope conv_width", conv_width, at_least=1)
         self.base = number("selective_rope base", base, above=0)
-        for knob, value in (("bias", bias), ("gate", gate), ("values", values)):
+        for knob, value in (("bias", bias), ("gate", gate), ("rotate_values", rotate_values)):
             true_or_false(f"selective_rope {knob}", value)
         self.pairs = pairs_of("selective_rope", geometry)
         if dim % heads:
@@ -64,7 +64,7 @@ class SelectiveRoPE(Encoder):
         self.log_bias = nn.Parameter(torch.zeros(layers, heads, self.pairs)) if bias else None
         self.gate_weight = nn.Parameter(torch.randn(layers, dim, heads) * dim**-0.5) if gate else None
         self.gate_bias = nn.Parameter(torch.zeros(layers, heads)) if gate else None
-        if values:  # of this one, not of the class, so that a model may fuse it where values are left alone
+        if rotate_values:  # of this one, not of the class, so that a model may fuse it where values are left alone
             self.__dict__["overrides"] = super().overrides
 
     @classmethod

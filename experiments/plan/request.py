@@ -22,8 +22,8 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
-LATER: dict[str, Any] = {"sinks": False, "windows": None, "index_hints": 0, "during": []}
-"""Options that came later, with the value that is as before: runs of earlier releases keep their ids."""
+LATER: dict[str, Any] = {"sinks": False, "windows": None, "index_hints": 0, "during": [], "rotate_values": False}
+"""Options and knobs that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""
 
@@ -112,13 +112,12 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
-        task = _chosen(self.task)
-        measured = {"encoder": self.encoder, "model": _chosen(asdict(self.model)), "task": task}
+        measured = {"encoder": _chosen(self.encoder), "model": _chosen(asdict(self.model)), "task": _chosen(self.task)}
         if self.checkpoint:
             name = label_of(self.checkpoint)
             measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
             borrowed = self.task.get("tokenizer") == self.checkpoint
-            measured["task"] = task | ({"tokenizer": name} if borrowed else {})
+            measured["task"] = _chosen(self.task) | ({"tokenizer": name} if borrowed else {})
         return {
             "seed": self.seed,
             "threads": self.threads,

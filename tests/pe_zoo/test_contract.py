@@ -146,7 +146,7 @@ TURNED = [
     Case("layered", {"layers": ("shaw", "none")}),
     Case("liere", {"block_fraction": 0.75, "span": 1}),
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
-    Case("selective_rope", {"values": True}, causal=(True,)),
+    Case("selective_rope", {"rotate_values": True}, causal=(True,)),
     Case("tapa", {"alpha": 0.5, "fraction": 0.25}),
     Case("rope_id", {"fraction": 1.0, "turns": 1.0}),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),

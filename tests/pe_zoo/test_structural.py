@@ -398,7 +398,7 @@ def test_a_wrong_selective_rope_is_caught(fake: Maker, check: Callable[[Maker], 
 
 
 def test_selective_rope_brings_values_as_it_brings_keys() -> None:
-    encoder = stirred(SelectiveRoPE, base=100.0, values=True)
+    encoder = stirred(SelectiveRoPE, base=100.0, rotate_values=True)
     scores, v, x = draws()
     scores, half = scores @ scores.mT, HEAD_DIM // 2
     site = site_of(torch.arange(float(LENGTH)), x, layer=1)
@@ -419,7 +419,9 @@ def test_selective_rope_brings_values_as_it_brings_keys() -> None:
 
 def test_selective_rope_may_be_fused_where_it_leaves_values_alone() -> None:
     geometry = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
-    kept, turned = (copy.deepcopy(pe_zoo.build("selective_rope", geometry, values=values)) for values in (False, True))
+    kept, turned = (
+        copy.deepcopy(pe_zoo.build("selective_rope", geometry, rotate_values=turn)) for turn in (False, True)
+    )
     assert (kept.overrides("mix"), turned.overrides("mix")) == (False, True)
     assert kept.overrides("rotate")
     assert turned.overrides("rotate")

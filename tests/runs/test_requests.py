@@ -21,7 +21,7 @@ from experiments.model import precision
 from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
-from experiments.plan.request import RESULTS, ModelConfig, RunConfig
+from experiments.plan.request import LATER, RESULTS, ModelConfig, RunConfig
 from experiments.runs import arguments, job, names, options, summary
 from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
@@ -280,6 +280,15 @@ def test_the_id_depends_on_what_changes_the_rows(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(precision, "_multiplies_bfloat16", lambda: False)
     assert config_of(**wide).run_id == ids[-1], "and what it is elsewhere"
     assert config_of(name="y", choice="rope").run_id == ids[0], "where it is written, and how it was typed"
+
+
+def test_a_knob_that_came_later_leaves_ids_as_they_were() -> None:
+    every = [pe_zoo.knobs(pe_zoo.get(name)) for name in pe_zoo.names()]
+    for option, before in LATER.items():
+        assert {of[option].default for of in every if option in of} <= {before}
+    encoder = {"name": "selective_rope", "rank": 16}
+    ids = [config_of(encoder=encoder | told).run_id for told in ({}, {"rotate_values": False}, {"rotate_values": True})]
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_the_same_rows_however_many_threads_there_were(command: Command, tmp_path: Path) -> None:
