@@ -50,15 +50,15 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
     return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
 
 
-def file_of(place: str) -> Path | None:
-    """The ``tokenizer.json`` of a folder, or of a name on the hub whose files are kept here; None if there is none."""
+def file_of(place: str, name: str = "tokenizer.json") -> Path | None:
+    """A file of a folder, or of a name on the hub whose files are kept here; None if there is none."""
     if Path(place).is_dir():
-        file = Path(place) / "tokenizer.json"
+        file = Path(place) / name
         return file if file.is_file() else None
     try:
         from huggingface_hub import try_to_load_from_cache  # optional, as tokenizers, which needs it
 
-        found = try_to_load_from_cache(place, "tokenizer.json")
+        found = try_to_load_from_cache(place, name)
     except (ImportError, ValueError):
         return None
     return Path(found) if isinstance(found, str) else None
@@ -87,10 +87,11 @@ def _letters() -> dict[str, int]:
 
 
 def begin_of(place: str) -> int | None:
-    """The token that the model in a folder begins a text with: its ``bos_token_id``, or else ``eos_token_id``."""
-    config = Path(place) / "config.json"
-    if not config.is_file():
+    """The token that a model begins a text with: its ``bos_token_id``, or else ``eos_token_id``; None if not told."""
+    config = file_of(place, "config.json")
+    if config is None:
         return None
     said = json.loads(config.read_text(encoding="utf-8"))
+    said |= said.get("text_config") or {}
     found = next((said[key] for key in ("bos_token_id", "eos_token_id") if said.get(key) is not None), None)
     return int(found[0] if isinstance(found, list) else found) if found is not None else None
