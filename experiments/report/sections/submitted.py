@@ -52,7 +52,7 @@ def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
     """Return one line for each series on some tasks.
 
     Returns:
-        ``series``, ``encoder``, ``tasks``, ``learned`` (of them), ``area`` (mean over tasks; NaN where one was not
+        ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``area`` (mean over tasks; NaN where one was not
         learned) and the median effect against each of `BASELINES`, NaN where nothing can be compared.
     """
     quality = results.quality[results.quality["task"].isin(keys)]
@@ -64,7 +64,7 @@ def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
         known = [values.mean() for values in own.values() if len(values)]
         line = [series, encoder, len(own), len(known), float(np.mean(known)) if len(known) == len(own) else math.nan]
         found.append([*line, *(_against(areas, own, _baseline(quality, name)) for name in BASELINES)])
-    return pd.DataFrame(found, columns=["series", "encoder", "tasks", "learned", "area", *BASELINES])
+    return pd.DataFrame(found, columns=["series", "encoder", "tasks", "tasks_learned", "area", *BASELINES])
 
 
 def _against(areas: Mapping[Any, Vector], own: Mapping[Any, Vector], baseline: str) -> float:
@@ -96,7 +96,7 @@ def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:
 
 
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
-    learned = [f"{line['learned']} of {line['tasks']}" for line in table.to_dict("records")]
+    learned = [f"{line['tasks_learned']} of {line['tasks']}" for line in table.to_dict("records")]
     cells = {"encoding": table["series"], "by": table["by"], "tasks learned": learned}
     cells |= {"mean area, %": [words.fixed(100 * area, ".0f") for area in table["area"]]}
     cells |= {f"against {name}": [words.fixed(value, "+.1f") for value in table[name]] for name in BASELINES}
