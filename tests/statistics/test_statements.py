@@ -514,7 +514,7 @@ def test_every_task_and_encoder_is_in_the_reference_sweep() -> None:
     asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
     assert {one["name"] for one in asked} == {"reference"}
     trained = [one for one in asked if "task" in one]
-    assert {one["task"] for one in trained} == set(tasks.names())
+    assert {one["task"] for one in trained} == set(tasks.names()) - {"above", "digits"}, "which +sweep=grid has"
     assert {one["task"] for one in trained if one["encoder"] == ",".join(pe_zoo.names())} == {
         *("copy", "reverse", "associative_recall", "text")
     }
