@@ -26,8 +26,8 @@ class Above(Grid):
 
     shortest = 2
 
-    def __init__(self, *, train_length: int = 8, min_length: int = 4, num_symbols: int = 10) -> None:
-        self.set_lengths(train_length, min(min_length, train_length))
+    def __init__(self, *, train_length: int = 8, min_length: int = 2, num_symbols: int = 10) -> None:
+        self.set_lengths(train_length, min_length)
         self.num_symbols = self.num_answers = whole("task.num_symbols", num_symbols, at_least=2)
         self.vocab_size = num_symbols + 1
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +17,13 @@ from torch import Generator, Tensor
 import pe_zoo
 from experiments.model.transformer import Transformer
 from experiments.plan.prepare import check_range
+from experiments.plan.refusal import BadRequest
+from experiments.runs.arguments import expand
 from experiments.tasks import tasks
 from pe_zoo import Geometry, Numbering, Unsupported, numberings
 
 GEOMETRY = Geometry(model_dim=12, num_heads=2, num_layers=1, train_length=8)
+GRID = Geometry(model_dim=16, num_heads=2, num_layers=1, train_length=8)
 DRAWN = {
     "abacus": "train",
     "cape": "train",
@@ -32,7 +38,13 @@ DRAWN = {
 
 def built(name: str, **knobs: object) -> Numbering:
     """A numbering, with numbers at hand for those that take them from a task."""
-    return numberings.build(name, **knobs).bound(lambda kind, places: torch.arange(places))
+    return numberings.build(name, **knobs).bound(supply)
+
+
+def supply(kind: str, places: int) -> Tensor:
+    """What a task would say: in a grid, of one column."""
+    counted = torch.arange(places)
+    return torch.stack([counted, counted.clamp(max=1)], -1) if kind == "grid" else counted
 
 
 def generator(seed: int = 0) -> Generator:
@@ -50,10 +62,12 @@ def draws(numbering: Numbering, seed: int = 0, batch_size: int = 5, length: int 
 def test_shape_dtype_and_order(name: str) -> None:
     for length in (1, 2, 40):
         for positions in draws(built(name), length=length).values():
-            assert positions.shape in {(length,), (5, length)}
+            axes = numberings.get(name).axes
+            assert positions.shape in ({(length,), (5, length)} if axes == 1 else {(1, length, axes)})
             assert positions.dtype == torch.float32
             assert positions.isfinite().all()
-            assert (positions.diff(dim=-1) > 0).all(), "positions increase along a sequence"
+            along = positions if axes == 1 else positions[..., 0]
+            assert (along.diff(dim=-1) > 0).all(), "positions increase along a sequence"
 
 
 TURNED: list[tuple[str, dict[str, object]]] = [
@@ -93,7 +107,7 @@ def test_all_randomness_comes_from_the_generator(name: str) -> None:
         drawn = DRAWN.get(name) in (which, "both")
         assert torch.equal(first[which], again[which])
         assert torch.equal(first[which], other[which]) != drawn
-        assert (first[which].ndim == 2) == drawn, "one draw for each sample, or one numbering for all"
+        assert (len(first[which]) == 5) == drawn, "one draw for each sample, or one numbering for all"
         if drawn:
             assert len(first[which].unique(dim=0)) == len(first[which])
 
@@ -238,10 +252,65 @@ def test_chunked_takes_its_whole_range_and_no_more() -> None:
     assert numbering.evaluate(1, 9, generator()).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("encoder", pe_zoo.names())
+def test_grid_numbers_rows_and_columns_and_leaves_marks_out() -> None:
+    numbering = numberings.build("grid").bound(partial(tasks.build("digits").numbers, causal=False))
+    marks, cells = [0, 0], [[row, column] for row in (1, 2, 3) for column in (1, 2, 3)]
+    for positions in draws(numbering, length=11).values():
+        assert positions.tolist() == [[marks, *cells, marks]]
+    assert numbering.highest(11) == 3
+
+
+def test_a_finer_grid_keeps_to_the_extent_of_the_one_trained_on() -> None:
+    """Two cells where there was one: their middles are a quarter of a cell to either side of its own."""
+    numbering = numberings.build("grid", extent=2).bound(partial(tasks.build("above").numbers, causal=False))
+    assert numbering.evaluate(3, 5, generator()).tolist() == [[[0, 0], [1, 1], [1, 2], [2, 1], [2, 2]]]
+    finer = numbering.evaluate(3, 17, generator())[0]
+    assert finer[:6].tolist() == [[0, 0], [0.75, 0.75], [0.75, 1.25], [0.75, 1.75], [0.75, 2.25], [1.25, 0.75]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["encoder=rope", "task=above", "positions=grid"],
+            "positions of a sequence, .* leave positions=grid",
+        ),
+        (["encoder=swin", "task=above"], "swin takes positions of a grid, .* set positions=grid and a task that has"),
+        (["encoder=swin", "positions=grid"], "task=copy offers no grid positions"),
+        (["encoder=swin", "task=above", "positions=grid", "encoder.window=8"], "up to 7, but positions=grid reaches 8"),
+    ],
+)
+def test_sequences_and_grids_are_not_confused(words: list[str], message: str, command: Command) -> None:
+    done = command(*QUICK, "model.causal=false", *words)
+    assert done.code == 2
+    assert re.search(message, done.err)
+    assert done.err.count("\n") == 1
+
+
+def test_all_encoders_are_those_of_the_numbering(tmp_path: Path) -> None:
+    def every(*words: str) -> list[str]:
+        ((word, *_),) = expand(["encoder=all", *words], tmp_path)
+        return word.removeprefix("encoder=").split(",")
+
+    assert every() == every("positions=offset,cape") == pe_zoo.names()
+    assert every("positions=grid") == pe_zoo.names(2)
+    assert not {*pe_zoo.names()} & {*pe_zoo.names(2)}
+    with pytest.raises(BadRequest, match=r"of sequences or of grids, not both; got positions=grid,offset$"):
+        every("positions=grid,offset")
+
+
+@pytest.mark.parametrize("encoder", pe_zoo.names(None))
 @pytest.mark.parametrize("name", numberings.names())
 def test_a_numbering_works_with_every_encoder_of_its_range(name: str, encoder: str) -> None:
-    model = Transformer(5, GEOMETRY, pe_zoo.build(encoder, GEOMETRY))
+    if pe_zoo.get(encoder).axes != numberings.get(name).axes:
+        with pytest.raises(ValueError, match="takes positions of a"):
+            check_range(pe_zoo.build(encoder, GRID), built(name), 7)
+        return
+    check_works(name, encoder, GEOMETRY if pe_zoo.get(encoder).axes == 1 else GRID)
+
+
+def check_works(name: str, encoder: str, geometry: Geometry) -> None:
+    model = Transformer(5, geometry, pe_zoo.build(encoder, geometry))
     tokens = torch.zeros(3, 7, dtype=torch.long)
     try:
         check_range(model.encoder, built(name), 7)
@@ -255,7 +324,7 @@ def test_a_numbering_works_with_every_encoder_of_its_range(name: str, encoder: s
         logits = model(tokens, positions)
         assert logits.shape == (3, 7, 5)
         assert logits.isfinite().all()
-        q, x = torch.randn(3, 2, 7, 6), torch.randn(3, 7, 12)
+        q, x = torch.randn(3, 2, 7, geometry.head_dim), torch.randn(3, 7, geometry.model_dim)
         assert pe_zoo.scores(model.encoder, q, q, positions, x=x).isnan().logical_not().all()
 
 

@@ -517,7 +517,7 @@ def test_every_task_and_encoder_is_in_a_sweep_of_the_zoo() -> None:
     assert {one["name"] for one in asked} == {"reference"}
     trained = [one for one in asked if "task" in one]
     more = {word.removeprefix("task=") for word in retrieval if word.startswith("task=")}
-    assert {one["task"] for one in trained} | more == set(tasks.names())
+    assert {one["task"] for one in trained} | more == set(tasks.names()) - {"above", "digits"}, "which +sweep=grid has"
     assert {one["task"] for one in trained if one["encoder"] == ",".join(pe_zoo.names())} == {
         *("copy", "reverse", "associative_recall", "text")
     }

@@ -179,7 +179,7 @@ def example(name: str) -> tuple[str, str]:
     return tokens.group(1), targets[: tokens.end()].replace(".", "").strip()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])  # its images are no examples to write
 def test_the_example_is_so(name: str) -> None:
     """Among many draws is the one that is written, and its answers are those written."""
     knobs, written = SYMBOLS.get(name, ({}, {}))
@@ -240,7 +240,7 @@ LIMITS: dict[str, dict[str, int]] = {
     "modular_arithmetic": {"modulus": 2, "index_hints": 0},
     "parity": {"index_hints": 0},
     **{key: {"modulus": 2} for key in ("modular_arithmetic_simple", "solve_equation")},
-    **{key: {"num_symbols": 2} for key in ("bucket_sort", "copy", "counting", "duplicate_string", "mode")},
+    **{key: {"num_symbols": 2} for key in ("above", "bucket_sort", "copy", "counting", "duplicate_string", "mode")},
     **{key: {"num_symbols": 2} for key in ("odds_first", "reverse", "reverse_string", "sort")},
 }
 """The least value of each whole number, lengths aside."""

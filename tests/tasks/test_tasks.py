@@ -407,12 +407,21 @@ READ_ON = {
 }
 """Tasks whose right answers a causal model reads next, so that its own may be put in their place."""
 ASKED_ONCE = {
-    *("cycle_navigation", "even_pairs", "majority", "missing_duplicate", "mode", "modular_arithmetic_simple"),
+    *("cycle_navigation", "digits", "even_pairs", "majority", "missing_duplicate", "mode", "modular_arithmetic_simple"),
     *("modular_arithmetic(scratchpad=False)", "parity", "parity_check", "precedence", "solve_equation"),
 }
 """Tasks with one answer at the very end, after which nothing is read."""
 READ_NOWHERE = {
-    *("associative_recall", "binary_addition", "bucket_sort", "duplicate_string", "dyck", "lego", "odds_first"),
+    *(
+        "above",
+        "associative_recall",
+        "binary_addition",
+        "bucket_sort",
+        "duplicate_string",
+        "dyck",
+        "lego",
+        "odds_first",
+    ),
     *("reverse_string", "s5", "stack_manipulation"),
 }
 """Tasks that ask at blanks, at keys, or beside a text of its own: what is read next is not what was asked for."""
