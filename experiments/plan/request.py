@@ -112,12 +112,14 @@ class RunConfig:
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
-        measured = {"encoder": self.encoder, "model": _chosen(self.model), "task": self.task}
+        later, missing = tasks.get(self.task["name"]).later, object()
+        task = {key: value for key, value in self.task.items() if later.get(key, missing) != value}
+        measured = {"encoder": self.encoder, "model": _chosen(self.model), "task": task}
         if self.checkpoint:
             name = label_of(self.checkpoint)
             measured = {"encoder": {"name": name}, "model": {"checkpoint": name, "sha256": self.checkpoint_sha256}}
             borrowed = self.task.get("tokenizer") == self.checkpoint
-            measured["task"] = self.task | ({"tokenizer": name} if borrowed else {})
+            measured["task"] = task | ({"tokenizer": name} if borrowed else {})
         return {
             "seed": self.seed,
             "threads": self.threads,

@@ -1,6 +1,8 @@
 """What a task is: how to draw a batch of any length, how it is scored, and what guessing would get."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -76,6 +78,8 @@ class Task:
     """Length of the running text that it is tested on; 0 if its test sequences stand alone."""
     drawn: ClassVar[str] = ""
     """How its sequences are drawn, where other releases drew those of this task alone otherwise."""
+    later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Knobs that came later, with the value that is as before: runs of earlier releases keep their ids."""
     own_split: ClassVar[bool] = False
     """Whether the task itself keeps the data of its splits apart."""
     limit: tuple[str, int] | None = None
