@@ -22,7 +22,14 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
-LATER: dict[str, Any] = {"sinks": False, "windows": None, "index_hints": 0, "during": [], "rotate_values": False}
+LATER: dict[str, Any] = {
+    "sinks": False,
+    "windows": None,
+    "index_hints": 0,
+    "during": [],
+    "rotate_values": False,
+    "source": "library",
+}
 """Options and knobs that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.borrowed import begin_of, file_of, tokens_of
 from experiments.tasks.texts.documents import Documents
-from experiments.tasks.texts.source import Source
+from experiments.tasks.texts.source import INSTALLED, LIBRARY, Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
@@ -48,6 +48,7 @@ class Text(Task):
     Args:
         train_length: tokens per training window, at least 2.
         path: a file or folder to read instead.
+        source: ``library``, or ``installed``: the Python sources of the packages torch and sympy, 73 MB, instead.
         dataset: a text set to read instead, by ``datasets.load_dataset``: ``name``, ``name:configuration`` (such as
             ``Salesforce/wikitext:wikitext-103-raw-v1``) or a local folder of parquet, json, csv or text files.
         column: of the data set, where the text is.
@@ -73,6 +74,7 @@ class Text(Task):
         duplicates: str = "removed",
         tokenizer: str = "bytes",
         vocabulary: int | None = None,
+        source: str = LIBRARY,
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
         if not (isinstance(tokenizer, str) and tokenizer not in OWN and file_of(tokenizer)):
@@ -84,8 +86,9 @@ class Text(Task):
             raise ValueError(f"task.vocabulary={vocabulary} changes nothing for {tokenizer}; set task.tokenizer=bpe")
         if vocabulary is not None:
             whole("task.vocabulary", vocabulary, at_least=256)
-        source = Source(path, dataset, column, documents, duplicates)
-        corpus = source.corpus()
+        one_of("task.source", source, (LIBRARY, INSTALLED))
+        origin = Source(path, dataset, column, documents, duplicates, source)
+        corpus = origin.corpus()
         num_documents = {name: len(documents) for name, documents in corpus.splits.items()}
         boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
         corpus = corpus.joined() if self._joined else corpus
@@ -108,7 +111,7 @@ class Text(Task):
         self._test_shares = test / test.sum()
         self._token_bytes = float((test * self._widths).sum() / test.sum())
         self._provenance = corpus.provenance | {
-            "splits_sha256": source.sha256(),
+            "splits_sha256": origin.sha256(),
             "documents": documents,
             "boundary": boundary if self._joined else "not crossed by any window",
             "documents_by_split": num_documents,

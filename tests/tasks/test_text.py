@@ -22,6 +22,7 @@ import pe_zoo
 from experiments import Transformer
 from experiments.plan.measures import load_experiment
 from experiments.tasks import tasks
+from experiments.tasks.texts import cache
 from experiments.tasks.texts import corpus as _corpus
 from experiments.tasks.texts import tokenizer as _tokenizer
 from experiments.tasks.texts.corpus import Corpus, held_out
@@ -147,7 +148,7 @@ def test_what_took_long_is_kept_for_the_next_run(
     content = PROSE * 40
     found = byte_pairs_of(of(content), 400)
     assert not (tmp_path / "cache").exists(), "what was quick is not"
-    monkeypatch.setattr(_tokenizer, "KEPT_FROM_SECONDS", 0)
+    monkeypatch.setattr(cache, "KEPT_FROM_SECONDS", 0)
     byte_pairs_of(of(content), 400)
     (kept,) = (tmp_path / "cache" / "pe_zoo").iterdir()
     trained = []

@@ -1,15 +1,22 @@
 """Which text a task asks for: read once for all runs of a process, and again only if its files have changed."""
 
+import json
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
-from experiments.tasks.texts.corpus import Corpus, digest_of
+import torch
+
+from experiments.tasks.texts.cache import Packed, cached
+from experiments.tasks.texts.corpus import PACKAGES, Corpus, digest_of, package_folder
 from experiments.tasks.texts.dataset import corpus_of
 from experiments.tasks.texts.duplicates import without_duplicates
 
 COLUMN = "text"
+LIBRARY, INSTALLED = "library", "installed"
 Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -22,6 +29,7 @@ class Source:
     column: str = COLUMN
     documents: str = "joined"
     duplicates: str = "removed"
+    source: str = LIBRARY
 
     def corpus(self) -> Corpus:
         """Return the documents; ValueError if they cannot be read. The text that was read last stays in memory."""
@@ -33,6 +41,9 @@ class Source:
 
     def _stamp(self) -> Stamp:
         """Return what changes with the files of a folder: nothing for text that is not ours to change."""
+        if self.source == INSTALLED:
+            named = [(f"{name} {version(name)}", package_folder(name) / "__init__.py") for name in PACKAGES]
+            return tuple((f"{name} {file}", file.stat().st_size, file.stat().st_mtime_ns) for name, file in named)
         root = Path(self.path or self.dataset or "")
         if not (self.path or self.dataset) or not root.exists():
             return ()
@@ -48,7 +59,7 @@ def _sha256(source: Source, stamp: Stamp) -> str:
 
 @lru_cache(maxsize=1)
 def _read(source: Source, stamp: Stamp) -> Corpus:
-    path, dataset, column, joined = source.path, source.dataset, source.column, source.documents == "joined"
+    path, dataset, column = source.path, source.dataset, source.column
     if "" in (path, dataset):
         knob = "task.path" if path == "" else "task.dataset"
         raise ValueError(f"{knob}='' names nothing; give one, or null for the default corpus")
@@ -56,5 +67,37 @@ def _read(source: Source, stamp: Stamp) -> Corpus:
         raise ValueError(f"task.path={path!r} and task.dataset={dataset!r} cannot both be read; give one of them")
     if dataset is None and column != COLUMN:
         raise ValueError(f"task.column={column!r} changes nothing without a data set; set task.dataset")
-    corpus = Corpus.of_files(path) if dataset is None else corpus_of(dataset, column, joined=joined)
+    if source.source == INSTALLED:
+        if path or dataset:
+            raise ValueError("task.source=installed reads installed packages: leave out task.path and task.dataset")
+        return cached(f"{source} {stamp}", lambda: _made(source), pack, unpack)
+    return _made(source)
+
+
+def _made(source: Source) -> Corpus:
+    joined = source.documents == "joined"
+    if source.dataset is not None:
+        corpus = corpus_of(source.dataset, source.column, joined=joined)
+    else:
+        corpus = Corpus.of_packages() if source.source == INSTALLED else Corpus.of_files(source.path)
     return without_duplicates(corpus, joined=joined) if source.duplicates == "removed" else corpus
+
+
+def pack(corpus: Corpus) -> Packed:
+    """Return a corpus as tensors of bytes, and of where each document ends."""
+    tensors = {}
+    for name, documents in corpus.splits.items():
+        tensors[name] = torch.frombuffer(bytearray(b"".join(documents)), dtype=torch.uint8)
+        tensors[f"{name}.sizes"] = torch.tensor([len(document) for document in documents])
+    names = json.dumps([*corpus.splits])
+    return tensors, {"splits": names, "provenance": json.dumps(corpus.provenance), "label": corpus.label}
+
+
+def unpack(packed: Packed) -> Corpus:
+    """Return the corpus that `pack` was given."""
+    tensors, texts = packed
+    splits = {}
+    for name in json.loads(texts["splits"]):
+        whole, ends = tensors[name].numpy().tobytes(), [0, *tensors[f"{name}.sizes"].cumsum(0).tolist()]
+        splits[name] = [whole[start:end] for start, end in pairwise(ends)]
+    return Corpus(splits, json.loads(texts["provenance"]), texts["label"])

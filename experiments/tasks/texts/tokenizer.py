@@ -7,25 +7,17 @@ library ``tokenizers``.
 
 import hashlib
 import json
-import logging
-import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from experiments.rows.row import write_whole
+from experiments.tasks.texts.cache import Packed, cached
 from experiments.tasks.texts.corpus import Corpus, digest_of
 from experiments.tasks.texts.documents import Documents
-
-logger = logging.getLogger("pe_zoo")
 
 WORDS = r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """GPT-2's: no pair is merged across the border of two such pieces."""
@@ -35,8 +27,6 @@ TO_ALPHABET = dict(enumerate(ALPHABET))
 BETWEEN_WORDS = re.compile(rb"(?<=\S)(?=\s)")
 PIECE_BYTES = 1 << 20
 """Text is encoded in pieces of about this size, to need little memory."""
-KEPT_FROM_SECONDS = 5.0
-"""A tokenized text that took longer is cached in the user's cache folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,22 +65,15 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
         remedy = 'pip install "pe_zoo[text]", or take task.tokenizer=bytes'
         raise ValueError(f"task.tokenizer=bpe needs the package tokenizers: {remedy}") from error
     key = f"{tokenizers.__version__} {WORDS} {vocabulary} {digest_of(corpus.splits)}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo"
-    cached = cache / f"{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
-    if cached.is_file():
-        try:
-            return _load(cached)
-        except (safetensors.SafetensorError, KeyError, ValueError, OSError):
-            logger.warning("%s is damaged and is made again", cached)
-    started = time.perf_counter()
+    return cached(key, lambda: _learned(tokenizers, corpus, vocabulary), _pack, _unpack)
+
+
+def _learned(tokenizers: Any, corpus: Corpus, vocabulary: int) -> Tokenized:
     tokenizer = _train(tokenizers, corpus.splits["train"], vocabulary)
     splits = {name: _encode(tokenizer, documents) for name, documents in corpus.splits.items()}
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     spelled = [bytes(ord(character) & 0xFF for character in token) for token in tokens]
-    tokenized = Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
-    if time.perf_counter() - started >= KEPT_FROM_SECONDS:
-        _save(tokenized, cached)
-    return tokenized
+    return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
 
 
 def _train(tokenizers: Any, documents: list[bytes], vocabulary: int) -> Any:
@@ -127,23 +110,15 @@ def _spell(text: bytes) -> str:
     return text.decode("latin-1").translate(TO_ALPHABET)
 
 
-def _save(tokenized: Tokenized, path: Path) -> None:
+def _pack(tokenized: Tokenized) -> Packed:
     tensors = {f"{name}.tokens": documents.tokens for name, documents in tokenized.splits.items()}
     tensors |= {f"{name}.sizes": documents.sizes for name, documents in tokenized.splits.items()}
     spelled = json.dumps([list(token) for token in tokenized.spelled])
-    metadata = {"splits": json.dumps(list(tokenized.splits)), "spelled": spelled, "sha256": tokenized.sha256 or ""}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, safetensors.torch.save(tensors, metadata))
-    except OSError as error:  # a home that cannot be written to is no reason not to train
-        logger.warning("the tokenized text is not cached for the next run: %s", error)
+    return tensors, {"splits": json.dumps(list(tokenized.splits)), "spelled": spelled, "sha256": tokenized.sha256 or ""}
 
 
-def _load(path: Path) -> Tokenized:
-    with safetensors.safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        names = json.loads(metadata["splits"])
-        splits = {
-            name: Documents(*(file.get_tensor(f"{name}.{part}") for part in ("tokens", "sizes"))) for name in names
-        }
-        return Tokenized(splits, [bytes(token) for token in json.loads(metadata["spelled"])], metadata["sha256"])
+def _unpack(packed: Packed) -> Tokenized:
+    tensors, texts = packed
+    names = json.loads(texts["splits"])
+    splits = {name: Documents(tensors[f"{name}.tokens"], tensors[f"{name}.sizes"]) for name in names}
+    return Tokenized(splits, [bytes(token) for token in json.loads(texts["spelled"])], texts["sha256"])
