@@ -55,7 +55,8 @@ def dots(axes: Axes, xs: Any, ys: Any, size: float, **how: Any) -> None:
     """Draw round dots as one path, of lines without length."""
     points = np.repeat(np.column_stack([xs, ys]).astype(float), 3, axis=0)
     points[2::3] = np.nan
-    axes.plot(*points.T, solid_capstyle="round", linewidth=size * style.scale(), **how)
+    points[1::3, 0] += 1e-9 * (np.ptp(points[::3, 0]) or 1.0) if len(points) else 0.0  # a PNG has no line of length 0
+    axes.plot(*points.T, snap=False, solid_capstyle="round", linewidth=size * style.scale(), **how)
 
 
 def value_axis(axes: Axes, rows: pd.DataFrame, x: str) -> None:

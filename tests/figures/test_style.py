@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 import pe_zoo
@@ -120,3 +121,18 @@ def test_a_title_names_three_at_most() -> None:
     assert words.brief(["a", "b", "c"], 5) == "a, b and c"
     assert words.brief("abcd", 5) == "4 of 5 encoders"
     assert words.brief("abcde", 5) == "all 5 encoders"
+
+
+def test_dots_are_seen_in_a_picture_too() -> None:
+    """A line of length 0 is a dot on the page, and nothing in a PNG."""
+    with style.theme():
+        figure, (axes,) = chart("title", "caption", alike="xy")
+        axes.set(xlim=(0, 2), ylim=(0, 2))
+        lines.dots(axes, [1.0, 1.0], [0.5, 1.5], 6, color="#ff0000")
+    assert (pixels(figure)[..., :3] == (255, 0, 0)).all(-1).sum() > 30, "of two dots six points wide"
+
+
+def pixels(figure: style.Chart) -> np.ndarray:  # type: ignore[type-arg]
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())

@@ -172,6 +172,11 @@ def test_the_report_says_who_is_lost() -> None:
     assert set(figures) == {"associative_recall_by_place", "associative_recall_u_index"}
     assert figures["associative_recall_by_place"].title == "associative_recall: alibi is lost in the middle"
     assert all(set(renderings(figure)) == {"svg", "png"} for figure in figures.values())
+    alone = report.plot(
+        frame(measured(untrained(tasks.build("copy"), "rope", causal=True).float(), tasks.build("copy"), influenced=2))
+    )
+    assert alone["copy_by_place"].title == "copy: influence of each place"
+    assert [axes.get_title(loc="left") for axes in alone["copy_by_place"].axes] == ["influence"]
     cells = over_seeds(report.shown(frame(rows)), ["series", "head"]).set_index(["series", "head"])["mean"]
     assert cells["rope", "content followed"] == 1
     assert cells["rope", "U index"] == 0 < cells["alibi", "U index"]

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import dots, lines, style, words
-from experiments.figures.panels import by_task, chart, under_heads
+from experiments.figures.panels import by_task, chart, under_heads, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, NAME, PLACE, RECENCY, U_INDEX
 from experiments.rows.row import metric_of, whole
@@ -40,8 +40,9 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 
 def _by_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
+    accuracy = rows[rows["metric"] == "token_accuracy"]
     panels = {
-        "accuracy": rows[(rows["metric"] == "token_accuracy") & rows["depth"].notna()].assign(at=rows["depth"]),
+        "accuracy": accuracy.assign(at=accuracy["depth"]),
         "influence, untrained": _over_depth(rows[rows["metric"] == f"{INITIAL}{INFLUENCE}"]),
         "influence": _over_depth(rows[rows["metric"] == INFLUENCE]),
     }
@@ -77,6 +78,8 @@ def _finding(rows: pd.DataFrame) -> str:
     lost = found[found > LOST].sort_values(ascending=False)
     if found.empty:
         return f"{task}: influence of each place"
+    if reason := unlearned(rows[rows["eval_length"] == rows["train_length"]]):
+        return reason
     if lost.empty:
         return f"{task}: no encoder is lost in the middle"
     return f"{task}: {words.brief(lost.index, len(found))} {'is' if len(lost) == 1 else 'are'} lost in the middle"
