@@ -412,17 +412,8 @@ ASKED_ONCE = {
 }
 """Tasks with one answer at the very end, after which nothing is read."""
 READ_NOWHERE = {
-    *(
-        "above",
-        "associative_recall",
-        "binary_addition",
-        "bucket_sort",
-        "duplicate_string",
-        "dyck",
-        "lego",
-        "odds_first",
-    ),
-    *("reverse_string", "s5", "stack_manipulation"),
+    *("above", "associative_recall", "binary_addition", "bucket_sort", "duplicate_string", "dyck", "indirect_indexing"),
+    *("lego", "mqar", "odds_first", "reverse_string", "s5", "stack_manipulation"),
 }
 """Tasks that ask at blanks, at keys, or beside a text of its own: what is read next is not what was asked for."""
 
