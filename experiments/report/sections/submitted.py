@@ -52,8 +52,8 @@ def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
     """Return one line for each series on some tasks.
 
     Returns:
-        ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``area`` (mean over tasks; NaN if one was not
-        learned) and the median effect against each of `BASELINES`, NaN where nothing can be compared.
+        ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``area`` (mean over tasks; NaN where one was
+        not learned) and the median effect against each of `BASELINES`, NaN where nothing can be compared.
     """
     quality = results.quality[results.quality["task"].isin(keys)]
     areas = {key: part["area"].dropna().to_numpy() for key, part in scores(quality).groupby(["series", "task"])}
