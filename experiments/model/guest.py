@@ -92,6 +92,9 @@ class Guest(Transformer):
         """Return attention weights of each layer; Unsupported if they are not told."""
         return self._told(self.insight.attention, tokens, positions)
 
+    def values(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
+        raise Unsupported(UNTOLD)
+
     def _told(
         self, tell: Callable[[Tensor, Tensor], list[Tensor]] | None, tokens: Tensor, positions: Tensor | None
     ) -> list[Tensor]:

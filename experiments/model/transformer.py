@@ -182,6 +182,11 @@ class Transformer(nn.Module):
             if isinstance(layer, Layer)
         ]
 
+    def values(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
+        """Return what attention mixes: ``num_layers`` of ``(batch, heads, length, head_dim)``."""
+        found = zip(self.layers, self.hidden(tokens, positions), strict=False)
+        return [layer.values(stream) for layer, stream in found if isinstance(layer, Layer)]
+
     def _encoder_in(self, layer: int) -> Encoder:
         return self.encoder if self.layout.carries(layer) and not self.encoder_dropped else self._bare[0]
 
@@ -253,6 +258,10 @@ class Layer(View):
                 part = part * left_by_sinks(scores.masked_fill(~site.mask, -torch.inf), self.sinks)
             parts.append(functional.pad(part, (0, heads.places - part.shape[-1])))
         return torch.cat(parts, -2)
+
+    def values(self, stream: Tensor) -> Tensor:
+        projected = self.attention_in(self.attention_norm(stream))
+        return projected.unflatten(-1, (3, self.num_heads, -1))[..., 2, :, :].transpose(1, 2)
 
     def _heads(
         self,

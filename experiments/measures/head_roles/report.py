@@ -1,0 +1,64 @@
+"""Figure and table of heads between positional and symbolic."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from experiments.figures import lines, style, words
+from experiments.figures.panels import by_task, chart
+from experiments.figures.style import Chart, Look
+from experiments.measures.attention_pattern.report import over_heads
+from experiments.measures.head_roles import INITIAL, MAIN, NAME, OVERLAP, SYMBOLIC
+from experiments.rows.row import metric_of
+from experiments.statistics.intervals import by_measurement, with_series
+
+PANELS = 9
+"""Most series that are drawn."""
+CLEAR = 0.5
+"""Score from which on a head is of a kind."""
+CAPTION = (
+    "Each head, by how far its weights stay with the symbols (right) or with the places (up) when tokens are permuted. "
+    "Filled: trained; grey: before training. On the line the two kinds share all of a head's weights."
+)
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each run with the largest scores of its heads."""
+    parts = []
+    for metric in (MAIN, SYMBOLIC, OVERLAP):
+        of_metric = with_series(rows[rows["metric"] == metric])
+        if len(of_metric):
+            parts.append(over_heads(of_metric, [], largest=True).assign(head=f"{metric_of(metric).label}, largest"))
+    return pd.concat(parts, ignore_index=True) if parts else rows.assign(head="")
+
+
+def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = rows[rows["status"] == "ok"]
+    where = ["series", "run_id", "layer", "head"]
+    table = rows.pivot_table(index=where, columns="metric", values="value", dropna=False).dropna(how="all")
+    if MAIN not in table:
+        return {}
+    positional = table[MAIN].groupby("series").max().sort_values(ascending=False)
+    chosen = style.chosen(looks, positional.index, PANELS)
+    having = positional[positional > CLEAR]
+    task = rows["task"].iloc[0]
+    title = f"{task}: no head is mostly positional"
+    title = (
+        f"{task}: a positional head grows with {words.brief(having.index, len(positional))}" if len(having) else title
+    )
+    caption = CAPTION + " Shown is the most positional of each family." * (len(chosen) < len(positional))
+    how: dict[str, Any] = {"x": "symbolic", "y": "positional", "height": 1.3, "left": 0.34}
+    figure, panels = chart(title, caption, list(chosen), **how)
+    for axes, (series, look) in zip(panels, chosen.items(), strict=True):
+        heads = table.loc[series]
+        if INITIAL + MAIN in heads:
+            lines.dots(axes, heads[INITIAL + SYMBOLIC], heads[INITIAL + MAIN], 2.6, color=style.MUTED, alpha=0.5)
+        axes.plot([0, 1], [1, 0], color=style.MUTED, linewidth=0.7 * style.scale(), zorder=1)
+        lines.dots(axes, heads[SYMBOLIC], heads[MAIN], 3.6, color=look.colour)
+    panels[0].set(xlim=(-0.3, 1.05), ylim=(-0.3, 1.05))
+    return {"head_roles": figure}
+
+
+summarise = partial(by_measurement, experiment=NAME)
+plot = partial(by_task, experiment=NAME, draw=_figures)
