@@ -8,6 +8,7 @@ from pe_zoo._encoder import Encoder, Geometry, Site, Unsupported, raw_scores, sc
 from pe_zoo._knobs import Knob, knobs
 from pe_zoo._numberings import Numbering, numberings
 from pe_zoo._registry import PluginError, Registry, build, get, load_catalogue, load_file, load_files, names, register
+from pe_zoo._tables import heads_first
 
 __all__ = [
     "Encoder",
@@ -22,6 +23,7 @@ __all__ = [
     "build",
     "check_model",
     "get",
+    "heads_first",
     "knobs",
     "load_catalogue",
     "load_file",

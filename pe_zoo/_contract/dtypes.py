@@ -40,10 +40,12 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
     x = torch.randn(2, length, geometry.model_dim, dtype=dtype)
 
     def same(hook: str, tensor: Tensor, like: Tensor) -> None:
-        hold(tensor.shape == like.shape, f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}")
+        each = " with positions per sample (pe_zoo.heads_first orders biases)" if hook == "score" and many else ""
+        hold(tensor.shape == like.shape, f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}{each}")
         _same_dtype(hook, tensor, dtype)
 
     for positions in (torch.arange(length).float(), some_positions(2, length)):
+        many = positions.ndim == 2
         same("embed", encoder.embed(x, positions), x)
         for queries in {length, 1}:
             site = site_of(positions, causal, x, slice(length - queries, length))

@@ -134,6 +134,8 @@ def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
 @promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")
 def check_state(make: Maker, causal: bool, bench: Bench) -> None:
     first, second, tokens = bench.fresh(make), bench.fresh(make), some_tokens()
+    for name in (name for module in first.modules() for name, held in vars(module).items() if isinstance(held, Tensor)):
+        raise Broken(f"self.{name} is a plain tensor, which stays behind on the CPU: self.register_buffer({name!r}, …)")
     model = bench.model(first, causal)
     before = read(model, tokens)
     double = copy.deepcopy(model)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import QUICK, ROOT, Command
+from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
 from pe_zoo.__main__ import main
@@ -60,6 +60,8 @@ BROKEN = {
         ["Under a causal mask no output depends on a later input", "has a gradient from later inputs"],
     ),
 }
+PER_HEAD = examples()["my_bias"].replace("self.table[row]", "table").replace("zeros", "rand")
+PER_HEAD = PER_HEAD.replace("        return", "        table = self.table[row]\n        return")
 ONLY_TORCH = ("experiments", "hydra", "omegaconf", "pandas", "matplotlib", "seaborn", "run", "report")
 
 
@@ -178,8 +180,11 @@ def test_a_missing_claim_of_speed_is_advice(
         (GOOD.replace(".to(scores.dtype)", ""), "`bias.to(scores.dtype)`"),
         (BROKEN["by_place"][0], "`site.distance`"),
         (GOOD.replace("shift_invariant = True", ""), "`shift_invariant = True`"),
+        (GOOD.replace("nn.Parameter(", "("), "self.register_buffer('log_slopes', …)"),
+        (PER_HEAD.replace("pe_zoo.heads_first(table)", "table.movedim(-1, -3)"), "pe_zoo.heads_first"),
+        (PER_HEAD.replace(" + 2**-8", ""), "(distance + 2**-8).floor()"),
     ],
-    ids=["dtype", "positions", "claim"],
+    ids=["dtype", "positions", "claim", "device", "heads", "rounding"],
 )
 def test_the_remedy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, remedy: str) -> None:
     assert wrong != GOOD
