@@ -69,6 +69,11 @@ class ModelConfig:
     sinks: bool = False
     as_many_as: str | None = None
 
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of the layers' matrices: all of the plain trunk but the tables of tokens and the norms."""
+        return self.num_layers * (4 + 2 * self.ffn_multiple) * self.model_dim**2
+
 
 @dataclass(kw_only=True)
 class RunConfig:
@@ -113,9 +118,9 @@ class RunConfig:
     recipe: str = ""
 
     def __post_init__(self) -> None:
-        """Resolve what depends on this machine, so that it is part of the id and the same for every worker."""
+        """Resolve what depends on machine or trunk, so that it is part of the id and the same for every worker."""
         precision = resolved(self.train.precision, self.device, self.model.model_dim)
-        self.train = replace(self.train, precision=precision)
+        self.train = replace(self.train, precision=precision).laid_out(self.model.layer_parameters)
 
     def identity(self) -> dict[str, Any]:
         """Return what the results depend on as plain data: not the folder, the device or the spelling."""
@@ -141,7 +146,7 @@ class RunConfig:
 
     def _training(self) -> dict[str, Any]:
         settings = asdict(self.train)
-        del settings["learning_rates"]
+        del settings["learning_rates"], settings["tokens_per_parameter"]
         settings["rounds"] = self.train.most_rounds
         if self.tune:
             settings |= {"learning_rate": TUNED, "learning_rates": rates(self.train)}

@@ -36,10 +36,9 @@ def machine_memory(device: torch.device) -> int:
 def check_sizes(config: RunConfig, device: torch.device) -> None:
     """Refuse a trunk or training sequences that cannot fit: ValueError with the option and how much it would take."""
     model, memory = config.model, machine_memory(device)
-    matrices = model.num_layers * (4 + 2 * model.ffn_multiple) * model.model_dim**2
     _refuse_above(
         memory,
-        FLOAT * matrices * (TRAINED if config.trains else 1),
+        FLOAT * model.layer_parameters * (TRAINED if config.trains else 1),
         f"a model of model.model_dim={model.model_dim}, model.num_layers={model.num_layers} and "
         f"model.ffn_multiple={model.ffn_multiple}",
     )

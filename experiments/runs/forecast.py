@@ -21,7 +21,7 @@ from experiments.training.checkpoint import KEPT
 from experiments.training.heartbeat import doing, span
 from experiments.training.tune import rates
 
-MOST_TIMED = 8
+MOST_TIMED = 4
 """Encoders (with numbering and layout) that are timed in one setting."""
 OTHER_BYTES = 60_000
 """Of a run's rows, log and records."""

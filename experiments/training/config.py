@@ -1,6 +1,7 @@
 """How a model is trained: the options of ``train.*``, their ranges, and when training ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from experiments.model.precision import AUTO, PRECISIONS
 from pe_zoo._knobs import number, one_of, true_or_false, whole
@@ -16,6 +17,8 @@ class TrainConfig:
 
     Args:
         steps: optimizer steps of a round, at least 0; 0 trains nothing and leaves the model as it was initialised.
+        tokens_per_parameter: tokens of a round for each parameter of the trunk's layers, above 0; ``steps`` follow from
+            it and ``tokens_per_step``, whatever they are given as. null: ``steps`` are as given.
         rounds: most rounds, at least 1. Training goes on for another round, whose learning rate rises and falls again
             (warm restarts, Loshchilov and Hutter, 2017, arXiv:1608.03983), as long as the last in-range check of a
             round says that the task was not learned. null: ``ROUNDS``, or 1 with ``drop_encoder_after`` or
@@ -46,6 +49,7 @@ class TrainConfig:
     """
 
     steps: int = 1600
+    tokens_per_parameter: float | None = None
     rounds: int | None = None
     tokens_per_step: int = 256
     learning_rate: float = 1e-3
@@ -110,6 +114,14 @@ class TrainConfig:
                 f"train.stop_at_convergence=true changes nothing: no in-range check comes before the last of "
                 f"{last} steps; raise train.curve_points or train.steps"
             )
+
+    def laid_out(self, parameters: int) -> Self:
+        """Return the same with its number of steps, for a trunk with so many parameters in its layers."""
+        if self.tokens_per_parameter is None:
+            return self
+        whole("train.tokens_per_step", self.tokens_per_step, at_least=1)
+        tokens = number("train.tokens_per_parameter", self.tokens_per_parameter, above=0) * parameters
+        return replace(self, steps=max(1, round(tokens / self.tokens_per_step)), tokens_per_parameter=None)
 
     @property
     def last_step(self) -> int:
