@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from support import Command
+from support import Command, subject_of
 from torch import Tensor
 
 import pe_zoo
@@ -667,3 +667,8 @@ def test_on_the_command_line(command: Command) -> None:
     assert set(METRIC_NAMES) <= {row["metric"] for row in rows}
     longest = max(float(row["value"]) for row in rows if row["metric"] == "wavelength")
     assert longest < 2 * math.pi * 10000
+
+
+def test_an_encoder_of_a_grid_is_none_of_its_business() -> None:
+    with pytest.raises(Unsupported, match="encoders of sequences; mixed_rope takes a grid"):
+        structure.measure(subject_of("mixed_rope", task=tasks.build("above", train_length=4)))
