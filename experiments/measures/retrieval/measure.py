@@ -13,7 +13,7 @@ ERRORS = 3
 def measure(
     subject: Subject,
     *,
-    multiples: Several[Positive] = (0.5, 1.0, 2.0, 4.0, 8.0),
+    multiples: Several[Positive] = (0.5, 1.0, 2.0, 4.0),
     depths: Count = 9,
     samples: Count = 32,
     share: Share = 0.9,
