@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib.metadata import version
 
-from pe_zoo.hf.families import REFUSED, SUPPORTED, UNTESTED, Family, families, tried
+from pe_zoo.hf.families import NAMES, REFUSED, SUPPORTED, UNTESTED, Family, families, tried
 
 
 def written(found: Iterable[Family]) -> str:
@@ -24,5 +25,16 @@ def written(found: Iterable[Family]) -> str:
     return "\n\n".join(parts)
 
 
+def main(names: list[str]) -> int:
+    """Print the outcome for the named families, all if none is; return the exit code."""
+    for name in names:
+        if name not in NAMES:
+            near = get_close_matches(name, NAMES) or ["llama", "qwen3", "gpt2"]
+            print(f"error: no family named {name!r}; there are {', '.join(near)}, …", file=sys.stderr)  # noqa: T201
+            return 2
+    print(written(map(tried, names) if names else families()))  # noqa: T201
+    return 0
+
+
 if __name__ == "__main__":
-    print(written(map(tried, sys.argv[1:]) if sys.argv[1:] else families()))  # noqa: T201
+    sys.exit(main(sys.argv[1:]))

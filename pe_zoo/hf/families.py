@@ -18,6 +18,7 @@ from pe_zoo.hf.listen import read, tokens_for
 from pe_zoo.hf.swap import use
 
 SUPPORTED, REFUSED, UNTESTED = "supported", "refused", "untested"
+NAMES = sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 MOST_PARAMETERS = 3e7
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "d_model", "embed_dim", "word_embed_proj_dim"), 64),
@@ -47,7 +48,7 @@ class Family:
 def families() -> Iterator[Family]:
     """Try every causal language model of the installed Transformers."""
     set_verbosity_error()
-    for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+    for name in NAMES:
         yield tried(name)
 
 

@@ -17,7 +17,7 @@ import pe_zoo
 import pe_zoo.hf
 from pe_zoo import Geometry, Unsupported
 from pe_zoo._contract.bench import some_positions
-from pe_zoo.hf.__main__ import written
+from pe_zoo.hf.__main__ import main, written
 from pe_zoo.hf.families import REFUSED, SUPPORTED, UNTESTED, small, trial, tried
 from pe_zoo.hf.seat import seat_of
 
@@ -370,6 +370,13 @@ def test_families_are_tried_and_told() -> None:
     found = {name: tried(name) for name in ("llama", "falcon", "blt")}
     assert [found[name].outcome for name in found] == [SUPPORTED, REFUSED, UNTESTED]
     assert "million parameters" in found["blt"].reason
+
+
+def test_the_command_tells_an_unknown_family(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lama"]) == 2
+    assert capsys.readouterr().err.startswith("error: no family named 'lama'; there are llama")
+    assert main(["llama"]) == 0
+    assert "**Supported** (1): `llama`." in capsys.readouterr().out
 
 
 def test_an_encoder_that_needs_a_geometry_of_its_own_says_so() -> None:
