@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -77,6 +77,22 @@ def check(make: Maker) -> Iterator[Verdict]:
             yield judge(promise.sentence, {where[mask]: partial(promise.check, asked, mask, bench) for mask in masks})
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
+
+
+def leak(make: Maker, geometry: Geometry) -> str:
+    """Return how an encoder lets outputs of a causal model depend on later inputs; blank if it does not.
+
+    Of the geometry, two layers are tried. Anything else that is wrong with the encoder is left to `check`.
+    """
+    bench = Bench(geometry=replace(geometry, num_layers=min(2, geometry.num_layers)))
+    try:
+        with _same_state():
+            hooks.hold_causal(bench.model(bench.fresh(partial(on_line, make)), True), some_tokens())
+    except Broken as reason:
+        return str(reason)
+    except Exception:  # noqa: BLE001  as above
+        return ""
+    return ""
 
 
 def one_line(error: BaseException) -> str:

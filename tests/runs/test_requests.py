@@ -245,6 +245,32 @@ def test_a_mistake_in_a_plugin_is_one_line_and_stops_no_sweep(command: Command, 
     assert [run.name.split("-")[0] for run in (tmp_path / "results" / "scratch" / "runs").iterdir()] == ["none"]
 
 
+LEAKS = {
+    "embed": "return x + x.mean(1, keepdim=True)",
+    "score": "return x\n    def score(self, s, q, k, site):\n        return s + s.mean(-1, keepdim=True).cos()",
+    "bits": "return x + (x.detach().sum(1, keepdim=True) > 0)",
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_plugin_that_shows_a_causal_model_the_future_is_refused(command: Command, tmp_path: Path, leak: str) -> None:
+    (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed=LEAKS[leak]))
+    asked = ("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "experiment=structure")
+    for words in (asked, (*asked, "--plan")):
+        done = command(*words)
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+        assert "encoder=mine breaks a promise: Under a causal mask no output depends on a later input" in done.err
+        assert "python -m pe_zoo check mine.py" in done.err
+    assert not (tmp_path / "results").exists()
+    assert command(*asked, "model.causal=false").code == 0
+
+
+def test_a_plugin_that_keeps_the_future_hidden_runs(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed="return x + positions.cos()[..., None]"))
+    assert command("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "experiment=structure").code == 0
+
+
 def test_a_plugin_in_a_folder_with_brackets(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "a (1)=b"
     folder.mkdir()
