@@ -9,7 +9,7 @@ from pe_zoo._positions import slopes
 @register("alibi_2d")
 class ALiBi2D(Encoder):
     """Biases scores by a linear penalty on the Euclidean distance in the grid, with a slope per head.
-    2D-ALiBi, Fuller et al. (2023), arXiv:2311.00566, §3.
+    2D-ALiBi, Fuller et al. (2023), arXiv:2311.00566.
 
         scores[h, q, k] −= slope[h] · ‖place[q] − place[k]‖,      slope[h] = 2^(−max_bias · h / heads),  h = 1 … heads
 

@@ -9,7 +9,7 @@ from pe_zoo._positions import angles, geometric_frequencies
 @register("sinusoidal_2d")
 class Sinusoidal2D(Encoder):
     """Adds sines and cosines of the column to one half of the channels, of the row to the other.
-    As in MAE, He et al. (2021), arXiv:2111.06377, §3; MoCo v3, Chen et al. (2021), arXiv:2104.02057.
+    As in MAE, He et al. (2021), arXiv:2111.06377; MoCo v3, Chen et al. (2021), arXiv:2104.02057.
 
         x += (sin(column · f), cos(column · f), sin(row · f), cos(row · f)),      f[i] = base^(−4i/model_dim)
 
