@@ -46,7 +46,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     if len(having):
         title = f"{task}: the first token is a sink with {words.brief(having.index, len(first))}"
     caption = CAPTION + " Colour: the largest weight of each family; grey: the others." * (len(named) < len(looks))
-    how: dict[str, Any] = {"x": "layer", "height": 1.6, "alike": "", "key": named}
+    how: dict[str, Any] = {"x": "layer", "height": 1.6, "alike": "", "key": named, "left": 0.42}
     figure, panels = chart(title, caption, list(PANELS.values()), **how)
     for axes, metric in zip(panels, PANELS, strict=True):
         part = rows[rows["metric"] == metric]

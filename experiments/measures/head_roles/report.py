@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.figures import lines, style, words
+from experiments.figures import style, words
 from experiments.figures.panels import by_task, chart
 from experiments.figures.style import Chart, Look
 from experiments.measures.attention_pattern.report import over_heads
@@ -48,14 +48,14 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
         f"{task}: a positional head grows with {words.brief(having.index, len(positional))}" if len(having) else title
     )
     caption = CAPTION + " Shown is the most positional of each family." * (len(chosen) < len(positional))
-    how: dict[str, Any] = {"x": "symbolic", "y": "positional", "height": 1.3, "left": 0.34}
+    how: dict[str, Any] = {"x": "symbolic", "y": "positional", "height": 1.3, "left": 0.4}
     figure, panels = chart(title, caption, list(chosen), **how)
     for axes, (series, look) in zip(panels, chosen.items(), strict=True):
         heads = table.loc[series]
         if INITIAL + MAIN in heads:
-            lines.dots(axes, heads[INITIAL + SYMBOLIC], heads[INITIAL + MAIN], 2.6, color=style.MUTED, alpha=0.5)
+            axes.plot(heads[INITIAL + SYMBOLIC], heads[INITIAL + MAIN], "o", ms=2.2 * style.scale(), color=style.OTHER)
         axes.plot([0, 1], [1, 0], color=style.MUTED, linewidth=0.7 * style.scale(), zorder=1)
-        lines.dots(axes, heads[SYMBOLIC], heads[MAIN], 3.6, color=look.colour)
+        axes.plot(heads[SYMBOLIC], heads[MAIN], "o", ms=3.2 * style.scale(), color=look.colour)
     panels[0].set(xlim=(-0.3, 1.05), ylim=(-0.3, 1.05))
     return {"head_roles": figure}
 
