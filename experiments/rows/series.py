@@ -27,6 +27,8 @@ AS_BEFORE = {
     "layout.windows": "null",
     "model.sinks": "false",
     "task.index_hints": "0",
+    "task.source": "library",
+    "encoder.rotate_values": "false",
     "length_extrapolation.during": "[]",
 }
 """Keys that runs lack where they have this value, the default, which is what earlier releases did."""

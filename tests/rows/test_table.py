@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -177,7 +176,7 @@ def test_the_name_of_a_recipe_says_its_layout_and_its_trunk(tmp_path: Path) -> N
 
 
 def test_options_that_came_later_are_those_that_leave_ids_as_they_were() -> None:
-    assert {key.partition(".")[2]: json.loads(value) for key, value in AS_BEFORE.items()} == LATER
+    assert {key.partition(".")[2]: yaml.safe_load(value) for key, value in AS_BEFORE.items()} == LATER
     assert {key: AS_BEFORE[key] for key in AS_BEFORE if key in defaults()} == {
         key: defaults()[key] for key in ("layout.windows", "model.sinks")
     }
