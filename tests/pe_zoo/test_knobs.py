@@ -31,7 +31,6 @@ COMPANIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("text", "vocabulary"): {"tokenizer": "bpe"},
     ("digits", "min_length"): {"train_length": 24},
     ("mqar", "min_length"): {"train_length": 24},
-    ("mqar", "power"): {"train_length": 64},
     ("parity", "index_hints"): {"scratchpad": True},
     ("yarn", "beta_slow"): {"original_length": 48},
 }
@@ -164,7 +163,7 @@ def other_values(owner: str, knob: Knob) -> Iterator[Any]:
     elif isinstance(knob.default, int):
         yield 64 if knob.name == "index_hints" else 2 * knob.default + 4
     else:
-        yield knob.default / 2 or 0.5
+        yield 1.0 if owner == "task mqar" else knob.default / 2 or 0.5
 
 
 # ------------------------------------------------------------------------------------------------ every knob
