@@ -9,7 +9,7 @@ from experiments.report import board, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
-from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking
+from experiments.report.sections import cards, cost, fairness, folder, lengths, order, other, ranking, transfer
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
@@ -106,6 +106,7 @@ def _measured(
     encoders = cards.pages(of_tasks, decided)
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
+    page.sections += transfer.sections(results)
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))
