@@ -20,6 +20,7 @@ from experiments.report.sections import (
     predictions,
     ranking,
     submitted,
+    transfer,
 )
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
@@ -119,6 +120,7 @@ def _measured(
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
     page.sections += predictions.sections(of_tasks)
+    page.sections += transfer.sections(results)
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))

@@ -1,0 +1,119 @@
+"""Does this transfer? Of a folder with several sizes of trunk, or several budgets, of the same comparison."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from experiments.figures import words
+from experiments.report.page import Section, Table
+from experiments.rows.results import Results
+from experiments.rows.row import metric_of
+from experiments.statistics import transfer
+
+TITLE = "Does this transfer?"
+MULTIPLES = (1, 4)
+"""Where quality is compared, in training lengths."""
+WHERE = {1: "in range", 4: "at 4× the length"}
+
+
+def sections(results: Results) -> list[Section]:
+    """Return the section; nothing for a folder of one size and budget, or of too few encoders."""
+    rungs = of_runs(results)
+    pairs = transfer.neighbours(rungs)
+    if pairs.empty:
+        return []
+    bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
+    laws = transfer.laws(rungs[bits])
+    parts = [_pairs(pairs), *([_laws(laws)] if len(laws) else [])]
+    return [Section(TITLE, _sentences(pairs), parts=list(parts))]
+
+
+def of_runs(results: Results) -> pd.DataFrame:
+    """Return a line for each run and multiple of its training length, as `transfer.neighbours` takes them."""
+    rows = results.quality
+    rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(results.configs)]
+    sizes = {run: _rung(results.configs[run]) for run in rows["run_id"].unique()}
+    parameters, tokens = (rows["run_id"].map({run: each[i] for run, each in sizes.items()}) for i in (0, 1))
+    kinds = {run: _kind(results.configs[run]) for run in rows["run_id"].unique()}
+    sign = [-1.0 if metric_of(metric).higher_is_better else 1.0 for metric in rows["metric"]]
+    found = rows[["task", "metric", "seed"]].assign(
+        multiple=rows["eval_length"] / rows["train_length"],
+        parameters=parameters,
+        budget=(tokens / parameters).map(lambda budget: float(f"{budget:.2g}")),
+        encoder=rows["encoder"] + rows["run_id"].map(kinds),
+        value=rows["value"] * sign,
+    )
+    return found[found["multiple"].isin(MULTIPLES)].dropna(subset=["parameters", "budget", "value"])
+
+
+def _rung(config: Mapping[str, str]) -> tuple[float, float]:
+    """Return the parameters of the trunk's layers, and the tokens of a round of training; NaN if unknown."""
+    wide, deep, widened, steps, tokens = (
+        float(config.get(key, "nan"))
+        for key in ("model.model_dim", "model.num_layers", "model.ffn_multiple", "train.steps", "train.tokens_per_step")
+    )
+    return deep * (4 + 2 * widened) * wide**2, steps * tokens
+
+
+def _kind(config: Mapping[str, str]) -> str:
+    numbering = config.get("positions.name", "sequential")
+    return "" if numbering == "sequential" else f" · {numbering}"
+
+
+def _sentences(pairs: pd.DataFrame) -> list[str]:
+    found = []
+    for line in pairs[pairs["axis"] == "size"].to_dict("records"):
+        found.append(
+            f"{line['task']}, {WHERE[line['multiple']]}: from {_amount(line['first'])} to {_amount(line['second'])} "
+            f"parameters the ranking of {line['encoders']:.0f} encoders has Kendall's τ "
+            f"{words.interval(line['tau'], line['tau_low'], line['tau_high'], '.2f')}. Of {line['decided']} pairs that "
+            f"the smaller size tells apart, {line['kept']} keep their order and {line['reversed']} reverse it."
+        )
+    return found or ["Only training budgets differ here, not sizes: see the table."]
+
+
+def _pairs(pairs: pd.DataFrame) -> Table:
+    lines = [
+        {
+            "task": f"{line['task']}, {WHERE[line['multiple']]}",
+            "from": _value(line["axis"], line["first"]),
+            "to": _value(line["axis"], line["second"]),
+            "encoders": f"{line['encoders']:.0f}",
+            "seeds": f"{line['seeds']:.0f}",
+            "Kendall's τ": words.interval(line["tau"], line["tau_low"], line["tau_high"], ".2f"),
+            f"share of the best {transfer.TOP}": words.interval(line["top"], line["top_low"], line["top_high"], ".2f"),
+            "pairs kept": f"{line['kept']} of {line['decided']}",
+        }
+        for line in pairs.to_dict("records")
+    ]
+    note = (
+        "Parameters are those of the layers, tokens those of training for each of them. Intervals: 95 % of rankings "
+        "by means drawn from the t distribution of their seeds. Pairs kept: of the pairs of encoders that the first "
+        "rung tells apart (each at 95 %), those in the same order in the second."
+    )
+    return Table("transfer", "Rankings of neighbouring sizes and budgets", pd.DataFrame(lines), pairs, note)
+
+
+def _laws(laws: pd.DataFrame) -> Table:
+    lines = [
+        {
+            "task": f"{line['task']}, {WHERE[line['multiple']]}",
+            "encoder": line["encoder"],
+            "tokens for each parameter": f"{line['budget']:g}",
+            "sizes": line["sizes"],
+            "exponent": words.interval(line["exponent"], line["low"], line["high"]),
+            "bits at 1M parameters": f"{line['at_one_million']:.3f}",
+        }
+        for line in laws.to_dict("records")
+    ]
+    note = "Bits per byte = a · parameters^(−exponent), fitted for each seed; 95 % interval of the mean over seeds."
+    return Table("scaling", "Power law of each encoder over sizes", pd.DataFrame(lines), laws, note)
+
+
+def _value(axis: str, value: float) -> str:
+    return f"{_amount(value)} parameters" if axis == "size" else f"{value:g} tokens a parameter"
+
+
+def _amount(parameters: float) -> str:
+    return f"{parameters / 1e6:.2g}M" if np.isfinite(parameters) else "unknown"
