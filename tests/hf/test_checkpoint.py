@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 import tokenizers
 import torch
 import transformers
-from support import ROOT, Command
+from support import Command
 from torch.nn import functional
 
 import pe_zoo.hf
@@ -138,18 +136,17 @@ def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp
     assert scaled["window", "64"]["status"] == "unsupported"
 
 
-def test_a_name_of_the_hub_whose_files_are_kept_here(saved: Path, tmp_path: Path) -> None:
+def test_a_name_of_the_hub_whose_files_are_kept_here(
+    command: Command, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = tmp_path / "hub" / "models--me--tiny"
     shutil.copytree(saved, kept / "snapshots" / "abc")
     (kept / "refs").mkdir()
     (kept / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     words = ["checkpoint=me/tiny", "task=text", f"task.path={saved.parent / 'text.py'}", "task.duplicates=kept"]
-    measured = ["experiment=attention_pattern", "attention_pattern.samples=2", "figures=false"]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "run.py"), *words, *measured], cwd=tmp_path, capture_output=True, text=True,
-        env=os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "PYTHONPATH": str(ROOT)}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-1000:]
+    done = command(*words, "experiment=attention_pattern", "attention_pattern.samples=2", "figures=false")
+    assert done.code == 0, done.err
     assert {(row["encoder"], row["status"]) for row in rows_of(tmp_path)} == {("tiny", "ok")}
 
 
