@@ -19,6 +19,9 @@ from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
 """Most tasks whose areas are columns of the board over tasks."""
+AT_A_LOOK = (
+    "Areas are means of all runs; Δ, interval and p are of the look that decided, or of the last, with the runs given."
+)
 
 
 def written(value: float, metric: str) -> str:
@@ -86,7 +89,7 @@ def of_task(task: TaskResults) -> Board:
         place=("Place", "and its range"),
         curve=f"{axes.lengths[0]} … {axes.lengths[-1]}",
         mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
-        better=f"Against {task.baseline}" if task.asked else "Better than",
+        better=f"Area less that of {task.baseline}, points" if task.asked else "Better than",
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
         note=_note(task, metric),
@@ -102,13 +105,14 @@ def _note(task: TaskResults, metric: str) -> str:
     note += "doublings of the quality in range that is kept; 0 is guessing."
     if task.declared:
         note += f" Only comparisons with {task.baseline} were tested, so others have wide ranges of places."
+    note += f" {AT_A_LOOK}" * (task.rule is not None)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
     if task.asked:
         lines = task.against[task.against["series"] == series].to_dict("records")
-        return _against(lines[0]) if lines else "–"
+        return against(task, lines[0]) if lines else "–"
     family = task.family
     if series not in family.names:
         return "–"
@@ -118,11 +122,12 @@ def _better(task: TaskResults, series: str, ranked: int) -> str:
     return words.listed(beaten) if 0 < len(beaten) <= 3 else f"{len(beaten)} others" if beaten else "–"
 
 
-def _against(line: Mapping[Any, Any]) -> str:
-    """Return a comparison with the baseline: difference in points of area, interval, p and verdict."""
+def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
+    """Return a comparison with the baseline: difference in points of area, interval, p, runs and verdict."""
     difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
-    numbers = f"{words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}: "
-    return f"{numbers if difference == difference else ''}{line['verdict']}"
+    numbers = f"{words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}"
+    numbers += f", {line['seeds']} against {words.count(line['baseline_seeds'], 'run')}" * (task.rule is not None)
+    return f"{numbers + ': ' if difference == difference else ''}{line['verdict']}"
 
 
 def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:

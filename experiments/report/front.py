@@ -158,9 +158,9 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
         BETTER: f"{ours} loses to {other} by {points}",
         EQUAL: f"{ours} and {other} are equal",
     }.get(verdict, f"{ours} and {other}: {verdict}")
-    low, difference, high = (100 * -line[end] for end in ("high", "difference", "low"))
-    text = f"of area: {words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}, "
-    text += f"{line['baseline_seeds']} against {words.count(line['seeds'], 'run')}."
+    difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
+    text = f"({other} less {ours}: {words.interval(difference, low, high, '+.0f')} points of area, "
+    text += f"p {words.p_value(line['p_holm'])}, {line['seeds']} against {words.count(line['baseline_seeds'], 'run')})."
     return Finding(head, text)
 
 

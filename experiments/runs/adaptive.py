@@ -39,7 +39,7 @@ def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) 
             decided, named = decisions(found_results, rule, first_seed)
         except ValueError as error:
             raise BadRequest(str(error)) from error
-        print(f"\n{decisions_text(decided, rule)}", flush=True)
+        print(f"\n{decisions_text(decided, rule, first_seed, found_results)}", flush=True)
         ended = pd.concat([each.runs for each in found_results])
         series_of = {run: (task, series) for run, task, series in ended[["run_id", "task", "series"]].to_numpy()}
         needed = wanted(decided, named)

@@ -20,7 +20,7 @@ from experiments.runs import lease
 from experiments.statistics.comparisons import find_baseline
 from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
 from experiments.statistics.scores import scores
-from experiments.statistics.sequential import decide
+from experiments.statistics.sequential import decide, wanted
 from experiments.statistics.statements import schema, verdicts
 
 WIDTH = 100
@@ -103,7 +103,8 @@ def text(folder: Path) -> str:
     ]
     if declared := declared_rule(sweep.rule for sweep in sweeps):
         try:
-            parts.append(decisions_text(decisions([load(folder)], *declared)[0], declared[0]))
+            found = [load(folder)]
+            parts.append(decisions_text(decisions(found, *declared)[0], *declared, found))
         except ValueError as error:  # until runs of both sides have ended
             parts.append(f"Nothing to decide yet: {error}")
     for state, advice in STATES.items():
@@ -165,22 +166,27 @@ def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd
     return decide(scores(quality), rule, first_seed), rule
 
 
-def decisions_text(decided: pd.DataFrame, rule: Rule) -> str:
-    """Return what is decided and what the next look costs, as a table for the terminal."""
+def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Sequence[Results]) -> str:
+    """Return what is decided and how many runs the next look still takes, as a table for the terminal."""
     if decided.empty:
         return "nothing to decide yet"
     published = rule.question == STATEMENTS
     shown = decided[["tested", "comparison"] if published else ["task", "series"]].copy()
-    intervals = zip(decided["difference"], decided["low"], decided["high"], strict=True)
-    shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*numbers, "+.3f") for numbers in intervals]
+    ends, written = decided[["difference", "low", "high"]].astype(float), "+.3f"
+    if not published:
+        ends, written = 100 * ends, "+.1f"
+    shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*each, written) for each in ends.to_numpy()]
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"])
-    question = "which may be the best" if rule.question == BEST else f"against {rule.question}"
-    head = ["task", "series", "seeds", f"difference in area, {question}", "p (Holm)", "verdict"]
+    other = "its strongest rival" if rule.question == BEST else rule.question
+    head = ["task", "series", "seeds", f"area less that of {other}, points", "p (Holm)", "verdict"]
     if published:
         head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
     waiting = decided["next_look"] > 0
-    lines = decided[waiting].to_dict("records")
-    more = {key: line["next_look"] - line["seeds"] for line in lines for key in line["concerns"]}
+    ended = pd.concat([each.rows for each in found]).groupby(["task", "series"])["seed"].agg(set).to_dict()
+    more = {
+        key: sum(seed not in ended.get(key, ()) for seed in range(first_seed, first_seed + needed))
+        for key, needed in wanted(decided[waiting], rule).items()
+    }
     summary = f"{(~waiting).sum()} of {words.count(len(decided), 'comparison')} decided or out of looks"
     if waiting.any():
         summary += f"; the next look takes {words.count(sum(more.values()), 'more run')}"

@@ -69,6 +69,7 @@ class Family(NamedTuple):
         p_holm: corrected.
         wins: whether the series of the line is better than that of the column.
         equal: whether they differ by less than a declared difference.
+        runs: of the series of the line, with a score, that the comparison with that of the column rests on.
     """
 
     names: list[str]
@@ -80,6 +81,7 @@ class Family(NamedTuple):
     p_holm: Matrix
     wins: Truth
     equal: Truth
+    runs: Matrix
 
 
 def by_series(scores: pd.DataFrame) -> tuple[list[str], Matrix, Matrix]:
@@ -135,7 +137,8 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     corrected = holm(test.p, share)
     better = closure(np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0))
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
-    return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool))
+    runs, equal = np.repeat(known.runs[:, None], len(names), axis=1), np.zeros(p.shape, dtype=bool)
+    return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE, equal, runs)
 
 
 def closure(better: Matrix) -> Matrix:
@@ -149,7 +152,7 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     """Return the comparisons of each series of one task and metric with the baseline.
 
     Returns:
-        The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs with a score), ``difference`` (series less
+        The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs that were compared), ``difference`` (series less
         baseline) with its interval, ``effect`` (`effect`), ``improvement`` (`improvement`), ``p``, ``p_holm``,
         ``verdict`` (``better``, ``worse``, ``equal``, ``undecided``, or the reason why there is none).
     """
@@ -161,7 +164,8 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     for place, series in enumerate(found.names):
         if place == base:
             continue
-        line: dict[str, object] = {"series": series, "seeds": len(values[place]), "baseline_seeds": len(values[base])}
+        line: dict[str, object] = {"series": series, "seeds": int(found.runs[place, base])}
+        line["baseline_seeds"] = int(found.runs[base, place])
         line |= {name: getattr(found, name)[place, base] for name in ("difference", "low", "high", "p", "p_holm")}
         line |= {"effect": effect(values[place], values[base]), "improvement": improvement(values[place], values[base])}
         if not len(values[place]) or not len(values[base]):

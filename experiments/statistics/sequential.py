@@ -51,15 +51,17 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
 def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     """Return the verdicts of a task whose seeds were grown by a rule: those of `decide`, and what follows from them.
 
-    Only the comparisons that the rule is about are tested: differences and intervals are those of the last look done.
+    Only the comparisons that the rule is about are tested: differences, intervals and runs are those of the last look.
     """
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
     better, equal = np.ones(size), plain.equal.copy()
     difference, low, high, p, p_holm = np.full((5, *size), np.nan)
+    order, runs = np.unique(scores["seed"]) - first_seed, plain.runs.copy()
     for line in decide(scores, rule, first_seed).to_dict("records"):
         one, other = plain.names.index(line["series"]), plain.names.index(line["against"])
         p[one, other] = p[other, one] = line["p"]
+        runs[[one, other], [other, one]] = (~np.isnan(plain.values[order < line["seeds"]])).sum(axis=0)[[one, other]]
         p_holm[one, other] = p_holm[other, one] = line["p_holm"]
         for ends, here, there in (
             (difference, "difference", "difference"),
@@ -73,7 +75,7 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     wins = better < SIGNIFICANCE
-    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal)
+    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal, runs)
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

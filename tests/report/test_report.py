@@ -497,16 +497,16 @@ def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
     means = {name: statistics.fmean(areas[name, seed] for seed in range(3)) for name in ("none", "rope", "alibi")}
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     page = read_page(tmp_path)
-    board = board_of(page)
-    assert board["rope"]["Against rope"] == "–"
+    board, head = board_of(page), "Area less that of rope, points"
+    assert board["rope"][head] == "–"
     for name in ("none", "alibi"):
         line, points = table.loc[name], 100 * (means["rope"] - means[name])
         said = {"better": f"rope loses to {name} by", "worse": f"rope beats {name} by"}
         assert said.get(line["verdict"], f"rope and {name}:") in page.text
-        ours, its = (re.escape(f"{number:+.0f}") for number in (points, -points))
+        its = re.escape(f"{-points:+.0f}")
         p = f"p {p_value(line['p_holm'])}"
-        assert re.search(rf"of area: {ours} \[[^]]+\], {p}, 3 against 3 runs", page.text)
-        assert re.fullmatch(rf"{its} \[[^]]+\], {p}: {line['verdict']}", board[name]["Against rope"])
+        assert re.search(rf"\({name} less rope: {its} \[[^]]+\] points of area, {p}, 3 against 3 runs", page.text)
+        assert re.fullmatch(rf"{its} \[[^]]+\], {p}: {line['verdict']}", board[name][head])
     assert report.main([str(tmp_path)]) == 0
     assert "Better than" in board_of(read_page(tmp_path))["rope"]
 

@@ -16,6 +16,7 @@ from experiments.rows import results, sweeps
 from experiments.rows.row import Row
 from experiments.runs import adaptive, status
 from experiments.statistics.rule import Rule
+from experiments.statistics.scores import scores
 from experiments.statistics.statements import schema
 
 RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
@@ -144,6 +145,23 @@ def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert table["verdict"].dropna().to_dict() == {"rope": "better", "alibi": "equal"}
     assert (table.loc["rope", "place_low"], table.loc["none", "place_low"]) == (1, 2)
+    assert table["baseline_seeds"].dropna().to_dict() == {"rope": 3, "alibi": 5}
+    page = read_page(tmp_path).text
+    three = [results.load(tmp_path).quality.query(f"series == '{name}' and seed < 3") for name in ("rope", "none")]
+    areas = [100 * scores(rows)["area"].mean() for rows in three]
+    said = f"{areas[0] - areas[1]:+.0f} ["
+    assert page.count(said) >= 2, "in the headline and in the table"
+    assert page.count("3 against 3 runs") == 2
+    assert page.count("5 against 5 runs") == 2
+    assert "Areas are means of all runs; Δ, interval and p are of the look that decided" in page
+    assert f"{areas[0] - areas[1]:+.1f} [" in status.text(tmp_path)
+
+
+def test_a_look_that_is_half_done_counts_what_is_left(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.launch({("encoder=none",): range(3), ("encoder=rope",): range(2)})
+    sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", ("x",), asdict(RULE) | {"first_seed": 0}))
+    assert "the next look takes 1 more run\n" in status.text(tmp_path) + "\n"
 
 
 def test_before_the_baseline_has_runs_nothing_is_decided(tmp_path: Path) -> None:

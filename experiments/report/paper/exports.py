@@ -99,7 +99,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
             if head == "Area":
                 line = against.loc[series]
                 untested = math.isnan(line["difference"])
-                cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}")
+                compared = f" ({line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
+                cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}{compared}")
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
         lines.append(" & ".join(cells) + r" \\")
     heads = ["Encoder", *columns]
@@ -112,6 +113,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"p of that difference, corrected as in the methods"
         f"{'; Free: the area where the model reads its own output' if 'Free' in columns else ''}"
         f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; best in bold."
+        + f" {board.AT_A_LOOK} These are in brackets, the encoder's and those of {task.baseline}."
+        * bool(task.rule)
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
 
