@@ -194,6 +194,27 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
     return _svg("spark", width, height, "".join(parts))
 
 
+def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
+    """Return small curves with their names at the right: those of ``own`` bold and drawn last, above the others."""
+    width, height, room = 300, 110, 110
+    frame, letter = Frame(axes, 1, width - room, 6, height - 6), 13.0
+    parts = [frame.path(axes.chance, "chance"), frame.shade()]
+    ends: list[tuple[float, Line]] = []
+    for line in [*others, *own]:
+        dash = ' stroke-dasharray="4 3"' if line.dashed else ""
+        thin = "" if line in own else ' class="other"'
+        parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", dash)}</g></g>')
+        ends.append((frame.y(line.mean[-1][1]), line))
+    ends.sort(key=lambda end: end[0])
+    low = -math.inf
+    for number, (wanted, line) in enumerate(ends):
+        low = min(max(wanted + 4, low + letter, 10), height - 2 - letter * (len(ends) - 1 - number))
+        short = line.name if len(line.name) <= 16 else f"{line.name[:15]}…"
+        kind = "tick b" if line in own else "tick"
+        parts.append(_text(width - room + 6, low, short, kind, "start"))
+    return _svg("spark", width, height, "".join(parts))
+
+
 def _svg(kind: str, width: float, height: float, inner: str) -> Markup:
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     return Markup(f'<svg class="{kind}" {size}>{inner}</svg>')

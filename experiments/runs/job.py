@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pe_zoo
@@ -72,6 +73,8 @@ class Parcel:
 
     job: Job
     words: list[str]
+    runs: list[Path] = field(default_factory=list)
+    """Folders of the job's runs, known before a plug-in is loaded."""
     folder: str = field(default_factory=os.getcwd)
     sender: tuple[str, int] = field(default_factory=lambda: (socket.gethostname(), os.getpid()))
 
@@ -93,7 +96,9 @@ def work(composed: Mapping[str, Any]) -> list[Outcome]:
                 if multiprocessing.parent_process() is None:  # workers of a pool have one place to print to
                     summary.show(outcome, brief=True)
     except (BadRequest, pe_zoo.PluginError) as error:
-        outcomes.append(refused(error))
+        whole, told = refused(error), {outcome.folder for outcome in outcomes}
+        left = [folder for folder in parcel.runs if folder not in told]
+        outcomes += [replace(whole, run_id=folder.name, folder=folder) for folder in left] or [whole]
     except Interrupted as stopped:
         if parcel.sender == (socket.gethostname(), os.getpid()):  # one worker may be the process that asked
             raise

@@ -64,7 +64,7 @@ def run(words: list[str], configs: Path) -> int:
                 if given.plans:
                     return _plan(given, team, points, engine, config.rule(lines[0], multirun=given.multirun))
                 if rule := config.rule(lines[0], multirun=given.multirun):
-                    return _until_decided(given, team, points, engine, *rule)
+                    return _until_decided(given, team, points, engine, *rule, config.wants_report(lines[0]))
                 launch = Launch(given, team, report=given.multirun and config.wants_report(lines[0]))
                 for point in points:
                     launch.add(point)
@@ -84,6 +84,7 @@ def _until_decided(
     engine: config.Engine | None,
     rule: Rule,
     first_seed: int,
+    report: bool,
 ) -> int:
     """Run the looks of a sweep, see `adaptive`; on an engine every seed is a job, here the seeds of a point are one."""
     from experiments.runs import adaptive  # with scipy, which no run waits for
@@ -104,7 +105,11 @@ def _until_decided(
         return code, found
 
     plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
-    return adaptive.run(plain, rule, first_seed, launch)
+    code = adaptive.run(plain, rule, first_seed, launch)
+    for place in dict.fromkeys(folder.parent.parent for folder in known):
+        if not team.rank and place.is_dir():
+            print(f"\n{_page(place, report)}", flush=True)
+    return code
 
 
 def _plan(
@@ -218,8 +223,7 @@ class Launch:
             for place in filter(Path.is_dir, self._places()):
                 with doing("comparing encoders"):
                     text = standings.text(place, ended)
-                page = _report(place) if self.report else f"report: python report.py {place}"
-                print(f"\n{text}" if text else "", page, sep="\n", flush=True)
+                print(f"\n{text}" if text else "", _page(place, self.report), sep="\n", flush=True)
 
     def _in_workers(self, engine: config.Engine) -> None:
         os.environ.update(FOR_WORKERS | os.environ)
@@ -235,12 +239,13 @@ class Launch:
         print(f"{count} to workers; python report.py {places} --status tells how many runs are done", flush=True)
         try:
             with Interruption().listening():
-                parcels = [Parcel(job, self.given.words).packed() for job in jobs]
+                asked = [(job, [config.folder for config in job.configs]) for job in jobs]
+                parcels = [Parcel(job, self.given.words, folders).packed() for job, folders in asked]
                 with closing(engine.start(work, parcels)) as ended, doing(partial(self._progress, time.monotonic())):
                     for outcome in itertools.chain.from_iterable(ended):
                         self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
                         if engine.here and outcome.line:
-                            print(f"{len(self._outcomes)} of {len(self._before)}  {outcome.line}", flush=True)
+                            print(f"{self._done()} of {len(self._before)}  {outcome.line}", flush=True)
         except SystemExit as ended:
             raise Interrupted(signal.SIGTERM) from ended  # Ray listens in our place, and makes this of it
         except Exception as error:
@@ -257,7 +262,7 @@ class Launch:
         The pace is that of the runs done in this command, up to the last of them; so what is left falls with the clock.
         """
         passed, every = time.monotonic() - began, len(self._before)
-        text = f"{len(self._outcomes)} of {every} runs done in {span(passed)}"
+        text = f"{self._done()} of {every} runs done in {span(passed)}"
         new = sum(outcome.status not in summary.NOT_RUN for outcome in self._outcomes)
         if new and self._last:
             told = {outcome.folder for outcome in self._outcomes}
@@ -271,6 +276,9 @@ class Launch:
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
         return text
+
+    def _done(self) -> int:
+        return sum(outcome.status != "refused" for outcome in self._outcomes)
 
     def _add(self, outcome: Outcome) -> None:
         """Note an outcome; an error is printed once, however many runs of a sweep it stops."""
@@ -299,8 +307,10 @@ class Launch:
                 sweeps.write(place, sweeps.Sweep(command, runs, self.rule, seconds))
 
 
-def _report(place: Path) -> str:
-    """Write a folder's report in a process of its own, and return where the page is."""
+def _page(place: Path, report: bool) -> str:
+    """Write a folder's report in a process of its own and return where the page is, or how to write it."""
+    if not report:
+        return f"report: python report.py {place}"
     with doing("writing the report"):
         command = [sys.executable, str(ROOT / "report.py"), str(place)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -175,7 +175,8 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     ends, written = decided[["difference", "low", "high"]].astype(float), "+.3f"
     if not published:
         ends, written = 100 * ends, "+.1f"
-    shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*each, written) for each in ends.to_numpy()]
+    intervals = zip(ends["difference"], ends["low"], ends["high"], strict=True)
+    shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*each, written) for each in intervals]
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"])
     other = "its strongest rival" if rule.question == BEST else rule.question
     head = ["task", "series", "seeds", f"area less that of {other}, points", "p (Holm)", "verdict"]

@@ -17,6 +17,7 @@ from experiments.rows.read import read_run
 from experiments.rows.row import OVER_LENGTHS, Row, frame, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
+from experiments.tasks import tasks
 from experiments.training.heartbeat import span
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
@@ -98,7 +99,7 @@ def headline(outcome: Outcome) -> str:
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
     if not record["converged"] and not outside:
-        return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_guess(known)})"
+        return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_needed(known)}{_guess(known)})"
     text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
     fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
     return (
@@ -145,6 +146,14 @@ def _right(row: Row) -> str:
     return (
         f"{row.value:.2f} bits per byte" if row.metric == "bits_per_byte" else f"{_percent(row)} % of tokens are right"
     )
+
+
+def _needed(row: Row) -> str:
+    """Return the share of tokens from which on the row's task counts as learned, where that is what decides."""
+    name = row.task.partition("(")[0]
+    if row.metric != "token_accuracy" or name not in tasks.names():
+        return ""
+    return f"learned from {100 * tasks.get(name).converged_at:g} % on, "
 
 
 def _guess(row: Row) -> str:

@@ -671,3 +671,27 @@ def test_an_encoder_from_outside_is_described_by_its_run(tmp_path: Path) -> None
         assert said in page.text
     assert "mine is from mine.py (sha256 abababababab)" in (tmp_path / "report/methods.txt").read_text()
     assert 'class="f-bias" data-e="mine"' in (tmp_path / "report/index.html").read_text()
+
+
+def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
+    for seed in range(3):
+        write_run(tmp_path, "t5", seed, rows=main_rows, record={"converged": False})
+    assert report.main([str(tmp_path), "--baseline", "alibi"]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    of = {name: (tmp_path / f"report/encoders/{name}.html").read_text("utf-8") for name in ("alibi", "rope", "t5")}
+    for name in ("alibi", "rope"):
+        cell = of[name].partition('<ul class="smalls">')[2].partition("</ul>")[0]
+        names = re.findall(r'<text class="(tick(?: b)?)"[^>]*>([^<]+)</text>', cell)
+        assert [label for kind, label in names if kind == "tick b"] == [name]
+        assert {label for _, label in names} == ({"alibi", "rope", "none"} if name == "alibi" else {"alibi", "rope"})
+        assert 'class="other"' not in cell.rpartition('class="mean"')[0].rpartition("<g")[2], "its own is drawn last"
+        line = table.loc[name]
+        assert f"{name}: area {100 * line['area']:.0f} [{100 * line['low']:.0f}, " in cell
+        assert "3 seeds" in cell
+        other = table.loc["none" if name == "alibi" else name]
+        assert f"{100 * other['difference']:+.0f} [" in cell
+        assert other["verdict"] in cell
+    cell = of["t5"].partition('<ul class="smalls">')[2].partition("</ul>")[0]
+    assert "t5: did not learn, 3 seeds" in cell
+    assert "<svg" not in cell

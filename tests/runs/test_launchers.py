@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
+from experiments.plan.request import RESULTS
 from experiments.runs import config, job, launch, pool
 from experiments.runs.options import PARCEL
 
@@ -108,10 +109,13 @@ def test_a_run_that_was_about_to_go_on_is_not_called_unbegun(tmp_path: Path) -> 
 def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [])
-    parcel = job.Parcel(job.Job([], {}), ["-m"], folder=str(tmp_path / "elsewhere"))
-    (refused,) = job.work({PARCEL: parcel.packed()})
-    assert refused.status == "refused"
-    assert "workers need the file system that the sweep was started on" in refused.message
+    runs = [tmp_path / "runs" / name for name in ("a", "b")]
+    for asked in ([], runs):
+        parcel = job.Parcel(job.Job([], {}), ["-m"], asked, folder=str(tmp_path / "elsewhere"))
+        refused = job.work({PARCEL: parcel.packed()})
+        assert {outcome.status for outcome in refused} == {"refused"}
+        assert [outcome.folder for outcome in refused] == (asked or [RESULTS]), "each run is refused once"
+        assert "workers need the file system that the sweep was started on" in refused[0].message
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_run_in_a_line(tmp_path: Path, values: dict[int, float], expected: str
 def test_a_run_that_did_not_learn_reaches_nothing(tmp_path: Path) -> None:
     found = rows({16: 0.12, 32: 0.12, 128: 0.12})
     line = headline(tmp_path, found, converged=False)
-    assert "did NOT learn the task (12 % of tokens are right at length 16, chance 10 %)" in line
+    assert "did NOT learn the task (12 % of tokens are right at length 16, learned from 98 % on, chance 10 %)" in line
     assert "works" not in line
     assert "nothing here is about extrapolation" in summary.meaning(found, converged=False)
 
@@ -74,6 +74,14 @@ def test_the_next_command_compares_or_trains_longer(tmp_path: Path, command: Com
         record | {"command": "python run.py encoder=alibi model=tiny name=x seed=4 figures=false"}, "x"
     )
     assert "python run.py -m encoder=none,alibi,rope seed=0,1,2 model=tiny name=mine" in words
+
+
+@pytest.mark.parametrize(("asked", "ends"), [("true", "page: results/scratch/report/index.html"), ("false", "")])
+def test_a_sweep_that_adds_seeds_ends_with_its_report(command: Command, asked: str, ends: str) -> None:
+    rule = ("seeds=until_decided", "against=none", "looks=[3]", "weights=[1.0]")
+    found = command("-m", *TINY, "encoder=none,alibi", *rule, f"report={asked}")
+    assert found.code == 0, found.err
+    assert found.out.rstrip().endswith(ends or "report: python report.py results/scratch")
 
 
 def test_a_sweep_ends_with_its_standings(command: Command) -> None:

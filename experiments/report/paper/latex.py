@@ -3,11 +3,11 @@
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-MATH = r"\pm \times \cdot - \leq \geq \neq \approx \infty \surd \rightarrow \leftarrow \| ^\circ ^1 ^2 ^3 < > |"
+MATH = r"\pm \times \cdot - \leq \geq \neq \approx \infty \surd \rightarrow \leftarrow \| ^\circ ^1 ^2 ^3 _2 < > |"
 TEXT = r"\textbackslash{} \textasciitilde{} \textasciicircum{} \char96{} '' \ldots{} \S{} \dag{} -- --- ` ' `` ''"
 SIGNS = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    **{sign: f"${command}$" for sign, command in zip("±×·−≤≥≠≈∞√→←‖°¹²³<>|", MATH.split(), strict=True)},
+    **{sign: f"${command}$" for sign, command in zip("±×·−≤≥≠≈∞√→←‖°¹²³₂<>|", MATH.split(), strict=True)},
     **dict(zip('\\~^`"…§†\u2013\u2014\u2018\u2019\u201c\u201d', TEXT.split(), strict=True)),
 }
 """What stands for signs that LaTeX takes for commands, or that its usual fonts lack."""

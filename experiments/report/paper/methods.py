@@ -28,7 +28,7 @@ MODEL = {
     "model.ffn_multiple": "a feed-forward block {} times as wide",
 }
 TRAINING = {
-    "train.beta2": " with second decay {}",
+    "train.beta2": " (β₂ {})",
     "train.weight_decay": ", weight decay {} on the trunk's matrices alone",
     "train.gradient_clip": ", gradients clipped to norm {}",
     "train.steps": ", for {} steps",

@@ -8,13 +8,14 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.measures.context_extension import AS_TRAINED, FINE_TUNED, WINDOW
 from experiments.measures.context_extension import NAME as EXTENDED
-from experiments.report import drawing
+from experiments.report import board, drawing
 from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import main_metric, metric_of
+from experiments.statistics.scores import NOT_MEASURED, UNLEARNED
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
 
@@ -107,23 +108,36 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
     for task, names in of_tasks:
         if task.measured.empty:
             continue
-        rivals = [line.name for line in task.curves if line.name not in names][:RIVALS] * (task.baseline in names)
-        beside = rivals or [str(task.baseline)]
-        wanted = [line for line in task.curves if line.name in [*names, *beside]]
-        ranked = task.standing[task.standing["status"] == "ok"]
-        places = ranked[ranked["series"].isin(names)].set_index("series")
-        said = [
-            f"{series}: {_place(places, series, len(ranked))}"
-            if len(names) > 1
-            else _place(places, series, len(ranked))
-            for series in names
-        ]
+        known = [line for line in task.curves if line.mean]
+        own, others = ([line for line in known if (line.name in names) is ours] for ours in (True, False))
+        if task.baseline not in names:
+            others = [line for line in others if line.name == task.baseline]
+        drawn = drawing.named(others[:RIVALS], own, task.axes) if own else ""
+        said = [f"{series}: {_numbers(task, series)}" for series in names]
         relative = [task.relatives[series] for series in names if series in task.relatives]
-        shown = {"name": task.key, "page": task.path}
-        drawn = drawing.small(wanted, task.axes, 180, 80)
-        among = [f"beside {words.listed(rivals)}"] if rivals else []
-        found.append(shown | {"drawing": drawn, "said": "; ".join([*said, *relative, *among])})
+        found.append({"name": task.key, "page": task.path, "drawing": drawn, "said": "; ".join([*said, *relative])})
     return found
+
+
+def _numbers(task: TaskResults, series: str) -> str:
+    """Return what a task's board says of a series: area, places, seeds, and how it compares with what was asked."""
+    line = next((line for line in task.standing.to_dict("records") if line["series"] == series), None)
+    if line is None:
+        return NOT_MEASURED
+    learned = words.count(line["seeds"], "seed")
+    if line["status"] != "ok":
+        return f"did not learn, {learned}" if line["status"] == UNLEARNED else f"{line['status']}, {learned}"
+    if line["seeds_learned"] < line["seeds"]:
+        learned = f"{line['seeds_learned']} of {learned} learned"
+    area, low, high = (100 * line[end] for end in ("area", "low", "high"))
+    places = words.span(line["place_low"], line["place_high"])
+    ranked = (task.standing["status"] == "ok").sum()
+    text = [f"area {words.interval(area, low, high, '.0f')} %", f"place {places} of {ranked}", learned]
+    own, other = series == task.baseline, task.against.to_dict("records")
+    if own and task.asked:
+        text += [f"{each['series']} less {series} {board.against(task, each)}" for each in other[:RIVALS]]
+    text += [f"less {task.baseline} {board.against(task, each)}" for each in other if each["series"] == series]
+    return ", ".join(text)
 
 
 def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[str]:
@@ -148,12 +162,6 @@ def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[s
                 times = ", ".join(f"{line} {mean:.2f}" for line, mean in means.items())
                 found.append(f"{task.key}, {series} at {length} (×{length / trained:g}), {metric.label}: {times}")
     return found
-
-
-def _place(places: pd.DataFrame, series: str, count: int) -> str:
-    if series not in places.index:
-        return "no place"
-    return f"place {words.span(places['place_low'][series], places['place_high'][series])} of {count}"
 
 
 def _title(paper: _catalogue.Paper) -> str:
