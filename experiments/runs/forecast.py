@@ -68,7 +68,9 @@ def forecast(configs: Sequence[RunConfig]) -> list[Cost]:
 
 def _key(config: RunConfig, left_out: Sequence[str] = ()) -> str:
     """Return what decides the speed of a run, as text."""
-    train: dict[str, Any] = {"train": [config.trains, config.train.tokens_per_step, config.train.precision]}
+    train: dict[str, Any] = {
+        "train": [config.trains, config.tune, config.train.tokens_per_step, config.train.precision]
+    }
     others = ("seed", "plugin", *left_out)
     parts = {key: part for key, part in (config.identity() | train).items() if key not in others}
     return json.dumps(parts, sort_keys=True)
@@ -78,8 +80,7 @@ def _cost(config: RunConfig, speed: Speed) -> Cost:
     train, times = config.train, len(rates(config.train)) if config.tune else 1
     steps = (train.max_steps or train.steps) * times if config.trains else 0
     training = steps * speed.step + steps / max(1, train.check_every) * speed.check
-    beyond = times if "length_extrapolation" in config.experiments else 1
-    measuring = speed.preparing + beyond * speed.measuring
+    measuring = speed.preparing + speed.measuring + times * speed.beyond
     return Cost(speed.parameters, steps * speed.tokens, training, measuring, training * (train.most_rounds - 1))
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from experiments import pipeline
+from experiments.measures.length_extrapolation import NAME as OVER_LENGTHS
 from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
@@ -23,6 +24,8 @@ OPERATIONS = 2e10
 """Of a timed step on a CPU: of a larger batch only as many sequences are taken, and the time of all follows."""
 LARGE = 2e6
 """Parameters from which on a CPU a smaller part of the measurements is timed."""
+SHORT = 4.0
+"""Seconds of a whole measurement below which it is timed as it is."""
 FEWEST = 8
 """Samples of a timed measurement, at least: in tokens, the longest sequences are as long."""
 
@@ -34,6 +37,8 @@ class Speed(NamedTuple):
     step: float
     check: float
     measuring: float
+    beyond: float
+    """Of what a search for a learning rate measures beyond the training length, at each rate."""
     tokens: float
     parameters: float
 
@@ -48,7 +53,11 @@ def timed(config: RunConfig) -> Speed:
         parameters = sum(plan.model().num_parameters())
         step, tokens, check = _training(plan, clock) if config.trains else (0.0, 0.0, 0.0)
         part = 32 if parameters > LARGE and plan.device.type == "cpu" else 4
-        return Speed(preparing, step, check, _measuring(plan, clock, part), tokens, parameters)
+        measuring, beyond = _measuring(plan, clock, part), 0.0
+        if config.tune and (knobs := plan.config.experiments.get(OVER_LENGTHS)):
+            forced = replace(plan.config, experiments={OVER_LENGTHS: knobs | {"generated": 0}})
+            beyond = _measuring(replace(plan, config=forced), clock, part)
+        return Speed(preparing, step, check, measuring, beyond, tokens, parameters)
 
 
 def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, float]:
@@ -73,14 +82,19 @@ def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, flo
 
 
 def _measuring(plan: Plan, clock: Callable[[], float], part: int) -> float:
-    """Return seconds of all measurements, from one in ``part`` of their samples, of the model before training."""
+    """Return seconds of all measurements, of the model before training: in full where short, else from a part."""
     subject, total = plan.subject(plan.model(), TrainLog()), 0.0
-    for name, given in plan.config.experiments.items():
-        samples = given.get("samples") or 0
-        share = max(1.0, min(part, samples / FEWEST))
+
+    def seconds(name: str, share: float) -> float:
+        given = plan.config.experiments[name]
         fewer = {knob: round(given[knob] / share) for knob in ("samples", "generated") if given.get(knob)}
         measured = replace(plan, config=replace(plan.config, experiments={name: given | fewer}))
-        total += share * _seconds(clock, lambda: pipeline.attempt(name, subject, measured, TrainLog()))  # noqa: B023
+        return _seconds(clock, lambda: pipeline.attempt(name, subject, measured, TrainLog()))
+
+    for name, given in plan.config.experiments.items():
+        share = max(1.0, min(part, (given.get("samples") or 0) / FEWEST))
+        found = share * seconds(name, share)
+        total += seconds(name, 1.0) if share > 1 and found < SHORT else found  # what does not grow was multiplied too
     return total
 
 

@@ -67,7 +67,7 @@ def test_time_follows_from_the_speed_of_each_setting(
     def speed(config: forecast.RunConfig) -> Speed:
         asked.append(config.name_measured)
         step = {"none": 1.0, "rope": 3.0}[config.name_measured]
-        return Speed(preparing=5.0, step=step, check=0.5, measuring=7.0, tokens=100.0, parameters=1e6)
+        return Speed(preparing=5.0, step=step, check=0.5, measuring=7.0, beyond=0.0, tokens=100.0, parameters=1e6)
 
     monkeypatch.setattr(forecast, "timed", speed)
     monkeypatch.setattr(forecast, "MOST_TIMED", 2)
@@ -85,13 +85,16 @@ def test_time_follows_from_the_speed_of_each_setting(
 def test_rounds_and_learning_rates_are_counted(
     configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast, "timed", lambda config: Speed(0.0, 1.0, 0.0, 2.0, 10.0, 1.0))
+    def speed(config: forecast.RunConfig) -> Speed:
+        return Speed(0.0, 1.0, 0.0, 2.0, 3.0 * config.tune, 10.0, 1.0)
+
+    monkeypatch.setattr(forecast, "timed", speed)
     (one, *_) = configs
     four = replace(one, train=replace(one.train, rounds=4))
     tuned = replace(one, tune=True, train=replace(one.train, learning_rates=[1e-3, 3e-3]))
     plain, rounds, rates = forecast.forecast([one, four, tuned])
     assert rounds.repeated == 3 * rounds.training == 3 * plain.training
-    assert (rates.training, rates.measuring) == (2 * plain.training, 2 * plain.measuring)
+    assert (rates.training, rates.measuring) == (2 * plain.training, 2.0 + 2 * 3.0)
 
 
 def test_a_large_batch_is_timed_in_part(configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
