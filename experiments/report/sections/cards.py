@@ -132,12 +132,12 @@ def _numbers(task: TaskResults, series: str) -> str:
     area, low, high = (100 * line[end] for end in ("area", "low", "high"))
     places = words.span(line["place_low"], line["place_high"])
     ranked = (task.standing["status"] == "ok").sum()
-    text = [f"area {words.interval(area, low, high, '.0f')} %", f"place {places} of {ranked}", learned]
+    text = [f"area {words.interval(area, low, high, '.0f')} %, place {places} of {ranked}, {learned}"]
     own, other = series == task.baseline, task.against.to_dict("records")
     if own and task.asked:
         text += [f"{each['series']} less {series} {board.against(task, each)}" for each in other[:RIVALS]]
     text += [f"less {task.baseline} {board.against(task, each)}" for each in other if each["series"] == series]
-    return ", ".join(text)
+    return "; ".join(text)
 
 
 def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[str]:
