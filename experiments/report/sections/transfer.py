@@ -19,14 +19,20 @@ WHERE = {1: "in range", 4: "at 4× the length"}
 
 def sections(results: Results) -> list[Section]:
     """Return the section; nothing for a folder of one size and budget, or of too few encoders."""
-    rungs = of_runs(results)
-    pairs = transfer.neighbours(rungs)
-    if pairs.empty:
+    rungs = of_runs(results) if len(set(_rungs(results))) > 1 else None
+    pairs = pd.DataFrame() if rungs is None else transfer.neighbours(rungs)
+    if rungs is None or pairs.empty:
         return []
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
     laws = transfer.laws(rungs[bits])
     parts = [_pairs(pairs), *([_laws(laws)] if len(laws) else [])]
     return [Section(TITLE, _sentences(pairs), parts=list(parts))]
+
+
+def _rungs(results: Results) -> list[tuple[float, float]]:
+    rows = results.quality
+    measured = rows.loc[(rows["status"] == "ok") & rows["run_id"].isin(results.configs), "run_id"].unique()
+    return [_rung(results.configs[run]) for run in measured]
 
 
 def of_runs(results: Results) -> pd.DataFrame:
