@@ -3,7 +3,6 @@
 Folders, locks, checkpoints and workers wrap this from ``runs/record.py``.
 """
 
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from experiments.training.evaluate import Subject
 from experiments.training.heartbeat import doing
 from experiments.training.log import TrainLog
 from experiments.training.loop import Session
-from experiments.training.progress import Training
 from experiments.training.tune import tune
 from pe_zoo import Unsupported
 
@@ -45,7 +43,7 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
 def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
     """Train once, once for each learning rate, or not at all; a training that had ended before is loaded."""
     parts = plan.task, plan.numbering, plan.config.train
-    session.aside = partial(at_pauses, plan)
+    session.aside = plan.at_pause
     named: dict[str, Any] = {"seed": plan.config.seed, "label": plan.config.run_id, "session": session}
     done = session.checkpoints.parts.get("trained")
     if done is None and plan.config.trains and plan.config.tune:
@@ -54,15 +52,6 @@ def train(plan: Plan, session: Session) -> tuple[Transformer, TrainLog]:
     if done is not None:
         return model, TrainLog.restore(done, model)
     return model, loop.train(model, *parts, **named) if plan.config.trains else TrainLog()
-
-
-def at_pauses(plan: Plan, run: Training) -> None:
-    """Measure a model in training where a measure asks for it, and at the end; the training goes on as it would."""
-    for name, steps in plan.pauses.items():
-        if run.log.status == "ok" and (run.log.steps in steps or run.ended):
-            subject, knobs = plan.subject(run.step.model, TrainLog()), plan.config.experiments[name]
-            rows = plan.experiments[name].at_pause(subject, run.log.steps, run.log.tokens, **knobs)
-            run.log.during += map(asdict, rows)
 
 
 def beyond(plan: Plan, model: Transformer) -> list[Row]:

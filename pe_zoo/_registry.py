@@ -98,7 +98,7 @@ get = encoders.get
 
 def names(axes: int | None = 1) -> list[str]:
     """Every encoder of sequences, sorted; installed plug-ins included. ``axes=2``: those of grids; None: of both."""
-    return [name for name in encoders.names() if axes in (None, encoders._classes[name].axes)]
+    return [name for name in encoders.names() if axes in (None, get(name).axes)]
 
 
 def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:

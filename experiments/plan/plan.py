@@ -1,6 +1,6 @@
 """A run whose parts have all been built once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from experiments.plan.request import RunConfig
 from experiments.tasks import Task
 from experiments.training.evaluate import Subject
 from experiments.training.log import TrainLog
+from experiments.training.progress import Training
 from pe_zoo import Encoder, Geometry, Numbering
 
 
@@ -49,6 +50,14 @@ class Plan:
         train = self.config.train if self.config.trains else None
         asked = {name: each.pauses(train, **self.config.experiments[name]) for name, each in self.experiments.items()}
         return {name: steps for name, steps in asked.items() if steps}
+
+    def at_pause(self, run: Training) -> None:
+        """Measure a model in training where a measure asks for it, and at the end; the training goes on as it would."""
+        for name, steps in self.pauses.items():
+            if run.log.status == "ok" and (run.log.steps in steps or run.ended):
+                subject, knobs = self.subject(run.step.model, TrainLog()), self.config.experiments[name]
+                rows = self.experiments[name].at_pause(subject, run.log.steps, run.log.tokens, **knobs)
+                run.log.during += map(asdict, rows)
 
     def encoder(self) -> Encoder:
         """Build the encoder; its parameters depend on the seed alone."""

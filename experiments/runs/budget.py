@@ -16,7 +16,7 @@ class Spent(KeyboardInterrupt):
 
 @contextmanager
 def within(minutes: float | None) -> Iterator[None]:
-    """Interrupt what runs within after so many minutes, from when it began; Spent once it has saved its progress."""
+    """Interrupt what runs within when its minutes are over; Spent, once it has saved its progress."""
     if minutes is None:
         yield
         return

@@ -1,10 +1,10 @@
 """Does a comparison transfer? Rankings of neighbouring sizes and training budgets, and how each encoder scales.
 
 A rung is a size of trunk and a number of training tokens. Rankings of two rungs are compared by Kendall's τ (1938;
-tau-b), and by how many of the best `TOP` they share. Their intervals are over seeds: every mean is drawn anew, from
-the t distribution of its seeds after what a seed does to all encoders alike is taken away, and 95 % of the draws lie
-within. Noise only lowers an agreement, so an interval may lie below the value itself. An encoder's scaling is a power
-law of the quality in bits, fitted for each seed over sizes; its interval is that of a mean over seeds.
+tau-b), and by how many of the best `TOP` they share. Their intervals are over seeds: each mean is drawn again from the
+t distribution of its seeds, without what a seed does to all encoders alike, and 95 % of the draws lie within. Noise
+only lowers an agreement, so an interval may lie below the value itself. An encoder's scaling is a power law of the
+quality in bits, fitted for each seed over sizes; its interval is that of a mean over seeds.
 """
 
 from itertools import combinations, pairwise

@@ -116,7 +116,7 @@ class TrainConfig:
             )
 
     def laid_out(self, parameters: int) -> Self:
-        """Return the same with its number of steps, for a trunk with so many parameters in its layers."""
+        """Return the same with its number of steps, for the number of parameters in its trunk's layers."""
         if self.tokens_per_parameter is None:
             return self
         whole("train.tokens_per_step", self.tokens_per_step, at_least=1)

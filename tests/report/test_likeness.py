@@ -107,7 +107,7 @@ def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
 
 def test_cards_and_the_note_say_it_too(folder: Path) -> None:
     text = read_page(folder).text
-    assert "yarn (extending rope, fine-tuned 10 %): place" in text
+    assert re.search(r"yarn \(extending rope, fine-tuned 10 %\): area [^;]* %, place ", text)
     assert "the same as rope here (0.31 %)" in text
     assert "Extending: the trained model with this encoder" in text
 

@@ -18,9 +18,9 @@ from pe_zoo._knobs import Count, NotNegative, Positive, Several
 MULTIPLES = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
 
-def lengths(train_length: int, multiples: Iterable[float]) -> list[int]:
-    """Return the lengths to measure at, ascending."""
-    return sorted({max(1, round(train_length * multiple)) for multiple in multiples})
+def lengths(train_length: int, multiples: Iterable[float], shortest: int = 1) -> list[int]:
+    """Return the lengths to measure at, ascending, none below the shortest."""
+    return sorted({max(shortest, round(train_length * multiple)) for multiple in multiples})
 
 
 def unmeasured(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from experiments.measures.length_extrapolation.measure import lengths
 from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, NAME, PLACE, RECENCY, U_INDEX
 from experiments.measures.place_bias.influence import profile
 from experiments.model.guest import Guest
@@ -39,7 +40,7 @@ def measure(
         influenced: test sequences that the influence is a mean over, at least 0 (0: not measured).
     """
     task, rows = subject.task, list[Row]()
-    for length in sorted({max(task.shortest, round(task.train_length * multiple)) for multiple in multiples}):
+    for length in lengths(task.train_length, multiples, task.shortest):
         try:
             rows += _accuracy(subject, length, places, samples)
         except Unsupported as reason:

@@ -1,5 +1,6 @@
 """Accuracy by depth of the evidence and by length, and the effective length."""
 
+from experiments.measures.length_extrapolation.measure import lengths
 from experiments.measures.retrieval import EFFECTIVE, NAME
 from experiments.rows.row import Row
 from experiments.training.evaluate import Scored, Subject, evaluate
@@ -33,7 +34,7 @@ def measure(
     task = subject.task
     task.places(task.train_length)  # raises the reason
     rows, curve = list[Row](), dict[int, tuple[float, float, int]]()
-    for length in sorted({max(task.shortest, round(task.train_length * multiple)) for multiple in multiples}):
+    for length in lengths(task.train_length, multiples, task.shortest):
         try:
             found = _by_depth(subject, length, depths, samples)
         except Unsupported as reason:

@@ -19,9 +19,9 @@ WHERE = {1: "in range", 4: "at 4× the length"}
 
 def sections(results: Results) -> list[Section]:
     """Return the section; nothing for a folder of one size and budget, or of too few encoders."""
-    rungs = of_runs(results) if len(set(_rungs(results))) > 1 else None
-    pairs = pd.DataFrame() if rungs is None else transfer.neighbours(rungs)
-    if rungs is None or pairs.empty:
+    rungs = of_runs(results)
+    pairs = transfer.neighbours(rungs)
+    if pairs.empty:
         return []
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
     laws = transfer.laws(rungs[bits])
@@ -29,18 +29,15 @@ def sections(results: Results) -> list[Section]:
     return [Section(TITLE, _sentences(pairs), parts=list(parts))]
 
 
-def _rungs(results: Results) -> list[tuple[float, float]]:
-    rows = results.quality
-    measured = rows.loc[(rows["status"] == "ok") & rows["run_id"].isin(results.configs), "run_id"].unique()
-    return [_rung(results.configs[run]) for run in measured]
-
-
 def of_runs(results: Results) -> pd.DataFrame:
     """Return a line for each run and multiple of its training length, as `transfer.neighbours` takes them."""
     rows = results.quality
     rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(results.configs)]
     sizes = {run: _rung(results.configs[run]) for run in rows["run_id"].unique()}
-    parameters, tokens = (rows["run_id"].map({run: each[i] for run, each in sizes.items()}) for i in (0, 1))
+    # As numbers, which a column without a line would not be.
+    parameters, tokens = (
+        rows["run_id"].map({run: each[i] for run, each in sizes.items()}).astype(float) for i in (0, 1)
+    )
     kinds = {run: _kind(results.configs[run]) for run in rows["run_id"].unique()}
     sign = [-1.0 if metric_of(metric).higher_is_better else 1.0 for metric in rows["metric"]]
     found = rows[["task", "metric", "seed"]].assign(
