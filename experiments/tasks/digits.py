@@ -37,7 +37,7 @@ class Digits(Grid):
     marks = 1
     num_answers = DIGITS
 
-    def __init__(self, *, train_length: int = SIDE, min_length: int = SIDE) -> None:
+    def __init__(self, *, train_length: int = 8, min_length: int = 8) -> None:
         self.set_lengths(train_length, min_length)
         self._images, self._digits = _data()
         self.vocab_size = LEVELS + 2
