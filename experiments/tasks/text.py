@@ -74,7 +74,7 @@ class Text(Task):
         duplicates: str = "removed",
         tokenizer: str = "bytes",
         vocabulary: int | None = None,
-        source: str = LIBRARY,
+        source: str = "library",
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
         if not (isinstance(tokenizer, str) and tokenizer not in OWN and file_of(tokenizer)):
