@@ -35,7 +35,7 @@ def main() -> int:
     leads = os.environ.get("RANK", "0") == "0"  # of several processes that share a run, one prints
     heartbeat.listen(quiet=not leads)
     try:
-        with heartbeat.beating(), heartbeat.doing("starting"):
+        with heartbeat.beating(), heartbeat.doing("preparing"):
             from experiments.runs import launch  # torch and Hydra take seconds, which --help need not wait for
 
             return launch.run(words, CONFIGS)

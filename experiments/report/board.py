@@ -113,13 +113,18 @@ def _better(task: TaskResults, series: str, ranked: int) -> str:
     if task.asked:
         lines = task.against[task.against["series"] == series].to_dict("records")
         return against(task, lines[0]) if lines else "–"
-    family = task.family
-    if series not in family.names:
-        return "–"
-    beaten = [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
+    beaten = beaten_by(task, series)
     if len(beaten) == ranked - 1 > 1:
         return f"all {ranked - 1} others"
     return words.listed(beaten) if 0 < len(beaten) <= 3 else f"{len(beaten)} others" if beaten else "–"
+
+
+def beaten_by(task: TaskResults, series: str) -> list[str]:
+    """Return the series that keep less of their quality than this one, by tests that were made."""
+    family = task.family
+    if series not in family.names:
+        return []
+    return [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
 
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:

@@ -169,8 +169,9 @@ def _first(task: TaskResults) -> list[Finding]:
     if len(known) < 2:
         return []
     best = known.iloc[0]
-    series, others = str(best["series"]), len(known) - 1
-    equals = [str(name) for name in known.loc[known["place_low"] == 1, "series"] if name != series]
+    series = str(best["series"])
+    beaten = board.beaten_by(task, series)
+    open_to = [str(name) for name in known["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["area"].notna(), "area"]
     area = f"{100 * best['area']:.0f} %"
     text = f"of its quality kept to ×{best['up_to']:g}"
@@ -178,20 +179,21 @@ def _first(task: TaskResults) -> list[Finding]:
     text += (
         f", the most; compared with {task.baseline} alone."
         if task.asked
-        else f", {_equals(equals, others, len(seeds))}."
+        else f", {_told_apart(beaten, open_to, len(seeds))}."
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if len(seeds) <= 10 else ""
     free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
-    head = f"{task.named(series)}: {area}" if equals else f"{task.named(series)} is first: {area}"
+    head = f"{task.named(series)}: {area}" if open_to else f"{task.named(series)} is first: {area}"
     return [Finding(head, text, small.strip())]
 
 
-def _equals(equals: list[str], others: int, seeds: int) -> str:
-    if not equals:
-        return f"better than each of the other {others}" if others > 1 else "better than the other"
-    return f"the most; {words.count(seeds, 'seed')} cannot tell it from {words.few(equals)}"
+def _told_apart(beaten: list[str], open_to: list[str], seeds: int) -> str:
+    if not open_to:
+        return f"better than each of the other {len(beaten)}" if len(beaten) > 1 else "better than the other"
+    better = f"better than {words.few(beaten)}; " if beaten else ""
+    return f"the most; {better}{words.count(seeds, 'seed')} leave open how it compares with {words.few(open_to)}"
 
 
 def _claimed(claims: Sequence[tuple[str, str, str]]) -> list[Finding]:
@@ -316,7 +318,9 @@ def setting(tasks: Sequence[TaskResults]) -> str:
         pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
     )
     if spent:
-        parts.append(f"{spent / 3600:.1f} hours of runs" if spent > 7200 else f"{spent / 60:.1f} minutes of runs")
+        parts.append(
+            f"{spent / 3600:.1f} hours, runs added up" if spent > 7200 else f"{spent / 60:.1f} minutes, runs added up"
+        )
     return " · ".join(parts)
 
 

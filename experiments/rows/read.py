@@ -13,6 +13,7 @@ from experiments.rows.packed import unpack
 from experiments.rows.row import COLUMNS, COORDINATES, Row
 from experiments.rows.series import flat
 from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
+from pe_zoo._knobs import hint
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
@@ -60,7 +61,9 @@ def run_folders(folder: Path) -> list[Path]:
         ValueError: there is no such folder, or no run in it.
     """
     if not folder.is_dir():
-        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>")
+        beside = {path.parent.name for name in ("runs", ARCHIVE) for path in folder.parent.glob(f"*/{name}")}
+        meant = f".{hint(folder.name, beside, f'In {folder.parent}')}" if beside else ""
+        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
     stays_within(folder / "runs", folder)
     if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
         with tarfile.open(folder / ARCHIVE) as archive:

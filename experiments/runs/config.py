@@ -394,5 +394,6 @@ def explain(error: BaseException) -> str:
         message = lines[0].partition("interpolation: ")[2] or lines[0]
         return f"{error.full_key}: {message}" if error.full_key else message
     if message.startswith("Ambiguous value"):
-        return f"{message.split('1. ')[0]}: a list of values needs -m"
+        given = message.partition("'")[2].partition("'")[0]
+        return f"{given}: a list of values needs -m, as in python run.py -m {given}"
     return message

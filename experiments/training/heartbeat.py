@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
@@ -21,9 +21,14 @@ tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which 
 logger = logging.getLogger("pe_zoo.progress")
 
 
-class _Phase(NamedTuple):
-    text: Callable[[], str]
+@dataclass
+class _Phase:
+    what: str | Callable[[], str]
     share: Callable[[], float] | None
+    began: float = field(default_factory=time.monotonic)
+
+    def text(self) -> str:
+        return f"{self.what}, {time.monotonic() - self.began:.0f} s" if isinstance(self.what, str) else self.what()
 
 
 _doing: list[_Phase] = []
@@ -31,17 +36,17 @@ _doing: list[_Phase] = []
 
 @contextmanager
 def doing(what: str | Callable[[], str], share: Callable[[], float] | None = None) -> Iterator[None]:
-    """Report this within the block, instead of what surrounds it; a text is followed by its seconds.
+    """Report this within the block, instead of what surrounds it; a text is followed by its seconds since it stands.
 
     ``share`` returns how much of it is done, from 0 to 1, for a terminal's bar.
     """
-    began = time.monotonic()
-    text = (lambda: f"{what}, {time.monotonic() - began:.0f} s") if isinstance(what, str) else what
-    _doing.append(_Phase(text, share))
+    _doing.append(_Phase(what, share))
     try:
         yield
     finally:
         _doing.pop()
+        if _doing:
+            _doing[-1].began = time.monotonic()
 
 
 @contextmanager

@@ -87,14 +87,16 @@ class Training:
         config, done = self.step.config, self.log.steps
         of_round, end = self._of_round()
         before = (max(done, 1) - 1) // config.steps
-        rounds = f"not learned yet, round {before + 1} of at most {config.most_rounds}, " if before else ""
+        rounds = (
+            f"not learned yet, so it trains on: round {before + 1} of at most {config.most_rounds}, " if before else ""
+        )
         text = f"{rounds}step {of_round:,} of {end:,}"
         if self.log.points:
             text += f", loss {self.log.final_loss:.3f}"
             if accuracy := self.log.quality.get("token_accuracy"):
                 text += f", accuracy {accuracy:.1%}"
         if done:
-            text += f", {span(self.seconds / done * (end - of_round))} left"
+            text += f", {span(self.seconds / done * (end - of_round))} of training left"
         return text
 
     @property

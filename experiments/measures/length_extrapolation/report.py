@@ -1,10 +1,11 @@
 """Figures of quality over length, of loss over position, and of quality at each length in the course of training."""
 
+import math
 from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from experiments.figures import lines, style, words
 from experiments.figures.panels import boundary, by_task, chart, length_axis, unlearned
@@ -34,7 +35,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     return {
         DURING: _over_training(before, looks),
         str(metric): None if metric is None else _over_length(by_metric, metric, looks),
-        POSITION_LOSS: _over_position(by_metric[POSITION_LOSS], looks) if POSITION_LOSS in by_metric else None,
+        POSITION_LOSS: _over_position(by_metric, looks) if POSITION_LOSS in by_metric else None,
     }
 
 
@@ -128,7 +129,8 @@ def _course(rows: pd.DataFrame, name: str) -> str:
     return f"{task}: with {which}, quality at length {length} falls as training goes on"
 
 
-def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
+def _over_position(by_metric: dict[str, pd.DataFrame], looks: dict[str, Look]) -> Chart | None:
+    rows = by_metric[POSITION_LOSS]
     rows = rows[rows["position"].notna()]
     last = rows["position"].astype(int) + rows["size"].fillna(1).astype(int) - 1
     rows = rows.assign(last=last, middle=(rows["position"].astype(int) + last) / 2)
@@ -142,23 +144,30 @@ def _over_position(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
         return None
     wide = (rows.groupby("eval_length")["last"].transform("max") / PLACES).clip(lower=1)
     rows = rows.assign(middle=((rows["middle"] - 0.5) // wide + 0.5) * wide + 0.5)
+    right = by_metric.get("token_accuracy", rows)["chance"].mean()
+    guess = -math.log2(right) if right > 0 else math.nan
+    rows = rows.assign(chance=guess)
     far = rows[rows["multiple"] == wanted[-1]].groupby("series")["value"].mean()
     named = style.chosen(looks, far.sort_values().index)
     caption = (
         "Loss at each place of the answer, teacher-forced, mean over seeds. Shaded: places that training had. "
+        + "Dotted: guessing; above it a model is sure of something wrong. " * (guess == guess)
         + "Colour: the best of each family at the longest length; grey: the others." * (len(named) < len(looks))
     )
     names = [f"{multiple:.3g} × the training length" for multiple in wanted]
     names = ["training length" if multiple == 1 else name for multiple, name in zip(wanted, names, strict=True)]
     how: dict[str, Any] = {"x": "place in the answer", "y": "loss (bits per token)", "alike": "y", "height": 1.5}
-    figure, panels = chart(_rise(rows, ends), caption, names, key=named, left=0.25, **how)
+    figure, panels = chart(_rise(rows, ends), caption, names, key=named, left=0.3, **how)
     for axes, multiple in zip(panels, wanted, strict=True):
         part = rows[rows["multiple"] == multiple]
         lines.draw(axes, part, "middle", named, seeds=False)
         axes.set_xlim(0, part["last"].max())
         if ends == ends:
             boundary(axes, ends)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, prune="lower"))
     panels[0].set_ylim(0, 1.04 * float(rows.groupby(["series", "eval_length", "middle"])["value"].mean().max()))
+    for axes, multiple in zip(panels, wanted, strict=True):
+        lines.chance(axes, rows[rows["multiple"] == multiple], "middle", "")
     return figure
 
 

@@ -102,7 +102,7 @@ def claim(each: Decided) -> dict[str, Any]:
     ]
     statement = each.statement
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    verdict = each.verdict if measured == every else f"{each.verdict}, {measured} of {every} cases measured"
+    verdict = each.verdict if measured == every else f"{each.verdict} ({measured} of its {every} cases run)"
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests}

@@ -20,7 +20,9 @@ from experiments.statistics.scores import scores
 
 NOTE = (
     "Mean area: over these tasks, where all were learned. Against none, against rope: Hedges' g, the difference of "
-    "mean areas in deviations of one seed, the median over tasks; each line is compared with runs of its own sweep. "
+    "mean areas in deviations of one seed, the median over tasks; each line is compared with runs of its own sweep."
+)
+OF_SUBMISSIONS = (
     "Re-run: runs of a submission, chosen by its hash, that python run.py --verify repeated. Settings: where those of "
     "a submission differ from this folder's, its areas are not comparable."
 )
@@ -44,8 +46,10 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
     table = pd.concat(parts, ignore_index=True).sort_values("area", ascending=False, kind="stable")
     if len(parts) == 1 and not (len(table) and set(BASELINES) <= set(table["encoder"])):
         return []
-    note = " ".join([NOTE, *(f"Not readable: {one}." for one in told)])
-    return [Section("Board", [f"Tasks: {', '.join(keys)}."], [Table("board", "Board", _cells(table), table, note)])]
+    submitted = len(parts) > 1
+    note = " ".join([NOTE, *[OF_SUBMISSIONS] * submitted, *(f"Not readable: {one}." for one in told)])
+    shown = _cells(table) if submitted else _cells(table).drop(columns=["by", "re-run", "settings"])
+    return [Section("Board", [f"Tasks: {', '.join(keys)}."], [Table("board", "Board", shown, table, note)])]
 
 
 def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
