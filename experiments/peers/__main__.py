@@ -3,9 +3,11 @@
 python -m experiments.peers                 a training step, six encoders, lengths 40, 128 and 512
 python -m experiments.peers run             a whole run: training on copy, evaluation at up to eight times its length
 python -m experiments.peers long            a forward pass over 16 384 tokens, next to fused attention without encoder
+python -m experiments.peers hf              a training step of Hugging Face's Llama, as it is and through pe_zoo.hf.use
 
 Needs the extra peers: pip install -c constraints.txt -e '.[peers]'. Ratios are medians over rounds of a peer's seconds
-by ours of the same round: above 1, ours is faster. Other processes on the machine disturb them.
+by ours of the same round: above 1, ours is faster; of hf by Llama's own, with its rotary positions: above 1, ours is
+slower. Other processes on the machine disturb them.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import torch
 import pe_zoo
 
 CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-USED_BY = {"tokens": ("step", "run"), "steps": ("run",), "compile": ("step",)}
+USED_BY = {"tokens": ("step", "run", "hf"), "steps": ("run",), "compile": ("step",)}
 """Options that only some modes use."""
 
 
@@ -63,13 +65,15 @@ def _parser() -> Parser:
     description, _, rest = (__doc__ or "").partition("\n\n")
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog="python -m experiments.peers", description=description, epilog=rest, formatter_class=layout)
-    parser.add_argument("what", nargs="?", choices=("step", "run", "long"), default="step")
+    parser.add_argument("what", nargs="?", choices=("step", "run", "long", "hf"), default="step")
     parser.add_argument("--encoders", nargs="+", default=CLASSIC, metavar="NAME", help="default: the classic six")
-    lengths = "default: 40 128 512; for long 16384; for run 16, symbols of the longest training word"
+    lengths = "default: 40 128 512; for hf 128 512; for long 16384; for run 16, symbols of the longest training word"
     parser.add_argument("--lengths", nargs="+", type=_count, metavar="N", help=lengths)
     parser.add_argument("--model-dim", type=_count, default=128, metavar="N", help="default: 128, with 4 heads")
     parser.add_argument("--layers", type=_count, default=4, metavar="N", help="default: 4")
-    parser.add_argument("--tokens", type=_count, metavar="N", help="step, run: tokens per step; default: 8192, 256")
+    parser.add_argument(
+        "--tokens", type=_count, metavar="N", help="step, run, hf: tokens per step; default: 8192, 256, 4096"
+    )
     parser.add_argument("--steps", type=_count, metavar="N", help="run: number of steps; default: 200")
     parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="rounds of everything; default: 5")
     parser.add_argument("--threads", type=_count, metavar="N", help="default: torch's own")

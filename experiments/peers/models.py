@@ -111,8 +111,16 @@ def _transformers(encoder: str, geometry: Geometry, vocab: int) -> nn.Module:
         return GPT2LMHeadModel(GPT2Config(n_positions=length, n_embd=dim, n_layer=layers, n_head=heads, **shared))
     if encoder == "alibi":
         return BloomForCausalLM(BloomConfig(hidden_size=dim, n_layer=layers, n_head=heads, **shared))
-    shared |= {"num_hidden_layers": layers, "num_attention_heads": heads, "max_position_embeddings": length}
-    return LlamaForCausalLM(LlamaConfig(hidden_size=dim, intermediate_size=dim * 8 // 3, **shared))
+    return llama(geometry, vocab)
+
+
+def llama(geometry: Geometry, vocab: int) -> LlamaForCausalLM:
+    """Build Llama with its own rotary positions."""
+    config: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    config |= {"num_hidden_layers": geometry.num_layers, "num_attention_heads": geometry.num_heads}
+    config |= {"hidden_size": geometry.model_dim, "intermediate_size": geometry.model_dim * 8 // 3}
+    config |= {"max_position_embeddings": geometry.train_length}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=vocab, use_cache=False, **config))
 
 
 class PlainTorch(nn.Module):

@@ -1,4 +1,4 @@
-"""The three things that are timed, in turn: a training step, a whole run, and a forward pass over a long text."""
+"""What is timed, in turn: a training step, a whole run, a pass over a long text, a step through ``pe_zoo.hf.use``."""
 
 import time
 from argparse import Namespace
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 import pe_zoo
 from experiments.model.precision import AUTO, FLOAT32
 from experiments.model.streams import initialising, stream
-from experiments.peers.models import Contender, contenders, logits_of, ours, peer_step
+from experiments.peers.models import Contender, contenders, llama, logits_of, ours, peer_step
 from experiments.tasks import Batch, Task, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.evaluate import CHUNK_TOKENS, evaluate
 from experiments.training.loop import train
 from experiments.training.step import Step, next_token
-from pe_zoo import Geometry
+from pe_zoo import Geometry, hf
 
 OURS = "pe-zoo"
 VOCAB = 64
@@ -28,12 +28,12 @@ EVALUATED = (1, 2, 4, 8)
 """Training lengths at which a whole run is evaluated."""
 SEQUENCES = 256
 """Test sequences of each length."""
-DEFAULT_LENGTHS = {"step": (40, 128, 512), "run": (16,), "long": (16384,)}
-DEFAULT_TOKENS = {"step": 8192, "run": 256}
+DEFAULT_LENGTHS = {"step": (40, 128, 512), "run": (16,), "long": (16384,), "hf": (128, 512)}
+DEFAULT_TOKENS = {"step": 8192, "run": 256, "hf": 4096}
 """Tokens in a training step."""
 
 Functions = dict[str, Callable[[], object]]
-"""What is timed, by who does it; ours comes first."""
+"""What is timed, by who does it; the first is what others are compared with."""
 
 
 def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict[str, Any]]:
@@ -51,6 +51,8 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 functions = training_steps(encoder, geometry, tokens, compiled=options.compile)
             elif what == "run":
                 functions = whole_runs(encoder, geometry, options.steps or 200, tokens)
+            elif what == "hf":
+                functions = steps_through_use(encoder, geometry, tokens)
             else:
                 functions = long_texts(encoder, geometry)
             seconds = in_turn(functions, rounds)
@@ -60,7 +62,7 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                     "length": length,
                     "who": name,
                     "milliseconds": 1000 * median(of_name),
-                    "ratio": ratio(of_name, seconds[OURS]),
+                    "ratio": ratio(of_name, next(iter(seconds.values()))),
                     "share_of_product_rate": fastest and fastest / median(of_name),
                 }
 
@@ -120,6 +122,15 @@ def training_steps(encoder: str, geometry: Geometry, tokens_per_step: int, *, co
             peer: Any = torch.compile(contender.build())
             steps[f"{contender.name}, compiled"] = peer_step(peer, autocast=contender.autocast)
     return {name: partial(step, next_token(tokens)) for name, step in steps.items()}
+
+
+def steps_through_use(encoder: str, geometry: Geometry, tokens_per_step: int) -> Functions:
+    """Return a training step of Llama with the rotary positions it comes with, and with an encoder of ours."""
+    length, models = geometry.train_length, [llama(geometry, VOCAB) for _ in range(2)]
+    tokens = torch.randint(VOCAB, (max(1, tokens_per_step // length), length), generator=stream(0, "peers"))
+    hf.use(models[1], encoder)
+    native, through = (partial(peer_step(model, autocast=False), next_token(tokens)) for model in models)
+    return {"transformers, as it comes": native, f"{OURS}, through use": through}
 
 
 def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step: int) -> Functions:

@@ -20,6 +20,7 @@ from experiments.peers.runs import (
     product_rates,
     ratio,
     step_operations,
+    steps_through_use,
     training_steps,
     whole_runs,
 )
@@ -115,6 +116,14 @@ def test_ours_comes_first_and_every_peer_after_it() -> None:
     assert all(2 < loss < 8 for loss in losses)
 
 
+def test_llama_trains_as_it_comes_and_through_use() -> None:
+    does = steps_through_use("rope", GEOMETRY, 40)
+    assert list(does) == ["transformers, as it comes", f"{OURS}, through use"]
+    for do in does.values():
+        losses = [float(do()) for _ in range(8)]  # type: ignore[arg-type]
+        assert losses[-1] < losses[0]
+
+
 def test_a_whole_run_trains_and_answers() -> None:
     does = whole_runs("none", GEOMETRY, 2, 256)
     assert {name.partition(",")[0] for name in does} == {OURS, "x-transformers", "plain torch"}
@@ -180,7 +189,7 @@ def test_the_command_prints_a_line_for_each_and_writes_a_table(
         (["fly"], "invalid choice: 'fly'"),
         (["--steps", "9"], "--steps has no effect on step: leave it out, or use run"),
         (["long", "--steps", "9"], "--steps has no effect on long: leave it out, or use run"),
-        (["long", "--tokens", "9"], "--tokens has no effect on long: leave it out, or use step or run"),
+        (["long", "--tokens", "9"], "--tokens has no effect on long: leave it out, or use step or run or hf"),
         (["long", "--compile"], "--compile has no effect on long: leave it out, or use step"),
         (["run", "--compile"], "--compile has no effect on run: leave it out, or use step"),
     ],
