@@ -218,7 +218,8 @@ class Launch:
         """Print what the runs of a sweep that have ended say of its encoders, and where to read on."""
         ended = {outcome.run_id for outcome in self._outcomes if outcome.status in ("ok", "finished before")}
         if self.given.multirun and not self.team.rank and len(ended) > 1 and self.rule is None:
-            from experiments.runs import standings  # with scipy, which no run waits for
+            with doing("comparing encoders"):
+                from experiments.runs import standings  # with scipy, which no run waits for
 
             for place in filter(Path.is_dir, self._places()):
                 with doing("comparing encoders"):
