@@ -118,6 +118,12 @@ class Picture:
     figure: style.Chart
     data: pd.DataFrame | None = None
 
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """Width and height, for which a page keeps room while it loads."""
+        width, height = (round(96 * inches) for inches in self.figure.get_size_inches())
+        return width, height
+
 
 @dataclass(frozen=True)
 class Numbers:

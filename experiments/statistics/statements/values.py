@@ -187,6 +187,8 @@ def _furthest(rows: pd.DataFrame, table: Mapping[int, list[float]]) -> float:
 def in_words(test: Mapping[str, Any]) -> str:
     """Return what a test measures: ``mean token accuracy, difference against encoder rope``."""
     metric = METRICS[test["rows"]["metric"]].label
+    if test["rows"].get("trained") is False:
+        metric = metric.removesuffix(", trained")
     if "table" in test:
         return f"{metric}, largest difference from the printed one"
     prefix = TAKEN.get(test.get("take", ""), "")
