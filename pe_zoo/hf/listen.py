@@ -1,6 +1,6 @@
 """Ask a model how it attends, by one short pass, and refuse what an encoder would silently change or lose."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,12 +79,9 @@ def listen(model: PreTrainedModel) -> list[Heard]:
         names = {name for name, value in given.items() if value is not None}
         passed[module] = frozenset(names | ({"hidden_states"} if arguments else set()))
 
-    AttentionInterface.register(LISTENING, attend)
-    AttentionMaskInterface.register(LISTENING, sdpa_mask)
     watches = [module.register_forward_pre_hook(note, with_kwargs=True) for module in model.modules()]
     try:
-        with attending_by(model, LISTENING):
-            read(model, tokens_for(model))
+        attending_with(model, attend)
     finally:
         for watch in watches:
             watch.remove()
@@ -131,6 +128,14 @@ def read(model: PreTrainedModel, tokens: Tensor, **given: Any) -> Tensor:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def attending_with(model: PreTrainedModel, attend: Callable[..., tuple[Tensor, None]], length: int = 5) -> None:
+    """Let a model read a few tokens, each layer attending by a function."""
+    AttentionInterface.register(LISTENING, attend)
+    AttentionMaskInterface.register(LISTENING, sdpa_mask)
+    with attending_by(model, LISTENING):
+        read(model, tokens_for(model, length))
 
 
 @contextmanager
