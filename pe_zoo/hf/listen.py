@@ -102,7 +102,9 @@ def check(model: PreTrainedModel, heard: list[Heard]) -> None:
             sizes = f"queries {one.query[-1]} wide, values {one.value[-1]}"
             raise Unsupported(f"{name} has {sizes}: multi-head latent attention, which rotates a part of each head")
         if missing := {"hidden_states", "position_ids"} - one.given:
-            raise Unsupported(f"{name} is not given {' or '.join(sorted(missing))}")
+            causal = getattr(one.module, "is_causal", True) or getattr(model.config, "is_decoder", False)
+            known = "" if causal else f"{family(model)} is no causal decoder: "
+            raise Unsupported(f"{known}{name} is not given {' or '.join(sorted(missing))}")
     if len({(one.query[1], one.query[-1]) for one in heard}) > 1:
         raise Unsupported(f"{family(model)} has layers with different heads; name layers=[…] that are alike")
 

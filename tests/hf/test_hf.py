@@ -29,7 +29,8 @@ REFUSALS = {
     "gemma2": "softcapping",
     "gpt_oss": "sinks",
     "deepseek_v2": "multi-head latent attention",
-    "bart": "position_ids",
+    "bart": "^bart's BartAttention is not given position_ids",
+    "bert": "^bert is no causal decoder: bert's BertSelfAttention is not given position_ids",
     "falcon": "AttentionInterface",
     "minimax": "more than its attention",
 }
