@@ -7,16 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from pe_zoo import Encoder, Geometry, Unsupported
-from pe_zoo.hf.listen import family
+from pe_zoo.hf.listen import family, read, tokens_for
 from pe_zoo.hf.own import own_rotation, rotates
 from pe_zoo.hf.saved import load
 from pe_zoo.hf.seat import seat_of
 from pe_zoo.hf.swap import USED, chosen, restore, use
+
+TAKEN = "give a causal language model, such as Llama or GPT-2"
 
 
 @dataclass
@@ -57,9 +60,16 @@ class Opened:
         return own, sum(p.numel() for p in self.model.parameters()) - own
 
 
-def longest(place: str) -> int:
-    """The positions that a saved model was made for."""
-    return int(AutoConfig.from_pretrained(place, local_files_only=True).get_text_config().max_position_embeddings)
+def longest(place: str) -> int | None:
+    """The positions that a saved model was made for, if it says so; ValueError if it is no causal language model."""
+    try:
+        config = AutoConfig.from_pretrained(place, local_files_only=True)
+    except OSError as error:
+        raise ValueError(f"checkpoint={place!r} has no config.json that can be read: {error}") from error
+    made = config.architectures or []
+    if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
+        raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 def open_model(place: str, train_length: int, device: torch.device) -> Opened:
@@ -76,6 +86,8 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     else:
         model = AutoModelForCausalLM.from_pretrained(place, attn_implementation="eager", **how)
     model = model.eval().to(device).requires_grad_(False)
+    if _sees_later(model):
+        raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
     own = getattr(model.base_model, USED, None)
     encoder, reason = None, "several encoders are in use in it"
     if own is None:
@@ -84,6 +96,15 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
         encoder = own[0]
     geometry = encoder.geometry if encoder else _sizes(model, train_length)
     return Opened(model, geometry, encoder, "" if encoder else reason)
+
+
+def _sees_later(model: PreTrainedModel) -> bool:
+    """Whether an output depends on a later token: a bidirectional model would read its answers."""
+    tokens = tokens_for(model, 12)
+    other = torch.cat([tokens[:, :-1], tokens[:, :1]], -1)
+    before, after = (read(model, each)[:, :-1].float() for each in (tokens, other))
+    near = 1e-3 if model.dtype == torch.float32 else 0.05
+    return bool((after - before).abs().max() > near * before.std())
 
 
 def _rotation(model: PreTrainedModel, train_length: int) -> tuple[Encoder | None, str]:
