@@ -61,9 +61,9 @@ QUICK = (
 """Options of a run of a second."""
 
 
-def examples() -> dict[str, str]:
-    """Name -> source of the files that the guide has for an encoder, a task and a measure of one's own."""
-    guide = (ROOT / "docs" / "your_own.md").read_text(encoding="utf-8")
+def examples(page: str = "your_own") -> dict[str, str]:
+    """Name -> source of the files that a guide has, such as those for an encoder, a task and a measure of one's own."""
+    guide = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     return {name: block for block, name in re.findall(r"```python\n(# (\w+)\.py\n.*?)```", guide, flags=re.DOTALL)}
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from support import examples
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -60,3 +62,13 @@ def test_generation_with_a_cache_and_padding() -> None:
 def test_a_window_of_no_key_is_refused(window: int) -> None:
     with pytest.raises(ValueError, match="sliding_window must be a whole number of at least 1"):
         pe_zoo.hf.use(small("llama"), "rope", sliding_window=window)
+
+
+def test_the_guide_s_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = examples("hugging_face")["longer"]
+    small("llama").save_pretrained(tmp_path / "path" / "to" / "model")
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    assert sorted(place.name for place in (tmp_path / "longer").iterdir()) == ["rope", "self_extend", "yarn"]
+    assert scope["model"].config.pe_zoo[0]["sliding_window"] == 128
