@@ -38,6 +38,7 @@ from experiments.statistics.intervals import over_seeds, with_series
 from experiments.tasks import Batch, Task, tasks
 from experiments.training.evaluate import Subject
 from pe_zoo import Geometry
+from pe_zoo._knobs import knobs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,10 +61,16 @@ QUICK = (
 """Options of a run of a second."""
 
 
-def examples() -> dict[str, str]:
-    """Name -> source of the files that the guide has for an encoder, a task and a measure of one's own."""
-    guide = (ROOT / "docs" / "your_own.md").read_text(encoding="utf-8")
+def examples(page: str = "your_own") -> dict[str, str]:
+    """Name -> source of the files that a guide has, such as those for an encoder, a task and a measure of one's own."""
+    guide = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     return {name: block for block, name in re.findall(r"```python\n(# (\w+)\.py\n.*?)```", guide, flags=re.DOTALL)}
+
+
+def as_new(name: str) -> dict[str, Any]:
+    """Knobs with which `pe_zoo.hf.use` takes nothing over from the rotation of a model."""
+    cls = pe_zoo.get(name)
+    return {"base": knobs(cls)["base"].default} if "rope" in (name, cls.extends) else {}
 
 
 def generator(seed: int = 0) -> Generator:

@@ -29,6 +29,8 @@ class Insight:
     attention: Callable[[Tensor, Tensor], list[Tensor]] | None = None
     encoder: Encoder | None = None
     replace: Callable[[Encoder | None, int | None], None] | None = None
+    fixed: str = ""
+    """Why there is no ``replace``, if that is known."""
     parameters: tuple[int, int] = (0, 0)
     """Of the encoder, and of all else."""
 
@@ -56,10 +58,11 @@ class Guest(Transformer):
         self.answer, self.insight, self.geometry, self.causal = answer, insight, insight.geometry, True
         self.layout, self.encoder_dropped = Layout(), False
         self.encoder = insight.encoder or Own(insight.geometry)
+        self.fixed = "" if insight.replace else insight.fixed or UNTOLD
         self._alone = Lock()
         self.layers = nn.ModuleList(View(insight.geometry.num_heads) for _ in range(insight.geometry.num_layers))
         self.token_embedding = nn.Embedding.from_pretrained(torch.zeros(1, 1, device=device))  # says where it is
-        self._put: tuple[Encoder | None, int | None] = (insight.encoder, None)
+        self._put: tuple[Encoder | None, int | None] = (self.encoder, None)
 
     def num_parameters(self) -> tuple[int, int]:
         return self.insight.parameters
@@ -110,12 +113,12 @@ class Guest(Transformer):
         first = next(iter(self.layers), None)
         window = first.windows[0] if isinstance(first, View) else None
         encoder = None if self.encoder_dropped else self.encoder
+        if (encoder, window) == self._put:
+            return
         if self.insight.replace is None:
-            if window is not None or self.encoder_dropped:
-                raise Unsupported(UNTOLD)
-        elif (encoder, window) != self._put:
-            self.insight.replace(encoder, window)
-            self._put = encoder, window
+            raise Unsupported(self.fixed)
+        self.insight.replace(encoder, window)
+        self._put = encoder, window
 
 
 def _unless_counted(positions: Tensor | None, tokens: Tensor) -> Tensor | None:

@@ -40,6 +40,9 @@ class Transformer(nn.Module):
         attention: ``fused`` uses a fused kernel wherever the encoder's hooks allow it, ``plain`` never.
     """
 
+    fixed = ""
+    """Why no other encoder can take the place of its own; empty: one can."""
+
     def __init__(
         self,
         vocab_size: int,

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from experiments.model.guest import Guest, Insight
+from experiments.tasks.texts.borrowed import file_of
 from pe_zoo import Geometry, Unsupported
+from pe_zoo._knobs import hint
 
 FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 """``my_model:logits``: a file and what it has."""
@@ -46,10 +48,22 @@ def digest_of(place: str) -> str:
 
 
 def defaults(place: str) -> dict[str, Any]:
-    """What a saved model brings to a task that reads text: its tokenizer, and the length it was made for."""
+    """What a saved model brings to a task that reads text, None where it lacks that: its tokenizer and its length.
+
+    Raises:
+        ValueError: it is no causal language model.
+    """
     if FUNCTION.fullmatch(place):
         return {}
-    return {"tokenizer": place, "train_length": _hub().longest(place)}
+    return {"tokenizer": place if file_of(place) else None, "train_length": _hub().longest(place)}
+
+
+def lacking(place: str, knob: str) -> str:
+    """Say that a saved model does not bring what `defaults` looks for, and what to do."""
+    if knob == "tokenizer":
+        remedy = "write one beside it, tokenizer.save_pretrained(folder), or set task.tokenizer="
+        return f"checkpoint={place!r} has no tokenizer (no tokenizer.json is there): {remedy}"
+    return f"checkpoint={place!r} does not say how many positions it was made for: set task.{knob}="
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +82,7 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
         attention=found.attention,
         encoder=found.encoder,
         replace=found.replace if found.encoder else None,
+        fixed=f"nothing can be put into the model: {found.reason}" if found.reason else "",
         parameters=found.num_parameters(),
     )
     return Guest(found.logits, insight, torch.device(device))
@@ -116,8 +131,17 @@ def _files(place: str) -> list[Path]:
             files = []
     if not files or not all(file.is_file() for file in files):
         known = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
-        raise ValueError(f"checkpoint={place!r} names nothing that is here; give {known}")
+        raise ValueError(f"checkpoint={place!r} names nothing that is here; give {known}.{_beside(place)}")
     return files
+
+
+def _beside(place: str) -> str:
+    """The name that was meant, perhaps: of models in the same folder, and of files with functions."""
+    folder = Path(place.partition(":")[0]).parent
+    beside = sorted(folder.iterdir()) if folder.is_dir() else []
+    known = [str(path) for path in beside if (path / "config.json").is_file()]
+    known += [f"{path}:logits" for path in beside if path.suffix == ".py" and FUNCTION.fullmatch(place)]
+    return hint(place, known, "Beside it") if known else ""
 
 
 def _hub() -> ModuleType:

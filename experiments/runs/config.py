@@ -198,6 +198,8 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
         if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
+            if value is None:
+                raise BadRequest(checkpoint.lacking(config["checkpoint"], knob))
             config["task"][knob] = value
 
 

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 if find_spec("transformers") is None:
     raise ImportError("pe_zoo.hf needs the package transformers: pip install 'pe-zoo[hf]'")
 
-from pe_zoo.hf.swap import load, restore, use
+from pe_zoo.hf.saved import load
+from pe_zoo.hf.swap import restore, use
 
 __all__ = ["load", "restore", "use"]

@@ -14,7 +14,7 @@ from pe_zoo import Encoder, Site, raw_scores
 from pe_zoo._weights import weights
 from pe_zoo.hf import flex
 from pe_zoo.hf.bias import by_distance, learned, made
-from pe_zoo.hf.seat import Seat, seat_of, visible
+from pe_zoo.hf.seat import Seat, neighbours, seat_of, visible
 
 NAME = "pe_zoo"
 """The attention implementation of a model in which an encoder is used."""
@@ -50,8 +50,7 @@ def attend(
         return _natively(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
     if seat.window is not None:
         attention_mask = visible(attention_mask, query, key, causal=seat.causal, window=seat.window)
-    if seat.order is not None:
-        query, key = query[..., seat.order], key[..., seat.order]
+    query, key = neighbours(query, seat.halves), neighbours(key, seat.halves)
     encoder, heads = seat.encoder, query.shape[1]
     scale = encoder.geometry.head_dim**-0.5
     q = query if scaling in (None, scale) else query * (scaling / scale)

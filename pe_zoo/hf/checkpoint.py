@@ -7,26 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from pe_zoo import Encoder, Geometry, Unsupported
-from pe_zoo.hf.listen import read, tokens_for
+from pe_zoo.hf.listen import family, read, tokens_for
+from pe_zoo.hf.own import own_rotation, rotates
+from pe_zoo.hf.saved import load
 from pe_zoo.hf.seat import seat_of
-from pe_zoo.hf.swap import USED, load, restore, use
+from pe_zoo.hf.swap import USED, chosen, restore, use
 
-NEAR = 1e-3
-"""How far logits may differ, as a share of their spread, where our rotation takes the place of the same one."""
+TAKEN = "give a causal language model, such as Llama or GPT-2"
 
 
 @dataclass
 class Opened:
-    """A model in evaluation mode, and ``encoder``, if the zoo has what tells it order in every layer."""
+    """A model in evaluation mode, and ``encoder``, if the zoo has what tells it order in every layer, or the reason."""
 
     model: PreTrainedModel
     geometry: Geometry
     encoder: Encoder | None
+    reason: str = ""
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(batch, length)`` tokens and positions, or None for its own, to ``(batch, length, vocab)``."""
@@ -57,9 +60,16 @@ class Opened:
         return own, sum(p.numel() for p in self.model.parameters()) - own
 
 
-def longest(place: str) -> int:
-    """The positions that a saved model was made for."""
-    return int(AutoConfig.from_pretrained(place, local_files_only=True).get_text_config().max_position_embeddings)
+def longest(place: str) -> int | None:
+    """The positions that a saved model was made for, if it says so; ValueError if it is no causal language model."""
+    try:
+        config = AutoConfig.from_pretrained(place, local_files_only=True)
+    except OSError as error:
+        raise ValueError(f"checkpoint={place!r} has no config.json that can be read: {error}") from error
+    made = config.architectures or []
+    if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
+        raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 
 def open_model(place: str, train_length: int, device: torch.device) -> Opened:
@@ -76,38 +86,38 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     else:
         model = AutoModelForCausalLM.from_pretrained(place, attn_implementation="eager", **how)
     model = model.eval().to(device).requires_grad_(False)
+    if _sees_later(model):
+        raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
     own = getattr(model.base_model, USED, None)
-    encoder = own[0] if own is not None and len(own) == 1 and own.specs[0]["layers"] is None else None
+    encoder, reason = None, "several encoders are in use in it"
     if own is None:
-        encoder = _rotation(model, train_length)
+        encoder, reason = _rotation(model, train_length)
+    elif len(own) == 1 and own.specs[0]["layers"] is None:
+        encoder = own[0]
     geometry = encoder.geometry if encoder else _sizes(model, train_length)
-    return Opened(model, geometry, encoder)
+    return Opened(model, geometry, encoder, "" if encoder else reason)
 
 
-def _rotation(model: PreTrainedModel, train_length: int) -> Encoder | None:
-    """Let our rotation take the place of the model's, if that changes nothing; None, and all as before, if it does."""
-    said = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    if said.get("rope_type") != "default" or "rope_theta" not in said:
-        return None
+def _sees_later(model: PreTrainedModel) -> bool:
+    """Whether an output depends on a later token: a bidirectional model would read its answers."""
     tokens = tokens_for(model, 12)
-    before = read(model, tokens)
-    base, fraction = float(said["rope_theta"]), float(said.get("partial_rotary_factor") or 1.0)
+    other = torch.cat([tokens[:, :-1], tokens[:, :1]], -1)
+    before, after = (read(model, each)[:, :-1].float() for each in (tokens, other))
+    near = 1e-3 if model.dtype == torch.float32 else 0.05
+    return bool((after - before).abs().max() > near * before.std())
+
+
+def _rotation(model: PreTrainedModel, train_length: int) -> tuple[Encoder | None, str]:
+    """Let our rotation take the place of the model's, if that changes nothing; otherwise say why it cannot."""
     try:
-        encoder = use(model, "rope", train_length=train_length, base=base, fraction=fraction)
-    except (Unsupported, ValueError):
+        heard = chosen(model, None)
+        if not rotates(heard):
+            raise Unsupported(f"{family(model)} has no rotation")
+        own_rotation(model, heard)
+        return use(model, "rope", train_length=train_length), ""
+    except (Unsupported, ValueError) as reason:
         restore(model)
-        return None
-    # These models pair dimension i with i + half, our rotations neighbours: products are the same in another order.
-    turned = 2 * int(fraction * encoder.geometry.head_dim / 2)
-    pairs = torch.arange(turned, device=model.device).view(2, -1).T.flatten()
-    order = torch.cat([pairs, torch.arange(turned, encoder.geometry.head_dim, device=model.device)])
-    for module in model.modules():
-        if (seat := seat_of(module)) is not None:
-            seat.order = order
-    if (read(model, tokens) - before).abs().max() <= NEAR * before.std():
-        return encoder
-    restore(model)
-    return None
+        return None, str(reason)
 
 
 def _sizes(model: PreTrainedModel, train_length: int) -> Geometry:

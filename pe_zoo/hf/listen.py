@@ -1,6 +1,6 @@
 """Ask a model how it attends, by one short pass, and refuse what an encoder would silently change or lose."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -79,12 +79,9 @@ def listen(model: PreTrainedModel) -> list[Heard]:
         names = {name for name, value in given.items() if value is not None}
         passed[module] = frozenset(names | ({"hidden_states"} if arguments else set()))
 
-    AttentionInterface.register(LISTENING, attend)
-    AttentionMaskInterface.register(LISTENING, sdpa_mask)
     watches = [module.register_forward_pre_hook(note, with_kwargs=True) for module in model.modules()]
     try:
-        with attending_by(model, LISTENING):
-            read(model, tokens_for(model))
+        attending_with(model, attend)
     finally:
         for watch in watches:
             watch.remove()
@@ -105,7 +102,9 @@ def check(model: PreTrainedModel, heard: list[Heard]) -> None:
             sizes = f"queries {one.query[-1]} wide, values {one.value[-1]}"
             raise Unsupported(f"{name} has {sizes}: multi-head latent attention, which rotates a part of each head")
         if missing := {"hidden_states", "position_ids"} - one.given:
-            raise Unsupported(f"{name} is not given {' or '.join(sorted(missing))}")
+            causal = getattr(one.module, "is_causal", True) or getattr(model.config, "is_decoder", False)
+            known = "" if causal else f"{family(model)} is no causal decoder: "
+            raise Unsupported(f"{known}{name} is not given {' or '.join(sorted(missing))}")
     if len({(one.query[1], one.query[-1]) for one in heard}) > 1:
         raise Unsupported(f"{family(model)} has layers with different heads; name layers=[…] that are alike")
 
@@ -131,6 +130,14 @@ def read(model: PreTrainedModel, tokens: Tensor, **given: Any) -> Tensor:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def attending_with(model: PreTrainedModel, attend: Callable[..., tuple[Tensor, None]], length: int = 5) -> None:
+    """Let a model read a few tokens, each layer attending by a function."""
+    AttentionInterface.register(LISTENING, attend)
+    AttentionMaskInterface.register(LISTENING, sdpa_mask)
+    with attending_by(model, LISTENING):
+        read(model, tokens_for(model, length))
 
 
 @contextmanager

@@ -34,8 +34,8 @@ class Seat:
     """Whether the model attended by FlexAttention, and goes on to where that can be."""
     window: int | None = None
     """Keys that a query sees back from its own, that included; None: all."""
-    order: Tensor | None = None
-    """In which order the dimensions of a head come to the encoder, ``(head_dim,)``; None: as they are."""
+    halves: int = 0
+    """Dimensions of a head whose two halves form the model's pairs, where the encoder's are neighbours; 0: none."""
     positions: Tensor = NOTHING
     """Of the queries, ``(query,)`` or ``(batch, query)``."""
     key_positions: Tensor = NOTHING
@@ -176,11 +176,19 @@ def before(
     assert seat is not None
     x = given["hidden_states"] if "hidden_states" in given else arguments[0]
     seat.read(x, given["position_ids"], given.get("attention_mask"))
-    if given.get("position_embeddings") is not None:
-        given = given | {"position_embeddings": unrotated(given["position_embeddings"])}
+    _, given = unrotated_input(module, arguments, given)
     acts = any(seat.encoder.overrides(hook) for hook in ("rotate", "score", "mix"))
     caches = {name: Luggage(cache, seat) for name, cache in given.items() if acts and isinstance(cache, Cache)}
     return arguments, given | caches
+
+
+def unrotated_input(
+    _: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Run before an attention module: give it angles of 0."""
+    if given.get("position_embeddings") is not None:
+        given = given | {"position_embeddings": unrotated(given["position_embeddings"])}
+    return arguments, given
 
 
 def unrotated(turns: Any) -> Any:
@@ -189,3 +197,16 @@ def unrotated(turns: Any) -> Any:
         return torch.ones_like(turns)
     cos, sin = turns
     return torch.ones_like(cos), torch.zeros_like(sin)
+
+
+def neighbours(x: Tensor, halves: int) -> Tensor:
+    """Put dimension i beside i + halves/2: scores are the same in any order of dimensions.
+
+    >>> neighbours(torch.arange(6), 4).tolist()
+    [0, 2, 1, 3, 4, 5]
+    """
+    if not halves:
+        return x
+    paired, still = x.split([halves, x.shape[-1] - halves], -1)
+    paired = paired.unflatten(-1, (2, -1)).mT.flatten(-2)
+    return torch.cat([paired, still], -1) if still.shape[-1] else paired

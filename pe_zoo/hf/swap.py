@@ -1,23 +1,19 @@
-"""Put encoders into a model of Transformers, take them out again, and load a model that was saved with some."""
+"""Put encoders into a model of Transformers, and take them out again."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
 from torch import nn
 from torch.utils.hooks import RemovableHandle
-from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
-from transformers.utils.hub import cached_file
-from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
+from transformers import PreTrainedModel
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Unsupported
+from pe_zoo._knobs import whole
 from pe_zoo.hf import order
 from pe_zoo.hf.attention import NAME
 from pe_zoo.hf.listen import Heard, check, family, listen
+from pe_zoo.hf.own import start
 from pe_zoo.hf.seat import Seat, leave, reads_input, seat_of, sit
 
 USED = "pe_zoo"
@@ -47,27 +43,59 @@ def use(
     *,
     layers: Sequence[int] | None = None,
     train_length: int | None = None,
+    sliding_window: int | None = None,
     **knobs: Any,
 ) -> Encoder:
     """Put an encoder into a language model in place of what tells it order now; return the encoder.
 
     The model is changed, and keeps its weights. The encoder's parameters are new: train on.
 
+    ``rope`` and the encoders that extend it (``yarn``, ``self_extend``, …) start from the model's own rotation where
+    `rope` computes the same: they take its base, its share of the head and its pairs of dimensions. ``rope`` then
+    changes nothing, and the others need no training. They are new encoders, to be trained, in a model that does not
+    rotate, and where ``base`` or ``pairing`` is given. ``rope`` is one, too, where the model's rotation is scaled
+    already or differs between layers; the encoders that extend it are refused there.
+
     Args:
         model: a decoder of Transformers.
         name: the encoder's.
         layers: attention layers that get it, from 0; the others keep what they have. None: all.
         train_length: tokens in the longest training sequence; None: the model's ``max_position_embeddings``.
+        sliding_window: keys that each query sees, its own included; None: all that the model lets it see.
         knobs: the encoder's.
 
     Raises:
-        Unsupported: the model has something that would be lost, or a sense of order that cannot be switched off.
+        Unsupported: the model has something that would be lost, a sense of order that cannot be switched off, or a
+            rotation that the encoder cannot start from.
         ValueError: an unknown encoder, knob or layer, or a value out of range.
         TypeError: the model is not of Transformers.
     """
     pe_zoo.get(name)
-    heard = _chosen(model, listen(model), layers)
-    check(model, heard)
+    heard = chosen(model, layers)
+    own, halves = start(model, heard, name, knobs)
+    given: dict[str, Any] = {
+        "layers": layers,
+        "train_length": train_length,
+        "sliding_window": sliding_window,
+        "halves": halves,
+    }
+    return put(model, heard, name, **given, **own | knobs)
+
+
+def put(
+    model: PreTrainedModel,
+    heard: list[Heard],
+    name: str,
+    *,
+    layers: Sequence[int] | None,
+    train_length: int | None,
+    sliding_window: int | None = None,
+    halves: int = 0,
+    **knobs: Any,
+) -> Encoder:
+    """Put an encoder into attention modules as told, as `use` does once it has asked for the model's rotation."""
+    if sliding_window is not None:
+        whole("sliding_window", sliding_window, at_least=1)
     text = model.config.get_text_config()
     geometry = Geometry(
         model_dim=text.hidden_size,
@@ -89,7 +117,7 @@ def use(
     used: Encoders = getattr(model.base_model, USED)
     model.set_attn_implementation(NAME)
     flexes = used.attended_by == "flex_attention"
-    seats = [Seat(Encoder(geometry), layer, causal, flexes=flexes) for layer in range(len(heard))]
+    seats = [Seat(Encoder(geometry), layer, causal, flexes=flexes, halves=halves) for layer in range(len(heard))]
     for one, seat in zip(heard, seats, strict=True):
         leave(one.module)
         sit(one.module, seat)
@@ -102,10 +130,11 @@ def use(
         used.handles += order.embed(model, heard[0].module, encoder)
     reads = reads_input(encoder)
     for seat in seats:
-        seat.encoder, seat.reads_input = encoder, reads
+        seat.encoder, seat.reads_input, seat.window = encoder, reads, sliding_window
     used.append(encoder)
     spec = {"name": name, "layers": layers and sorted(layers), "train_length": geometry.train_length, **knobs}
-    used.specs.append(spec)
+    more = {"sliding_window": sliding_window, "halves": halves or None}
+    used.specs.append(spec | {word: told for word, told in more.items() if told is not None})
     used.keep({taken.encoder for module in model.modules() if (taken := seat_of(module))})
     setattr(model.config, USED, used.specs)
     return encoder
@@ -126,62 +155,16 @@ def restore(model: PreTrainedModel) -> None:
     model.set_attn_implementation(used.attended_by)
 
 
-def load(path: str, auto: Any = AutoModelForCausalLM, **options: Any) -> PreTrainedModel:
-    """Load a model that ``save_pretrained`` wrote while encoders were in use, with them.
-
-    Args:
-        path: a folder or a name on the hub.
-        auto: class whose ``from_pretrained`` makes the model.
-        options: of ``from_pretrained``.
-
-    Raises:
-        ValueError: the model was saved without an encoder of pe_zoo.
-    """
-    loud = get_verbosity()
-    set_verbosity_error()  # it would call the encoders' parameters unexpected
-    try:
-        model: PreTrainedModel = auto.from_pretrained(path, **options)
-    finally:
-        set_verbosity(loud)
-    specs = getattr(model.config, USED, None)
-    if not specs:
-        raise ValueError(f"{path} was saved without an encoder of pe_zoo: load it with {auto.__name__}.from_pretrained")
-    delattr(model.config, USED)
-    for spec in specs:
-        use(model, **spec)
-    getattr(model.base_model, USED).load_state_dict(_saved(path))
-    return model
-
-
-def _chosen(model: PreTrainedModel, heard: list[Heard], layers: Sequence[int] | None) -> list[Heard]:
-    """The attention modules that get an encoder, each once."""
-    by_layer = {one.layer: one for one in reversed(heard)}
-    if layers is None:
-        return [by_layer[layer] for layer in sorted(by_layer)]
-    if unknown := sorted({*layers} - by_layer.keys()):
+def chosen(model: PreTrainedModel, layers: Sequence[int] | None) -> list[Heard]:
+    """The attention modules that get an encoder, each once; Unsupported if something would be lost in them."""
+    by_layer = {one.layer: one for one in reversed(listen(model))}
+    if unknown := sorted({*(layers or ())} - by_layer.keys()):
         known = ", ".join(map(str, sorted(by_layer)))
         raise ValueError(
-            f"layers={list(layers)}: {family(model)} has no attention in layer {unknown[0]}; here: {known}"
+            f"layers={list(layers or ())}: {family(model)} has no attention in layer {unknown[0]}; here: {known}"
         )
-    if not layers:
+    if layers is not None and not layers:
         raise ValueError("layers=[] names no layer; leave it out for all")
-    return [by_layer[layer] for layer in sorted({*layers})]
-
-
-def _saved(path: str) -> dict[str, Any]:
-    """The saved state of a model's encoders."""
-    found = {}
-    for file in _files(path):
-        with safe_open(file, "pt") as tensors:
-            for key in filter(lambda key: f"{USED}." in key, tensors.keys()):
-                found[key.partition(f"{USED}.")[2]] = tensors.get_tensor(key)
-    return found
-
-
-def _files(path: str) -> list[str]:
-    if index := cached_file(path, SAFE_WEIGHTS_INDEX_NAME, _raise_exceptions_for_missing_entries=False):
-        parts = json.loads(Path(index).read_text())["weight_map"]
-        names = sorted({file for key, file in parts.items() if f"{USED}." in key})
-    else:
-        names = [SAFE_WEIGHTS_NAME]
-    return [file for name in names if (file := cached_file(path, name))]
+    heard = [by_layer[layer] for layer in sorted(by_layer if layers is None else {*layers})]
+    check(model, heard)
+    return heard

@@ -22,7 +22,7 @@ import report
 from experiments.model.streams import stream
 from experiments.tasks import tasks
 from pe_zoo.hf.checkpoint import open_model
-from pe_zoo.hf.families import small
+from pe_zoo.hf.families import SIZES, _of_size
 
 TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(900))
 
@@ -226,7 +226,7 @@ def test_rope_takes_the_place_of_other_rotations_too(tmp_path: Path) -> None:
         ("gpt2", False),
         ("gemma3_text", False),
     ):
-        small(family).save_pretrained(tmp_path / family)
+        _of_size(family, SIZES | {"num_hidden_layers": 6}).save_pretrained(tmp_path / family)
         opened = open_model(str(tmp_path / family), 32, torch.device("cpu"))
         assert (opened.encoder is not None) == known, family
         if opened.encoder is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers
+from support import as_new
 
 import pe_zoo.hf
 from experiments.model.transformer import Layer, Transformer
@@ -54,7 +55,7 @@ def test_the_same_weights_give_the_same_logits_and_gradients(name: str) -> None:
             parameter.add_(0.3 * torch.randn_like(parameter))
     ours = Transformer(40, GEOMETRY, encoder)
     theirs, tokens = twin(ours), torch.randint(40, (2, 24))
-    there = pe_zoo.hf.use(theirs, name)
+    there = pe_zoo.hf.use(theirs, name, **as_new(name))
     there.load_state_dict(encoder.state_dict())
     expected, found = ours(tokens), theirs(input_ids=tokens).logits
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,11 +52,22 @@ def test_the_example_uses_every_encoder_rightly(name: str) -> None:
     assert faults(SOURCE, name) == []
 
 
-def test_the_guide_shows_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    scope: dict[str, Any] = {"pe_zoo": pe_zoo, "torch": torch}
-    exec(SOURCE, scope)
-    exec(CALL.replace("from my_model import MyModel\n", ""), scope)
+def test_the_guide_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both blocks are run as they stand."""
+    (tmp_path / "my_model.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_model", raising=False)
+    exec(CALL, {})
+    monkeypatch.delitem(sys.modules, "my_model")
     assert capsys.readouterr().out == PRINTED
+
+
+def test_a_model_that_never_rotates_passes_with_a_bias_alone() -> None:
+    source = SOURCE.replace("            q, k = self.encoder.rotate(q, k, site)\n", "")
+    assert faults(source, "alibi") == []
+    assert faults(source, "rope") != []
 
 
 @pytest.mark.parametrize(

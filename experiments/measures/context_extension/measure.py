@@ -91,6 +91,8 @@ def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replac
     encoder, causal = subject.model.encoder, subject.model.causal
     if subject.model.encoder_dropped:
         return [], dict.fromkeys(names or (REPLACED,), "the model was trained to go without its encoder")
+    if subject.model.fixed:
+        return [], dict.fromkeys(names or (REPLACED,), subject.model.fixed)
     found: list[Replacement] = []
     refused = {}
     for name in names or replacing(encoder, causal=causal):

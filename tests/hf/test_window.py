@@ -1,0 +1,74 @@
+"""A window of keys for a model that was trained without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import examples
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import pe_zoo.hf
+from pe_zoo.hf.families import small, trial
+
+
+def logits(model: PreTrainedModel, given: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model(input_ids=given).logits
+
+
+@pytest.mark.parametrize("name", ["rope", "none", "alibi", "fox", "stick_breaking", "self_extend"])
+def test_no_query_sees_further_than_its_window(name: str) -> None:
+    model, given = small("llama"), torch.randint(3, 64, (1, 20))
+    pe_zoo.hf.use(model, name, sliding_window=4)
+    for fault, size in trial(model, 20, 9).items():
+        assert size < 1e-4, fault
+    other = given.clone()
+    other[:, 0] = (other[:, 0] + 1) % 64
+    reached = (logits(model, other) - logits(model, given)).abs().amax(-1)[0] > 1e-6
+    assert reached.nonzero().max() == 2 * 3  # two layers, each three tokens back
+
+
+def test_a_window_is_that_of_a_model_made_with_one(tmp_path: Path) -> None:
+    made, given = small("mistral"), torch.randint(3, 64, (2, 20))
+    made.config.sliding_window = None
+    made.save_pretrained(tmp_path)
+    pe_zoo.hf.use(made, "rope", sliding_window=5)
+    made.save_pretrained(tmp_path / "ours")
+    theirs = type(made).from_pretrained(tmp_path, sliding_window=5, attn_implementation="eager").eval()
+    torch.testing.assert_close(logits(made, given), logits(theirs, given), atol=1e-5, rtol=0)
+    again = pe_zoo.hf.load(str(tmp_path / "ours")).eval()
+    assert torch.equal(logits(again, given), logits(made, given))
+    assert again.config.pe_zoo[0]["sliding_window"] == 5
+
+
+def test_generation_with_a_cache_and_padding() -> None:
+    model, long = small("llama"), torch.randint(3, 64, (1, 12))
+    pe_zoo.hf.use(model, "rope", sliding_window=4)
+    padded = torch.cat([torch.nn.functional.pad(long[:, 5:], (5, 0)), long])
+    seen = torch.ones_like(padded)
+    seen[0, :5] = 0
+    how = {"max_new_tokens": 8, "pad_token_id": 0, "do_sample": False}
+    together = model.generate(padded, attention_mask=seen, **how)
+    for row, alone in zip(together, (long[:, 5:], long), strict=True):
+        whole = model.generate(alone, use_cache=False, **how)
+        assert row[12:].tolist() == whole[0, alone.shape[-1] :].tolist()
+
+
+@pytest.mark.parametrize("window", [0, -3, 2.5, True])
+def test_a_window_of_no_key_is_refused(window: int) -> None:
+    with pytest.raises(ValueError, match="sliding_window must be a whole number of at least 1"):
+        pe_zoo.hf.use(small("llama"), "rope", sliding_window=window)
+
+
+def test_the_guide_s_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = examples("hugging_face")["longer"]
+    small("llama").save_pretrained(tmp_path / "path" / "to" / "model")
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    assert sorted(place.name for place in (tmp_path / "longer").iterdir()) == ["rope", "self_extend", "yarn"]
+    assert scope["model"].config.pe_zoo[0]["sliding_window"] == 128
