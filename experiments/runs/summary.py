@@ -119,7 +119,7 @@ def _rows(outcome: Outcome) -> list[Row]:
 
 def _lengths(rows: Iterable[Row]) -> list[Row]:
     """Return the task's quality over lengths; nothing where no length in range was measured."""
-    whole = [row for row in rows if row.experiment == OVER_LENGTHS and row.position is row.step is None]
+    whole = [row for row in rows if row.experiment == OVER_LENGTHS and row.position is row.step is row.part is None]
     main = main_metric(row.metric for row in whole)
     found = sorted((row for row in whole if row.metric == main), key=lambda row: row.eval_length)
     return found if any(row.eval_length <= row.train_length and row.status == "ok" for row in found) else []
@@ -253,7 +253,7 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
     columns = [row.eval_length for row in lengths]
     grid = [["length", *map(str, columns)]]
     for metric in (main, "exact_match", FREE_RUNNING):
-        measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is None]
+        measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is row.part is None]
         of = {row.eval_length: row for row in measured if row.metric == metric}
         if of:
             cells = [f"{row.value:.2f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]

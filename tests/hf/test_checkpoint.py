@@ -46,10 +46,16 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    (file,) = folder.glob("results/*/runs/*/rows.csv")
+def rows_of(folder: Path, name: str = "*") -> list[dict[str, str]]:
+    (file,) = folder.glob(f"results/{name}/runs/*/rows.csv")
     with file.open(newline="") as lines:
         return list(csv.DictReader(lines))
+
+
+def bits_of(folder: Path, name: str = "*") -> dict[tuple[str, str], dict[str, str]]:
+    """The rows of context_extension about all of the text."""
+    rows = [row for row in rows_of(folder, name) if row["experiment"] == "context_extension" and not row["part"]]
+    return {(row["condition"], row["eval_length"]): row for row in rows if row["metric"] == "bits_per_byte"}
 
 
 MEASURED = "context_extension,shift_sensitivity,context_use,attention_pattern,permutation_sensitivity,position_probe"
@@ -70,7 +76,7 @@ def measure(command: Command, saved: Path, *more: str) -> Any:
 def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path) -> None:
     done = measure(command, saved)
     assert done.code == 0, done.err
-    assert "my-llama on text(duplicates=kept), seed 0: works up to" in done.out
+    assert "my-llama on text" in done.out
     assert "python report.py results/scratch" in done.out
     rows = rows_of(tmp_path)
     assert {row["encoder"] for row in rows} == {"my-llama"}
@@ -91,13 +97,9 @@ def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path
 
 def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tmp_path: Path) -> None:
     measure(command, saved)
-    (bits,) = (
-        float(row["value"])
-        for row in rows_of(tmp_path)
-        if (row["experiment"], row["condition"], row["eval_length"]) == ("context_extension", "as trained", "64")
-    )
+    bits = float(bits_of(tmp_path)["as trained", "64"]["value"])
     path = str(saved.parent / "text.py")
-    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, duplicates="kept")
+    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, measured="all")
     tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
     model = transformers.AutoModelForCausalLM.from_pretrained(saved)
     batch = task.evaluation(4, 64, stream(0, "length_extrapolation"), causal=True)
@@ -112,11 +114,7 @@ def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tm
 def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp_path: Path) -> None:
     """Interpolation by a factor of 2, as the library has it, on the same windows."""
     measure(command, saved)
-    found = {
-        (row["condition"], row["eval_length"]): float(row["value"])
-        for row in rows_of(tmp_path)
-        if row["experiment"] == "context_extension" and row["status"] == "ok"
-    }
+    found = {where: float(row["value"] or "nan") for where, row in bits_of(tmp_path).items()}
     twin = saved.parent / "scaled"
     config = json.loads((saved / "config.json").read_text())
     config["rope_parameters"] = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
@@ -125,13 +123,7 @@ def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (twin / name).write_text((saved / name).read_text())
     assert measure(command, twin, "name=scaled", "force=true").code == 0
-    (file,) = tmp_path.glob("results/scaled/runs/*/rows.csv")
-    with file.open(newline="") as lines:
-        scaled = {
-            (row["condition"], row["eval_length"]): row
-            for row in csv.DictReader(lines)
-            if row["experiment"] == "context_extension"
-        }
+    scaled = bits_of(tmp_path, "scaled")
     assert found["rope_linear", "64"] == pytest.approx(float(scaled["as trained", "64"]["value"]), rel=1e-5)
     assert scaled["window", "64"]["status"] == "unsupported"
 
@@ -231,3 +223,28 @@ def test_rope_takes_the_place_of_other_rotations_too(tmp_path: Path) -> None:
         assert (opened.encoder is not None) == known, family
         if opened.encoder is not None:
             assert opened.encoder.name == "rope"
+
+
+def test_blocks_of_the_text_stand_for_seeds(command: Command, saved: Path, tmp_path: Path) -> None:
+    """All of the text is measured; each method has the same blocks, whose mean is that of the text."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    rows = [row for row in rows_of(tmp_path) if row["metric"] == "bits_per_byte" and row["status"] == "ok"]
+    assert {row["task"] for row in rows} == {"text"}
+    for condition in ("as trained", "yarn", "window"):
+        far = [row for row in rows if row["condition"] == condition and row["eval_length"] == "128"]
+        (whole,) = (row for row in far if not row["part"])
+        blocks = [row for row in far if row["part"]]
+        assert [int(row["part"]) for row in blocks] == list(range(1, 17))
+        assert sum(int(row["n"]) for row in blocks) == int(whole["n"])
+        mean = sum(float(row["value"]) for row in blocks) / 16
+        assert mean == pytest.approx(float(whole["value"]), rel=0.05)
+    gains = [row for row in rows_of(tmp_path) if row["metric"] == "far_context_content" and not row["part"]]
+    assert {"as trained", "window"} < {row["condition"] for row in gains}
+    assert len(gains) == 5
+    (file,) = tmp_path.glob("results/*/runs/*/run.json")
+    record = json.loads(file.read_text())
+    assert record["corpus"]["documents_by_split"] == {"test": 1}
+    assert "test_bytes_removed" not in record["corpus"]

@@ -9,7 +9,7 @@ from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
 
 MODELS = 3
@@ -60,7 +60,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    rows = with_series(rows)
+    rows = not_in_parts(with_series(rows))
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
     return rows, [AS_TRAINED, *sorted(others), WINDOW, DROPPED]

@@ -14,7 +14,7 @@ from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
+from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import scores
@@ -124,7 +124,7 @@ class TaskResults:
     @cached_property
     def lengths(self) -> pd.DataFrame:
         """Everything measured over lengths when training had ended, summarised over seeds."""
-        rows = self.rows_of(OVER_LENGTHS)
+        rows = not_in_parts(self.rows_of(OVER_LENGTHS))
         return intervals.by_measurement(rows[rows["step"].isna()])
 
     @cached_property
