@@ -205,6 +205,10 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
         if not config["task"]["dataset"]:  # a data set has a test split of its own
             config["task"] |= {} if "task.measured" in given else {"measured": "all"}
         config["task"] |= {} if "task.duplicates" in given else {"duplicates": "kept"}
+    if "tokenizer" not in config["task"] and not checkpoint.FUNCTION.fullmatch(config["checkpoint"]):
+        name = config["task"]["name"]
+        why = "its symbols are token ids without a meaning for a model that has a tokenizer; task=text reads text"
+        logging.getLogger("pe_zoo").warning("task=%s: %s", name, why)
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
         if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
             config["task"][knob] = value
