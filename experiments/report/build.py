@@ -115,10 +115,12 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
     for task in of_tasks:
         present = set(task.rows["experiment"]) - ({EXTENDED} if found else set())
         known = [experiment for experiment in SECTIONS if experiment in present]
-        page.sections += [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
+        page.sections += [
+            checkpoint.of_one(_section(experiment, task)) for experiment in [*known, *sorted(present - set(SECTIONS))]
+        ]
     page.summary = [page.title, *found[0].sentences] if found else [page.title]
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
-    data.sections += [folder.runs_section(results), folder.provenance_section(results)]
+    data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page
 
 

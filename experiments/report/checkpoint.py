@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -20,7 +21,7 @@ from experiments.measures.context_extension.answer import (
     tokens_of,
 )
 from experiments.report import drawing
-from experiments.report.page import Block, Part, Section, Table
+from experiments.report.page import Block, Part, Picture, Section, Table
 from experiments.report.sections.curves import percent
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
@@ -38,6 +39,43 @@ CONTENT = (
     "than the training length is replaced by other text; measured of the three best methods, the window and the model "
     "as it is. "
 )
+
+
+SEVERAL = {
+    " Thick: mean, thin: seeds; shaded:": " Shaded:",
+    " Thick: mean, thin: seeds.": "",
+    ", mean over seeds": "",
+    " Mean over seeds;": "",
+    " Small dots: seeds.": "",
+    " All encoders, the largest gain on top.": "",
+    " All encoders, those that lose most on top.": "",
+    ", the same for every encoder of a seed": "",
+    "Does an encoder that was trained on short sequences still work on long ones?": (
+        "Does the model still work on sequences longer than those that it was trained on?"
+    ),
+    ", before training and after": "",
+    "Possible replacements are": "Replacements are",
+}
+"""What is said of measures of several models and seeds, and what of one."""
+OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
+"""Columns of the table of runs that say nothing of a model that was not trained here."""
+
+
+def of_one(section: Section) -> Section:
+    """Return a section with what it says of seeds and of several encoders left out."""
+    parts: list[Part] = []
+    for part in section.parts:
+        kept = replace(part, caption=_of_one(part.caption)) if isinstance(part, Picture) else part
+        if isinstance(part, Table) and part.stem == "runs":
+            kept = replace(part, cells=part.cells.drop(columns=list(OF_TRAINING), errors="ignore"), note="")
+        parts.append(kept)
+    return replace(section, paragraphs=list(map(_of_one, section.paragraphs)), parts=parts)
+
+
+def _of_one(text: str) -> str:
+    for several, one in SEVERAL.items():
+        text = text.replace(several, one)
+    return text
 
 
 def alone(results: Results) -> bool:

@@ -20,7 +20,7 @@ ENOUGH = 50
 UNCHANGED = "as it is"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
-USE = 'pe_zoo.hf.use(model, "{name}"{factor})'
+USE = 'pe_zoo.hf.use(model, "{name}"{more})'
 
 
 @dataclass
@@ -123,7 +123,7 @@ def answer(rows: pd.DataFrame, tokens: float = math.nan) -> Answer | None:
         metric=metric,
         train_length=trained,
         window=window,
-        code=_code(main),
+        code=_code(main, window),
     )
 
 
@@ -260,11 +260,16 @@ def _counts(found: dict[int, Ranking], trained: int, tokens: float) -> list[str]
     return [f"{text} Fewer than {ENOUGH} say little: {more} gives {ENOUGH} of {max(few)}."]
 
 
-def _code(main: Ranking) -> list[str]:
-    """Return the lines that apply the best replacement, and what to read where the best is a window."""
+def _code(main: Ranking, window: int) -> list[str]:
+    """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
     methods = _methods(main)
     if not methods or main.best == AS_TRAINED or (main.blocks >= blocks.FEWEST and not main.helped):
         return []
     factor = main.line(methods[0])["factor"]
-    given = "" if factor != factor else f", factor={factor!r}"
-    return ["import pe_zoo.hf", USE.format(name=methods[0], factor=given)]
+    method = USE.format(name=methods[0], more="" if factor != factor else f", factor={factor!r}")
+    if WINDOW not in (main.best, *main.alike):
+        return ["import pe_zoo.hf", method]
+    limited = USE.format(name="rope", more=f", sliding_window={window}") + f"  # reads the last {window} tokens alone"
+    lines = [limited, f"{method}  # reads all of it"]
+    first, second = lines if main.best == WINDOW else reversed(lines)
+    return ["import pe_zoo.hf", first, f"{second}, in place of the line above"]

@@ -66,7 +66,10 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     lines.value_axis(axes, of_metric, "shifted")
     low, high = axes.get_ylim()
     if high - low < ALIKE:  # rounding alone, which no axis should show large
-        axes.set_ylim((low + high) / 2 - ALIKE, (low + high) / 2 + ALIKE)
+        middle = round((low + high) / 2, 2)
+        axes.set_ylim(middle - ALIKE, middle + ALIKE)
+        axes.set_yticks([middle - ALIKE, middle, middle + ALIKE])
+        axes.yaxis.set_major_formatter("{x:.2f}")
     lines.chance(axes, of_metric, "shifted")
     lines.name(axes, drawn)
     return {"shift_quality": figure}
