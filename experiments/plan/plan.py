@@ -103,6 +103,7 @@ class Plan:
             seed=self.config.seed,
             labels={**self.config.labels(), "train_length": self.task.train_length},
             training=replace(self.config.train, learning_rate=rate) if self.config.trains else None,
+            outside=self.guest is not None,
         )
 
     def around(self, encoder: Encoder) -> Transformer:

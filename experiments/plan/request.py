@@ -29,6 +29,7 @@ LATER: dict[str, Any] = {
     "during": [],
     "rotate_values": False,
     "source": "library",
+    "measured": "split",
 }
 """Options and knobs that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
@@ -184,6 +185,7 @@ class RunConfig:
         if self.checkpoint:
             encoder = self.name_measured
             places = (*places, "tokenizer") if self.task.get("tokenizer") == self.checkpoint else places
+            places = (*places, "measured", "duplicates")  # nothing was trained that the text could be held out from
         return {
             "run_id": self.run_id,
             "encoder": encoder,

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from experiments.figures import style, words
-from experiments.report import board, drawing, front, overlay
+from experiments.measures.context_extension import NAME as EXTENDED
+from experiments.report import board, checkpoint, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
@@ -82,13 +83,17 @@ def write(
 def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
     """Assemble the pages; ``baselines`` are those of `find_baselines`."""
     name = results.folder.resolve().name
-    method = folder.method(results.rows, _rule(results)) + fairness.method(results.runs, results.configs)
+    method = folder.method(results.rows, _rule(results), outside=checkpoint.alone(results)) + fairness.method(
+        results.runs, results.configs
+    )
     method, settings = methods.paragraph(results, method)
     warned = folder.warnings(results)
     data = Page("Method and data", [], [Section("Method", [" ".join(method)])], path="data.html", name="data")
     data.sections += [Section("Warnings", parts=[Block("list", warned)])] if warned else []
     data.sections += [Section("Settings and lengths of each task", parts=[settings])] if settings else []
     page = Page(f"{name}: nothing to compare", [], [], warnings=warned, method=method, name=name, below=[data])
+    if len(results.rows) and checkpoint.alone(results):
+        return _of_checkpoints(page, data, results, baselines)
     if len(results.rows):
         _measured(page, data, results, baselines, verdicts.decide(statements, results))
     else:
@@ -100,6 +105,27 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
     page.sections.append(Section("Method", [" ".join(method)], folded=True))
     data.sections += [folder.runs_section(results), folder.provenance_section(results)]
     return page
+
+
+def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[str, str]) -> Page:
+    """Complete the page of models that were measured as they are: the answer, then every experiment."""
+    of_tasks, found = _of_tasks(results, baselines), checkpoint.answers(results)
+    page.title = checkpoint.heading(results, found)
+    page.sections = [section for section in checkpoint.sections(results, found) if _has_content(section)]
+    for task in of_tasks:
+        present = set(task.rows["experiment"]) - ({EXTENDED} if found else set())
+        known = [experiment for experiment in SECTIONS if experiment in present]
+        page.sections += [
+            checkpoint.of_one(_section(experiment, task)) for experiment in [*known, *sorted(present - set(SECTIONS))]
+        ]
+    page.summary = [page.title, *found[0].sentences] if found else [page.title]
+    page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
+    data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
+    return page
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.paragraphs or section.parts)
 
 
 def _measured(

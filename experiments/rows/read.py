@@ -114,7 +114,7 @@ def read_run(place: Path, folder: Path) -> tuple[dict[str, Any], dict[str, str],
         stays_within(place, folder)
         nested = read_mapping(place / "config.yaml", folder)
         config = dict(flat(nested))
-        config["trained"] = json.dumps(config.pop("train", "") != "null")
+        config["trained"] = json.dumps(config.pop("train", "") != "null" and "train.elsewhere" not in config)
         for key in ("encoder", "positions", "task"):
             part = nested.get(key)
             name = part.get("name") if isinstance(part, dict) else None

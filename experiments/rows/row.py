@@ -191,6 +191,11 @@ def whole(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[used].isna().all(axis="columns")] if used else rows
 
 
+def not_in_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that measure all of the sequences, not a part of them."""
+    return rows[rows["part"].isna()] if "part" in rows.columns else rows
+
+
 def rows_of(rows: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """The rows of one experiment, of a table that may hold those of others too."""
     alike = rows["experiment"] == experiment

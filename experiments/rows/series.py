@@ -28,6 +28,7 @@ AS_BEFORE = {
     "model.sinks": "false",
     "task.index_hints": "0",
     "task.source": "library",
+    "task.measured": "split",
     "encoder.rotate_values": "false",
     "length_extrapolation.during": "[]",
 }

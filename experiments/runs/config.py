@@ -172,6 +172,8 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     if config["checkpoint"]:
         digest, plugin = checkpoint.digest_of(config["checkpoint"]), _others(plugin, config["checkpoint"])
         _measure_checkpoint(config, words)
+    elif config["task"].get("measured") == "all":
+        raise BadRequest("task.measured=all holds no text out: it is for checkpoint=, where nothing is trained")
     run = RunConfig(
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
         **{group: node(**config[group]) for group, node in parts.items()},
@@ -196,6 +198,17 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
         group = key.partition(".")[0]
         if group in ("encoder", "layout", "model", "train", "tune", "positions"):
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
+    if config["context_extension"].get("fine_tuning_share"):
+        remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
+        raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
+    if {"measured", "duplicates"} <= config["task"].keys():
+        if not config["task"]["dataset"]:  # a data set has a test split of its own
+            config["task"] |= {} if "task.measured" in given else {"measured": "all"}
+        config["task"] |= {} if "task.duplicates" in given else {"duplicates": "kept"}
+    if "tokenizer" not in config["task"] and not checkpoint.FUNCTION.fullmatch(config["checkpoint"]):
+        name = config["task"]["name"]
+        why = "its symbols are token ids without a meaning for a model that has a tokenizer; task=text reads text"
+        logging.getLogger("pe_zoo").warning("task=%s: %s", name, why)
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
         if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
             if value is None:

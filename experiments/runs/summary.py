@@ -4,9 +4,10 @@ import itertools
 import math
 import shlex
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from tabulate import tabulate
@@ -14,11 +15,14 @@ from tabulate import tabulate
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
 from experiments.rows.read import read_run
-from experiments.rows.row import OVER_LENGTHS, Row, frame, main_metric, slice_name
+from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
 from experiments.tasks import tasks
 from experiments.training.heartbeat import span
+
+if TYPE_CHECKING:
+    from experiments.measures.context_extension.answer import Answer
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with lines of their own here, and the training curve."""
@@ -90,6 +94,8 @@ def headline(outcome: Outcome) -> str:
     if outcome.status == "diverged":
         return f"{name}: diverged, {outcome.message}"
     outside = record.get("checkpoint")
+    if outside and (told := _told(outcome, record)):
+        return told.heading
     if not record["trained"] and not outside:
         return f"{name}: not trained"
     if not (lengths := _lengths(_rows(outcome))):
@@ -98,6 +104,8 @@ def headline(outcome: Outcome) -> str:
         return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
+    if outside and not _does_its_task(known):
+        return f"{name}: does NOT do the task ({_right(known)} at length {in_range}, {_guess(known)})"
     if not record["converged"] and not outside:
         return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_needed(known)}{_guess(known)})"
     text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
@@ -107,6 +115,26 @@ def headline(outcome: Outcome) -> str:
         if fails
         else f"{text}, the longest measured"
     )
+
+
+def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
+    """Return what a run says of how a model from outside reads longer texts, if that was measured."""
+    rows = _rows(outcome)
+    if not any(row.experiment == "context_extension" for row in rows):
+        return None
+    from experiments.measures.context_extension.answer import answer, tokens_of  # with scipy
+
+    return answer(frame(rows), tokens_of(record["corpus"]))
+
+
+def _does_its_task(row: Row) -> bool:
+    """Whether a model that nobody trained here is as good in range as one that counts as having learned the task."""
+    if row.status != "ok":
+        return False
+    name = row.task.partition("(")[0]
+    if row.metric == "token_accuracy" and name in tasks.names():
+        return row.value >= tasks.get(name).converged_at
+    return math.isnan(row.chance) or lost(row.metric, row.value, row.chance) > 0
 
 
 def _rows(outcome: Outcome) -> list[Row]:
@@ -119,7 +147,7 @@ def _rows(outcome: Outcome) -> list[Row]:
 
 def _lengths(rows: Iterable[Row]) -> list[Row]:
     """Return the task's quality over lengths; nothing where no length in range was measured."""
-    whole = [row for row in rows if row.experiment == OVER_LENGTHS and row.position is row.step is None]
+    whole = [row for row in rows if row.experiment == OVER_LENGTHS and row.position is row.step is row.part is None]
     main = main_metric(row.metric for row in whole)
     found = sorted((row for row in whole if row.metric == main), key=lambda row: row.eval_length)
     return found if any(row.eval_length <= row.train_length and row.status == "ok" for row in found) else []
@@ -186,13 +214,20 @@ def _show_results(outcome: Outcome) -> None:
     record, rows = record_of(outcome.folder), _rows(outcome)
     assert record is not None, "read or written just now"
     print(f"\n{headline(outcome)}")
+    told = _told(outcome, record) if record.get("checkpoint") else None
+    for sentence in told.sentences if told else ():
+        print(textwrap.fill(sentence, 110))
+    if told and told.code:
+        print("\n" + "\n".join(f"    {line}" for line in told.code))
     lengths = _lengths(rows)
     if lengths:
         _show_lengths(rows, lengths)
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
             print(text)
     _show_changes(rows, record["trained"])
-    if others := [row for row in rows if row.experiment not in TABLED]:
+    if others := [
+        row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")
+    ]:
         _show_others(others)
     if record["tuning"]:
         print(f"rate      {_tuned(record['tuning'])}")
@@ -253,7 +288,7 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
     columns = [row.eval_length for row in lengths]
     grid = [["length", *map(str, columns)]]
     for metric in (main, "exact_match", FREE_RUNNING):
-        measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is None]
+        measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is row.part is None]
         of = {row.eval_length: row for row in measured if row.metric == metric}
         if of:
             cells = [f"{row.value:.2f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]

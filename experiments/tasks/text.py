@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.borrowed import begin_of, file_of, tokens_of
+from experiments.tasks.texts.corpus import SPLITS
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.source import INSTALLED, LIBRARY, Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
@@ -15,6 +16,8 @@ from pe_zoo._knobs import one_of, whole
 
 OWN = ("bytes", "bpe")
 """Tokenizers that need no other model."""
+ENOUGH = 50
+"""Windows of a length below which a report warns that they are few."""
 STRETCH = 8
 """Training lengths of text in one piece to score: as far as quality is compared."""
 
@@ -43,11 +46,15 @@ class Text(Task):
     stretches, so that a longer window differs by its context alone. Where too few whole documents fill a stretch, the
     longest are scored.
 
+    With ``measured=all`` nothing is held out: all of the text is the test text, of a model that was trained elsewhere.
+    It is the default with ``checkpoint=`` and a ``path``; then nothing stands in a training text.
+
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 
     Args:
         train_length: tokens per training window, at least 2.
         path: a file or folder to read instead.
+        measured: ``split``, or ``all`` of the text, for a model that is not trained here.
         source: ``library``, or ``installed``: the Python sources of the packages torch and sympy, 73 MB, instead.
         dataset: a text set to read instead, by ``datasets.load_dataset``: ``name``, ``name:configuration`` (such as
             ``Salesforce/wikitext:wikitext-103-raw-v1``) or a local folder of parquet, json, csv or text files.
@@ -75,6 +82,7 @@ class Text(Task):
         tokenizer: str = "bytes",
         vocabulary: int | None = None,
         source: str = "library",
+        measured: str = "split",
     ) -> None:
         self.train_length = self.min_length = whole("task.train_length", train_length, at_least=2)
         if not (isinstance(tokenizer, str) and tokenizer not in OWN and file_of(tokenizer)):
@@ -87,7 +95,8 @@ class Text(Task):
         if vocabulary is not None:
             whole("task.vocabulary", vocabulary, at_least=256)
         one_of("task.source", source, (LIBRARY, INSTALLED))
-        origin = Source(path, dataset, column, documents, duplicates, source)
+        one_of("task.measured", measured, ("split", "all"))
+        origin = Source(path, dataset, column, documents, duplicates, source, measured)
         corpus = origin.corpus()
         num_documents = {name: len(documents) for name, documents in corpus.splits.items()}
         boundary = "no mark" if dataset is None else "a line break after each row, its own or one added"
@@ -96,11 +105,14 @@ class Text(Task):
             text = bytes_of(corpus) if tokenizer == "bytes" else byte_pairs_of(corpus, vocabulary or 1024)
         else:
             text = tokens_of(corpus, tokenizer)
-        self.splits, self.spelled, self._widths = text.splits, text.spelled, text.widths
+        splits = dict.fromkeys(SPLITS, text.splits["train"]) if measured == "all" else text.splits
+        self.splits, self.spelled, self._widths = splits, text.spelled, text.widths
         self._num_tokens = len(self.spelled)
         begin = None if tokenizer in OWN else begin_of(tokenizer)
         self.begin = self._num_tokens if begin is None else begin
         self.vocab_size = max(self._num_tokens, self.begin + 1)
+        if measured == "all":
+            self._check_all(corpus.label, corpus.provenance.get("bytes", 0))
         self._check_lengths(corpus.label, corpus.provenance.get("test_bytes_removed", 0))
         self.running_length = len(self.splits["test"]) if self._joined else 0
         train, test = (
@@ -114,12 +126,24 @@ class Text(Task):
             "splits_sha256": origin.sha256(),
             "documents": documents,
             "boundary": boundary if self._joined else "not crossed by any window",
-            "documents_by_split": num_documents,
+            "documents_by_split": num_documents if measured == "split" else {"test": num_documents["train"]},
             "tokenizer": tokenizer,
             "vocabulary": self._num_tokens,
             "bytes_per_token": round(self._token_bytes, 4),
             "tokenizer_sha256": text.sha256,
         }
+
+    def _check_all(self, label: str, size: int) -> None:
+        text = self.splits["test"]
+        if text.longest < self.train_length:
+            what = f"{len(text)} {self._unit}" if self._joined else f"no document above {text.longest} {self._unit}"
+            wanted = ENOUGH * STRETCH * self.train_length
+            each = size / max(1, len(text))
+            raise ValueError(
+                f"{label} has {what}, less than one window of task.train_length={self.train_length}; for {ENOUGH} "
+                f"windows at {STRETCH} times that length it must have {wanted} {self._unit}, about "
+                f"{math.ceil(wanted * each / 1000)} kB. Give a longer text or a smaller task.train_length"
+            )
 
     def _check_lengths(self, label: str, removed: int) -> None:
         for name, part in self.splits.items():

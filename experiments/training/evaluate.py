@@ -2,10 +2,12 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from operator import itemgetter
 from typing import Self, TypeVar
 
 import torch
@@ -24,6 +26,8 @@ logger = logging.getLogger("pe_zoo")
 T = TypeVar("T")
 beside = 1
 """Chunks that are evaluated at once, on as many cores: more than one only where no other run needs them."""
+MOST_BLOCKS, FEWEST_BLOCKS = 16, 4
+"""Contiguous blocks of the measured sequences, over which a model that has no seeds varies."""
 CHUNK_TOKENS = 8192
 """Tokens per forward pass in evaluation: small enough for the caches, large enough for the cores."""
 
@@ -56,6 +60,14 @@ class Scored:
             "exact_match": self.correct.all(1).double().mean().item(),
             "bits_per_byte": self.nats.double().sum().item() / num_bytes / math.log(2),
         }
+
+    def blocks(self) -> list[Self]:
+        """Return contiguous parts of the sequences, in order, as equal as can be; none where there are too few."""
+        count = min(MOST_BLOCKS, len(self.correct))
+        if count < FEWEST_BLOCKS:
+            return []
+        edges = [len(self.correct) * place // count for place in range(count + 1)]
+        return [self.each(itemgetter(slice(*ends))) for ends in pairwise(edges)]
 
     def n(self, metric: str) -> int:
         """Return the number of sequences or tokens that a quality is a mean over."""
@@ -157,6 +169,8 @@ class Subject:
     labels: dict[str, str | int]
     training: TrainConfig | None = None
     refusals: set[tuple[str, str]] = field(default_factory=set)
+    outside: bool = False
+    """Whether the model is from outside, so that there is one of it and no seeds."""
 
     def stream(self, purpose: str) -> Generator:
         """Return the run's random stream for a purpose; the same for every encoder."""
@@ -207,6 +221,16 @@ class Subject:
             measured = {"value": quality[metric], "chance": self.best_guess(metric, length), "n": scored.n(metric)}
             rows.append(self.row(experiment, f"{prefix}{metric}", eval_length=length, **where, **measured))
         return rows
+
+    def in_blocks(self, experiment: str, scored: Scored, length: int, where: Mapping[str, object]) -> list[Row]:
+        """Return the main metric of each block of the sequences, of a model that has no seeds; else nothing."""
+        blocks = scored.blocks() if self.outside else []
+        metric = self.task.metrics[:1]
+        found: list[Row] = []
+        for part, block in enumerate(blocks, 1):
+            rows = self.qualities(experiment, block, length, metric)
+            found += [replace(row, part=part, **where) for row in rows]  # type: ignore[arg-type]
+        return found
 
     def best_guess(self, metric: str, length: int) -> float:
         """Return what the best guess gets without reading the input: the ``chance`` column."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import math
 import shutil
@@ -10,16 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import pandas as pd
 import pytest
 import tokenizers
 import torch
 import transformers
+from scipy import stats
 from support import Command
 from torch.nn import functional
 
 import pe_zoo.hf
 import report
+from experiments.measures.context_extension.answer import answer
 from experiments.model.streams import stream
+from experiments.rows.results import load
+from experiments.statistics import blocks
 from experiments.tasks import tasks
 from pe_zoo.hf.checkpoint import open_model
 from pe_zoo.hf.families import SIZES, _of_size
@@ -46,10 +52,16 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    (file,) = folder.glob("results/*/runs/*/rows.csv")
+def rows_of(folder: Path, name: str = "*") -> list[dict[str, str]]:
+    (file,) = folder.glob(f"results/{name}/runs/*/rows.csv")
     with file.open(newline="") as lines:
         return list(csv.DictReader(lines))
+
+
+def bits_of(folder: Path, name: str = "*") -> dict[tuple[str, str], dict[str, str]]:
+    """The rows of context_extension about all of the text."""
+    rows = [row for row in rows_of(folder, name) if row["experiment"] == "context_extension" and not row["part"]]
+    return {(row["condition"], row["eval_length"]): row for row in rows if row["metric"] == "bits_per_byte"}
 
 
 MEASURED = "context_extension,shift_sensitivity,context_use,attention_pattern,permutation_sensitivity,position_probe"
@@ -70,7 +82,7 @@ def measure(command: Command, saved: Path, *more: str) -> Any:
 def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path) -> None:
     done = measure(command, saved)
     assert done.code == 0, done.err
-    assert "my-llama on text(duplicates=kept), seed 0: works up to" in done.out
+    assert "my-llama, trained to 32" in done.out
     assert "python report.py results/scratch" in done.out
     rows = rows_of(tmp_path)
     assert {row["encoder"] for row in rows} == {"my-llama"}
@@ -91,13 +103,9 @@ def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path
 
 def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tmp_path: Path) -> None:
     measure(command, saved)
-    (bits,) = (
-        float(row["value"])
-        for row in rows_of(tmp_path)
-        if (row["experiment"], row["condition"], row["eval_length"]) == ("context_extension", "as trained", "64")
-    )
+    bits = float(bits_of(tmp_path)["as trained", "64"]["value"])
     path = str(saved.parent / "text.py")
-    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, duplicates="kept")
+    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, measured="all")
     tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
     model = transformers.AutoModelForCausalLM.from_pretrained(saved)
     batch = task.evaluation(4, 64, stream(0, "length_extrapolation"), causal=True)
@@ -112,11 +120,7 @@ def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tm
 def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp_path: Path) -> None:
     """Interpolation by a factor of 2, as the library has it, on the same windows."""
     measure(command, saved)
-    found = {
-        (row["condition"], row["eval_length"]): float(row["value"])
-        for row in rows_of(tmp_path)
-        if row["experiment"] == "context_extension" and row["status"] == "ok"
-    }
+    found = {where: float(row["value"] or "nan") for where, row in bits_of(tmp_path).items()}
     twin = saved.parent / "scaled"
     config = json.loads((saved / "config.json").read_text())
     config["rope_parameters"] = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
@@ -125,13 +129,7 @@ def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (twin / name).write_text((saved / name).read_text())
     assert measure(command, twin, "name=scaled", "force=true").code == 0
-    (file,) = tmp_path.glob("results/scaled/runs/*/rows.csv")
-    with file.open(newline="") as lines:
-        scaled = {
-            (row["condition"], row["eval_length"]): row
-            for row in csv.DictReader(lines)
-            if row["experiment"] == "context_extension"
-        }
+    scaled = bits_of(tmp_path, "scaled")
     assert found["rope_linear", "64"] == pytest.approx(float(scaled["as trained", "64"]["value"]), rel=1e-5)
     assert scaled["window", "64"]["status"] == "unsupported"
 
@@ -207,6 +205,11 @@ def test_a_function_of_ones_own(command: Command, tmp_path: Path, checkpoint: st
         (["checkpoint=nowhere"], "names nothing that is here"),
         (["checkpoint=no_file:logits", "task=copy"], "names nothing that is here"),
         (["checkpoint=SAVED", "encoder=rope"], "encoder changes nothing with checkpoint="),
+        (
+            ["checkpoint=SAVED", "experiment=context_extension", "context_extension.fine_tuning_share=0.1"],
+            "fine_tuning_share is for models that are trained here",
+        ),
+        (["task=text", "task.measured=all"], "holds no text out"),
         (["checkpoint=SAVED", "train.steps=3"], "train.steps changes nothing with checkpoint="),
         (["task=text", "task.tokenizer=nowhere"], "task.tokenizer must be one of bytes, bpe"),
     ],
@@ -231,3 +234,85 @@ def test_rope_takes_the_place_of_other_rotations_too(tmp_path: Path) -> None:
         assert (opened.encoder is not None) == known, family
         if opened.encoder is not None:
             assert opened.encoder.name == "rope"
+
+
+def test_blocks_of_the_text_stand_for_seeds(command: Command, saved: Path, tmp_path: Path) -> None:
+    """All of the text is measured; each method has the same blocks, whose mean is that of the text."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    rows = [row for row in rows_of(tmp_path) if row["metric"] == "bits_per_byte" and row["status"] == "ok"]
+    assert {row["task"] for row in rows} == {"text"}
+    for condition in ("as trained", "yarn", "window"):
+        far = [row for row in rows if row["condition"] == condition and row["eval_length"] == "128"]
+        (whole,) = (row for row in far if not row["part"])
+        blocks = [row for row in far if row["part"]]
+        assert [int(row["part"]) for row in blocks] == list(range(1, 17))
+        assert sum(int(row["n"]) for row in blocks) == int(whole["n"])
+        mean = sum(float(row["value"]) for row in blocks) / 16
+        assert mean == pytest.approx(float(whole["value"]), rel=0.05)
+    gains = [row for row in rows_of(tmp_path) if row["metric"] == "far_context_content" and not row["part"]]
+    assert {"as trained", "window"} < {row["condition"] for row in gains}
+    assert len(gains) == 5
+    (file,) = tmp_path.glob("results/*/runs/*/run.json")
+    record = json.loads(file.read_text())
+    assert record["corpus"]["documents_by_split"] == {"test": 1}
+    assert "test_bytes_removed" not in record["corpus"]
+
+
+def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path: Path) -> None:
+    """Which way of reading is best at four times the length, how sure that is, and the lines to type."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64", "shift_sensitivity.samples=4"]
+    done = command(*words, *knobs, "experiment=[shift_sensitivity,context_extension]")
+    assert done.code == 0, done.err
+    folder = tmp_path / "results" / "scratch"
+    assert report.main([str(folder)]) == 0
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    found = answer(load(folder).rows)
+    assert found is not None
+    assert found.heading.startswith("my-llama, trained to 32")
+    assert found.heading in done.out
+    assert html.escape(found.heading, quote=False) in page.replace("\N{NO-BREAK SPACE}", " ")
+    (ranking,) = found.rankings
+    assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
+    assert "Windows measured: 16 of 128" in " ".join(found.sentences)
+    for told in ("over seeds", "one positional encoder", "1 positional encoder", "Welch", "``", "Every encoder was"):
+        assert told not in page + (folder / "report" / "methods.txt").read_text(), told
+    record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
+    assert record["choice"] is None
+    assert "trained" not in load(folder).settings["text"].get("trained", "false").replace("false", "")
+
+
+def test_blocks_give_paired_intervals() -> None:
+    """By hand: differences 1, 2, 3, 2 have the mean 2 and the deviation √(2/3), so that t(3) = 3.182 gives 1.30."""
+    parts = pd.DataFrame({"one": [1.0, 2, 3, 4], "other": [2.0, 4, 6, 6]})
+    table = blocks.against(parts.mean(), parts, "one")
+    line = table.loc["other"]
+    assert line["difference"] == 2
+    assert line["high"] - 2 == pytest.approx(3.1824 * math.sqrt(2 / 3) / 2, rel=1e-4)
+    assert line["p_holm"] == line["p"] == pytest.approx(stats.ttest_1samp([1, 2, 3, 2], 0).pvalue)
+
+
+def test_a_model_at_chance_works_at_no_length(command: Command, tmp_path: Path) -> None:
+    text = "import torch\ndef logits(tokens):\n    return torch.nn.functional.one_hot(tokens * 0, 20).float()\n"
+    (tmp_path / "guess.py").write_text(text)
+    done = command("checkpoint=guess.py:logits", "task=copy", *SMALL[:2], "experiment=length_extrapolation")
+    assert done.code == 0, done.err
+    assert "does NOT do the task" in done.out
+    assert "works" not in done.out
+
+
+def test_a_text_that_is_too_short_says_how_long_it_must_be(command: Command, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("x = 1")
+    done = command(f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}")
+    assert (done.code, "must have 12800 tokens, about" in done.err) == (2, True), done.err
+
+
+def test_symbols_are_no_text_for_a_model_with_a_tokenizer(
+    command: Command, saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = command(f"checkpoint={saved}", "task=copy", *SMALL[:2], "experiment=length_extrapolation", "figures=false")
+    assert done.code == 0, done.err
+    assert "token ids without a meaning" in caplog.text

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from experiments.model.transformer import Transformer
 from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.tasks import Task
 from experiments.training.config import TrainConfig
-from experiments.training.evaluate import Subject, evaluate
+from experiments.training.evaluate import Scored, Subject, evaluate
 from experiments.training.loop import train
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.relatives import FACTOR
@@ -23,6 +24,13 @@ from pe_zoo._knobs import Count, Positive, Several, number, one_of
 Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
 RATE = 0.1
 """Peak learning rate, as a share of the training's: 2e-5 after 3e-4 in Chen et al. (2023) and Peng et al. (2023)."""
+QUALITY, CONTENT = "bits_per_byte", "far_context_content"
+FAR = 4
+"""Training lengths at which a model from outside is asked what distant text is worth, beside the longest."""
+BEST = 3
+"""Replacements for which that is asked, the best ones."""
+LAST = 0.25
+"""Tokens that are scored for it at the end of each window, in training lengths, as in `context_use`."""
 AS_BEFORE = ("tokens_per_step", "warmup", "beta2", "weight_decay", "gradient_clip", "precision")
 
 
@@ -63,14 +71,55 @@ def measure(
     def reach(length: int) -> float:
         return task.sequence_length(length) / task.sequence_length(task.train_length)
 
+    asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
     for length in lengths:
-        rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)))
+        scored: dict[str, Scored] = {}
+        rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
+        if length in asked:
+            rows += _distant(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
     for replacement in found if fine_tuning_share else ():
         cls = pe_zoo.get(replacement.name)
         if cls.fine_tuned and cls.extends == subject.model.encoder.name:
             encoder, given = replacement.at(reach(lengths[-1]))
             where = {"condition": f"{replacement.name} {FINE_TUNED}", "share": fine_tuning_share, **given}
             rows += _fine_tuned(subject, samples, lengths, encoder, where)
+    return rows
+
+
+def _asked(train_length: int, lengths: list[int]) -> set[int]:
+    """Return the lengths at which a model from outside is asked what distant text is worth: four times, the longest."""
+    beyond = [length for length in lengths if length > train_length]
+    return {min(beyond, key=lambda length: abs(length - FAR * train_length)), beyond[-1]} if beyond else set()
+
+
+def _distant(
+    subject: Subject, samples: int, length: int, changes: Iterable[Change], scored: dict[str, Scored]
+) -> list[Row]:
+    """Measure the bits that distant text saves the model as trained, in a window, and under the best replacements.
+
+    The text before the last training length is replaced by that of another window, and the last tokens are scored.
+    """
+    try:
+        batch, positions = subject.question(OVER_LENGTHS, samples, length)
+    except Unsupported:  # its rows say so
+        return []
+    if len(batch.tokens) < 2:
+        return []
+    replaced = [name for name in scored if name not in (AS_TRAINED, WINDOW, DROPPED)]
+    best = sorted(replaced, key=lambda name: scored[name].quality()[QUALITY])[:BEST]
+    near, far = subject.task.train_length, slice(1, 1 + length - subject.task.train_length)
+    tokens = batch.tokens.clone()
+    tokens[:, far] = tokens.roll(len(tokens) // 2, 0)[:, far]
+    last, rows = max(1, round(LAST * near)), []
+    for where, changed in changes:
+        name = where["condition"]
+        if name in scored and name in (AS_TRAINED, WINDOW, *best):
+            with changed as model:
+                other = evaluate(model, replace(batch, tokens=tokens), positions)
+            gain = replace(scored[name], nats=other.nats - scored[name].nats).each(lambda each: each[:, -last:])
+            for part, block in [(None, gain), *enumerate(gain.blocks(), 1)]:
+                measured = {"value": block.quality()[QUALITY], "n": block.n(QUALITY), "part": part}
+                rows.append(subject.row(NAME, CONTENT, eval_length=length, **where, **measured))
     return rows
 
 
@@ -115,13 +164,23 @@ def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iter
     yield {"condition": DROPPED}, altered(model, dropped=True)
 
 
-def _at_length(subject: Subject, samples: int, length: int, changes: Iterable[Change]) -> list[Row]:
+def _at_length(
+    subject: Subject,
+    samples: int,
+    length: int,
+    changes: Iterable[Change],
+    found: dict[str, Scored] | None = None,
+) -> list[Row]:
+    """Return the rows of a length; ``found`` takes the scored answers of each condition."""
     rows = []
     for where, changed in changes:
         try:
             question = subject.question(OVER_LENGTHS, samples, length)
             with changed as model:
-                rows += subject.qualities(NAME, evaluate(model, *question), length, **where)
+                scored = evaluate(model, *question)
+            rows += subject.qualities(NAME, scored, length, **where) + subject.in_blocks(NAME, scored, length, where)
+            if found is not None:
+                found[where["condition"]] = scored
         except Unsupported as reason:
             rows += _cannot(subject, length, reason, **where)
     return rows

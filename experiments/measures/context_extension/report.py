@@ -9,13 +9,14 @@ from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
 
 MODELS = 3
 """Most trained models that are drawn."""
+PANEL = "A panel for each trained model, at "
 CAPTION = (
-    "A panel for each trained model, at the longest length measured: as trained; with the named encoder in place of "
+    f"{PANEL}the longest length measured: as trained; with the named encoder in place of "
     "its own, extended to the length; with attention limited to the training length (window); without its encoder "
     "(dropped). No training after the change, except where a name says fine-tuned. Line: as trained, within the "
     "training length. Shown are the encoders with the most replacements; the others are in the table."
@@ -50,7 +51,8 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     title = title if better else f"{rows['task'].iloc[0]}: no replacement helps at {length}"
     how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
     title += "; attention limited to the training length does better" if means.index[0] == WINDOW else ""
-    figure, panels = dots.panels(title, CAPTION, order, models, **how)
+    caption = CAPTION if len(count) > 1 else CAPTION.partition(" Shown are")[0].replace(PANEL, "At ")
+    figure, panels = dots.panels(title, caption, order, models, **how)
     for axes, series in zip(panels, models, strict=True):
         dots.draw(axes, far[far["series"] == series], order, looks, by="line")
         within = near[(near["series"] == series) & (near["line"] == AS_TRAINED)]["value"].mean()
@@ -60,7 +62,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    rows = with_series(rows)
+    rows = not_in_parts(with_series(rows))
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
     return rows, [AS_TRAINED, *sorted(others), WINDOW, DROPPED]

@@ -40,12 +40,22 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
         return {}
     title = f"{rows['task'].iloc[0]}: text beyond the training length helps "
     title += words.brief(gain[gain > HELPS].index, len(gain)) if (gain > HELPS).any() else "no encoder"
+    if len(gain) == 1:
+        title = f"{rows['task'].iloc[0]}: text beyond the training length {_one(rows)}"
     how = {"y": f"bits per byte saved in windows of {int(rows['eval_length'].max())}", "alike": "xy"}
     figure, panels = dots.panels(title, CAPTION, list(gain.index), list(GAINS.values()), **how)
     for axes, metric in zip(panels, GAINS, strict=True):
         dots.draw(axes, rows[rows["metric"] == metric], list(gain.index), looks)
         dots.reference(axes, 0)
     return {NAME: figure}
+
+
+def _one(rows: pd.DataFrame) -> str:
+    """Say of one model what distant text does to it, and what its content is worth."""
+    means = rows.groupby("metric")["value"].mean()
+    gain, content = (float(means.get(name, 0.0)) for name in (GAIN, CONTENT))
+    text = f"{'saves' if gain > HELPS else 'costs' if gain < -HELPS else 'changes'} {abs(gain):.2f} bits per byte"
+    return f"{text}; its content saves {content:.2f}" if content > HELPS else f"{text}; its content is not used"
 
 
 summarise = partial(by_measurement, experiment=NAME)

@@ -109,6 +109,7 @@ def _at_length(subject: Subject, length: int, samples: int, position_bins: int, 
     question, scored = _answered(subject, length, samples)
     return [
         *subject.qualities(NAME, scored, length),
+        *subject.in_blocks(NAME, scored, length, {}),
         *_free_running(subject, length, question, scored, generated),
         *_position_losses(subject, length, scored, position_bins),
     ]

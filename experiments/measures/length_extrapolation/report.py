@@ -11,7 +11,7 @@ from experiments.figures import lines, style, words
 from experiments.figures.panels import boundary, by_task, chart, length_axis, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.length_extrapolation import GENERATED, NAME, POSITION_LOSS, TOKENS_SEEN
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement
 
 QUALITIES = ("bits_per_byte", "token_accuracy", "exact_match", f"{GENERATED}token_accuracy")
@@ -29,6 +29,7 @@ PLACES = 16
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
+    rows = not_in_parts(rows)
     rows, before = rows[rows["step"].isna()], rows[rows["step"].notna()]
     by_metric = {str(name): part for name, part in rows[rows["status"] == "ok"].groupby("metric")}
     metric = main_metric(by_metric)

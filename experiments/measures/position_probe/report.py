@@ -48,7 +48,8 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart 
         + " Colour: the least error of each family; grey: the others."
         * (len(named) < len(looks))
     )
-    panels = {"before training": plain[plain["metric"] == INITIAL], "trained": trained}
+    before = plain[plain["metric"] == INITIAL]
+    panels = {"before training": before, "trained": trained} if len(before) else {"": trained}
     how: dict[str, Any] = {"x": "layer", "y": "mean error (places)", "key": named}
     figure, found = chart(_finding(rows, last), caption, list(panels), height=1.7, left=0.25, **how)
     controls = {"tokens alone": rows[rows["condition"] == TOKENS]["value"].mean(), "constant": rows["chance"].mean()}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from torch import Tensor
 
-from experiments.measures.shift_sensitivity import CHANGE, CHANGES, INITIAL, MAIN, NAME
+from experiments.measures.shift_sensitivity import CHANGE, INITIAL, MAIN, NAME
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, lost
 from experiments.tasks import Batch
@@ -38,7 +38,7 @@ def measure(
     task, main = subject.task, subject.task.metrics[0]
     length = max(task.shortest, round(task.train_length * length_share))
     batch, positions = subject.question(NAME, samples, length)
-    models = {CHANGE: subject.model, INITIAL: subject.initial()}
+    models = {CHANGE: subject.model} | ({} if subject.outside else {INITIAL: subject.initial()})
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
     untouched = score(before[CHANGE], batch)
     rows = subject.qualities(NAME, untouched, length)
@@ -46,12 +46,12 @@ def measure(
         try:
             after = {change: _answers(model, batch, positions + shift) for change, model in models.items()}
         except Unsupported as reason:
-            metrics = (*task.metrics, MAIN, *CHANGES)
+            metrics = (*task.metrics, MAIN, *models)
             rows += [subject.cannot(NAME, metric, reason, eval_length=length, shift=shift) for metric in metrics]
             continue
         scored = score(after[CHANGE], batch)
         values = {MAIN: lost(main, untouched.quality()[main], scored.quality()[main])}
-        values |= {name: ((after[name] - before[name]).norm() / before[name].norm()).item() for name in CHANGES}
+        values |= {name: ((after[name] - before[name]).norm() / before[name].norm()).item() for name in models}
         rows += subject.qualities(NAME, scored, length, shift=shift)
         where = {"eval_length": length, "shift": shift, "n": len(batch.tokens)}
         rows += [subject.row(NAME, metric, value=value, **where) for metric, value in values.items()]

@@ -15,6 +15,8 @@ from experiments.statistics.intervals import by_measurement
 MOST_SHIFTS = 5
 ALIKE = 0.02
 """Most quality lost by a model that does not mind a shift."""
+ROUNDED = 5e-4
+"""Quality lost that shows in no digit of a table."""
 ABSOLUTE = "input"
 """The family that adds positions themselves."""
 
@@ -29,9 +31,10 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         untouched = rows[(rows["metric"] == quality) & (rows["shifted"] == 0)]
         parts.append(untouched.assign(head=f"{metric_of(quality).label}, shift 0"))
     parts += [lost[lost["shifted"] == shift].assign(head=f"lost at shift {shift}") for shift in shifts]
-    for metric, when in ((INITIAL, "untrained"), (CHANGE, "trained")):
+    changes = {INITIAL: ", untrained", CHANGE: ", trained"}
+    for metric, when in changes.items() if (rows["metric"] == INITIAL).any() else [(CHANGE, "")]:
         far = rows[(rows["metric"] == metric) & rows["shifted"].isin(shifts[-1:])]
-        parts.append(far.assign(head=f"output change at shift {max(shifts, default=0)}, {when}"))
+        parts.append(far.assign(head=f"output change at shift {max(shifts, default=0)}{when}"))
     return under_heads(parts, rows).drop(columns="shifted")
 
 
@@ -54,11 +57,19 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     )
     if len(most) == len(named):
         caption = caption.replace("which lose most; grey: the other 0", "which is every encoder here")
+    if len(most) == 1 and rows["seed"].nunique() == 1:
+        caption = f"{metric.label.capitalize()} with all positions shifted by the same number."
     how: dict[str, Any] = {"x": "added to all positions", "y": f"{metric.label} ({metric.unit})", "height": 1.9}
     figure, (axes,) = chart(_finding(rows, looks, breaking, calm), caption, **how)
     drawn = lines.draw(axes, of_metric, "shifted", named)
     _shift_axis(axes, sorted(set(of_metric["shifted"])))
     lines.value_axis(axes, of_metric, "shifted")
+    low, high = axes.get_ylim()
+    if high - low < ALIKE:  # rounding alone, which no axis should show large
+        middle = round((low + high) / 2, 2)
+        axes.set_ylim(middle - ALIKE, middle + ALIKE)
+        axes.set_yticks([middle - ALIKE, middle, middle + ALIKE])
+        axes.yaxis.set_major_formatter("{x:.2f}")
     lines.chance(axes, of_metric, "shifted")
     lines.name(axes, drawn)
     return {"shift_quality": figure}
@@ -69,7 +80,8 @@ def _finding(rows: pd.DataFrame, looks: dict[str, Look], breaking: list[str], ca
     if reason := unlearned(rows[rows["shifted"] == 0]):
         return reason
     if not breaking:
-        return f"{task}: a shift of all positions changes nothing"
+        most = float(rows.loc[rows["metric"] == MAIN, "value"].abs().max())
+        return f"{task}: a shift of all positions changes {'nothing' if most < ROUNDED else f'less than {ALIKE:g}'}"
     absolute = {series for series, look in looks.items() if look.family == ABSOLUTE} & set(rows["series"])
     if calm and set(breaking) == absolute:
         return f"{task}: only absolute codes mind a shift"

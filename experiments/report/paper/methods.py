@@ -118,6 +118,9 @@ def _as_number(text: str) -> tuple[float, str]:
 
 def _design(results: Results, table: Table | None) -> str:
     runs = results.finished
+    if all("train.elsewhere" in results.configs.get(run, {}) for run in runs["run_id"]):
+        models, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
+        return f"We measured {words.listed(models)} on {words.listed(tasks)}: {words.count(len(runs), 'run')}."
     encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
@@ -182,6 +185,8 @@ def _software(runs: pd.DataFrame) -> str:
         value = words.listed(sorted({str(value) for value in runs[column] if value is not None}))
         sentence += text.format(value) if value else ""
     seconds = pd.to_numeric(runs["train_seconds"], errors="coerce").sum()
+    if not seconds:
+        return f"Runs were made{sentence}."
     size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)
     return f"Runs were made{sentence}; training took {seconds / (size or 1):.3g} {unit} in all."
 

@@ -14,7 +14,7 @@ from experiments.report.paper import bibliography
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.scores import NOT_MEASURED, UNLEARNED
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
@@ -144,7 +144,7 @@ def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[s
     """Say what models keep that this encoding extends, and what models of this encoding keep as each method has it."""
     found = []
     for task, _ in of_tasks:
-        rows = task.rows_of(EXTENDED)
+        rows = not_in_parts(task.rows_of(EXTENDED))
         rows = learned_only(rows[(rows["status"] == "ok") & (rows["metric"] == main_metric(rows["metric"].unique()))])
         near = rows[(rows["condition"] == AS_TRAINED) & (rows["eval_length"] == rows["train_length"])]
         if near.empty:

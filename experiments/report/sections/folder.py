@@ -19,9 +19,14 @@ MOST_RUNS = 300
 CONVERGED = {True: "yes", False: "no †"}
 
 
-def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None) -> list[str]:
-    """Return the sentences on evaluation and comparison; ``declared`` is the rule by which seeds were added."""
+def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None, *, outside: bool = False) -> list[str]:
+    """Return the sentences on evaluation and comparison; ``declared`` is the rule by which seeds were added.
+
+    ``outside``: no model was trained, so there are no seeds.
+    """
     metrics = set(rows["metric"])
+    if outside:
+        return _one_model(metrics)
     windows = "Text is scored in separate windows, every byte given the true bytes before it in its window."
     exact = "Exact match is the same teacher-forced as free-running, since the first wrong token decides."
     return [
@@ -36,6 +41,17 @@ def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None) -> list[str]:
         "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
         + ("." if declared else ": over all pairs, those with the baseline sharing half of the level."),
         *([growth(declared[0])] if declared else []),
+    ]
+
+
+def _one_model(metrics: set[str]) -> list[str]:
+    windows = "Text is scored in separate windows, every token given the true tokens before it in its window; all of "
+    windows += "the text is test text, tokenised by the model's own tokenizer if it has one."
+    return [
+        *[windows] * ("bits_per_byte" in metrics),
+        "Changes of a model are compared on the same contiguous blocks of the measured sequences: intervals are 95 % "
+        "intervals of Student's t over the paired differences of the blocks, p values have Holm's correction over the "
+        "changes. They say nothing of another model, or of another kind of text.",
     ]
 
 

@@ -6,7 +6,7 @@ from experiments.figures import words
 from experiments.measures.length_extrapolation import POSITION_LOSS
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
+from experiments.report.sections.task import MOST, TaskResults, opening
 from experiments.rows.row import OVER_LENGTHS, among, metric_of
 from experiments.statistics import intervals
 
@@ -36,10 +36,12 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
     heads = {length: f"{length} (trained)" if length in trained else str(length) for length in lengths}
     cells = task.grid(summary, ["eval_length"], heads, OVER_LENGTHS)
     seeds = {task.display(series): str(count) for series, count in task.seeds[OVER_LENGTHS].items()}
-    cells.insert(1, "seeds", cells["series"].map(seeds))
+    blank = [] if task.outside else [""]
+    if not task.outside:
+        cells.insert(1, "seeds", cells["series"].map(seeds))
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
-        cells.loc[len(cells)] = ["guessing without reading", "", *map(words.short, chance[lengths])]
+        cells.loc[len(cells)] = ["guessing without reading", *blank, *map(words.short, chance[lengths])]
     refused = " Unsupported: the encoder refuses that length; this is a result, not a gap."
-    note = MEANS + refused * bool((summary["unsupported"] > 0).any())
+    note = task.means + refused * bool((summary["unsupported"] > 0).any())
     return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)

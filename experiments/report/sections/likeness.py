@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.measures.context_extension import FINE_TUNED
 from experiments.measures.context_extension import NAME as EXTENDED
-from experiments.rows.row import RELATIVE_DISTANCE
+from experiments.rows.row import RELATIVE_DISTANCE, not_in_parts
 from experiments.statistics.scores import DOUBLINGS
 from pe_zoo import _catalogue
 
@@ -32,7 +32,8 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         rows: all rows of a task, with ``series``.
         quality: those of its main metric over lengths.
     """
-    rows = rows[(rows["experiment"] == EXTENDED) & rows["metric"].isin(quality["metric"].unique())]
+    rows = not_in_parts(rows[rows["experiment"] == EXTENDED])
+    rows = rows[rows["metric"].isin(quality["metric"].unique())]
     method = rows["condition"].str.removesuffix(f" {FINE_TUNED}")
     extends = method.map({entry.name: entry.declared.get("extends") for entry in _catalogue.encoders()})
     rows = rows.assign(method=method, tuned=method != rows["condition"])[extends == rows["encoder"].map(_plain)]

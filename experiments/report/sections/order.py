@@ -12,7 +12,7 @@ from experiments.measures.permutation_sensitivity.report import change_names, or
 from experiments.report import drawing
 from experiments.report.page import Block, Cell, Picture, Section, Table
 from experiments.report.sections.curves import percent
-from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
+from experiments.report.sections.task import MOST, TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
 
 EXPERIMENT = "permutation_sensitivity"
@@ -94,7 +94,7 @@ def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataF
     main = main_metric(summary["metric"].unique())
     note = (
         f"Drop in {metric_of(main).label if main else 'quality'} from the unchanged input; positive is worse. "
-        f"{MEANS} Index displacement: mean distance moved, as a share of the length. Neighbours lost: share of "
+        f"{task.means} Index displacement: mean distance moved, as a share of the length. Neighbours lost: share of "
         "adjacent pairs that are parted."
     )
     positions = cells.index.str.startswith(prefix)

@@ -10,7 +10,7 @@ from experiments.figures.training import training_curves
 from experiments.measures import has_report, plot_of, report_of
 from experiments.report.page import Picture, Section, Table
 from experiments.report.sections import fairness
-from experiments.report.sections.task import MEANS, MOST, TaskResults, opening
+from experiments.report.sections.task import MOST, TaskResults, opening
 from experiments.statistics import intervals
 
 COSTS = ["encoder_parameters", "model_parameters", "steps", "train_seconds", "tokens_per_second"]
@@ -41,7 +41,11 @@ def other(task: TaskResults, experiment: str) -> Section:
     heads = {head: head for head in shown["head"].unique()}
     cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.short)
     summary = task.with_marks(module.summarise(rows))
-    section.parts.append(Table(stem, caption, cells, summary, MEANS))
+    if task.outside and len(cells) == 1:  # of one model, a line for each number
+        cells = (
+            cells.drop(columns="series").T.reset_index().set_axis(["measured", str(cells["series"].iloc[0])], axis=1)
+        )
+    section.parts.append(Table(stem, caption, cells, summary, task.means))
     return section
 
 

@@ -14,7 +14,7 @@ from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, whole
+from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import scores
@@ -28,6 +28,7 @@ PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 FREE_RUNNING = "generated_token_accuracy"
 MEANS = "Mean over seeds [95 % interval]."
+ONE_MODEL = "One model, measured as it is: there are no seeds."
 
 
 @dataclass
@@ -61,6 +62,10 @@ class TaskResults:
         self.beyond = beyond_training(self.quality)
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
         self.drawn = self._drawn()
+        self.outside = bool(len(self.runs)) and all(
+            "train.elsewhere" in self.configs.get(run, {}) for run in self.runs["run_id"]
+        )
+        self.means = ONE_MODEL if self.outside and self.runs["seed"].nunique() < 2 else MEANS
 
     def _drawn(self) -> list[str]:
         """Return the series that figures show: the baseline, then the best beyond the training length."""
@@ -124,7 +129,7 @@ class TaskResults:
     @cached_property
     def lengths(self) -> pd.DataFrame:
         """Everything measured over lengths when training had ended, summarised over seeds."""
-        rows = self.rows_of(OVER_LENGTHS)
+        rows = not_in_parts(self.rows_of(OVER_LENGTHS))
         return intervals.by_measurement(rows[rows["step"].isna()])
 
     @cached_property
@@ -260,4 +265,4 @@ def page_of(kind: str, name: str, results: Results) -> str:
 def opening(title: str, experiment: str, results: Results) -> Section:
     """Start a section with the question that an experiment asks and how it measures."""
     entry = documented.measures(results.runs).get(experiment)
-    return Section(title, [entry.summary, *entry.paragraphs] if entry else [])
+    return Section(title, [text.replace("``", "") for text in (entry.summary, *entry.paragraphs)] if entry else [])

@@ -31,21 +31,25 @@ class Corpus:
     label: str
 
     @classmethod
-    def of_files(cls, path: str | None) -> Self:
-        """Read a file or folder; None: Python's standard library. ValueError if it holds no text, or something else."""
-        if path is None:
-            return cls._of(_read_standard_library(), "Python's standard library", {"source": "Python standard library"})
-        return cls._of(_read(Path(path)), f"task.path={path!r}", {"source": Path(path).name})
+    def of_files(cls, path: str | None, *, divided: bool = True) -> Self:
+        """Read a file or folder; None: Python's standard library. ValueError if it holds no text, or something else.
+
+        One that is not ``divided`` into splits has all documents in ``train``.
+        """
+        about = {"source": "Python standard library" if path is None else Path(path).name}
+        label = "Python's standard library" if path is None else f"task.path={path!r}"
+        read = _read_standard_library() if path is None else _read(Path(path))
+        return cls._of(read, label, about, divided=divided)
 
     @classmethod
-    def of_packages(cls) -> Self:
+    def of_packages(cls, *, divided: bool = True) -> Self:
         """Read the Python sources of ``PACKAGES``, which are installed wherever this program is."""
         versions = {name: version(name) for name in PACKAGES}
         about = {"source": "installed packages", "packages": versions}
-        return cls._of(_read_packages(), f"the sources of {' and '.join(PACKAGES)}", about)
+        return cls._of(_read_packages(), f"the sources of {' and '.join(PACKAGES)}", about, divided=divided)
 
     @classmethod
-    def _of(cls, read: Iterable[tuple[str, bytes]], label: str, about: dict[str, Any]) -> Self:
+    def _of(cls, read: Iterable[tuple[str, bytes]], label: str, about: dict[str, Any], *, divided: bool) -> Self:
         # Of files with the same content only the first: the rest could end up on both sides of a split.
         files = {name: text for text, name in {text: name for name, text in reversed([*read])}.items()}
         ordered = [files[name] for name in sorted(files, key=lambda name: hashlib.sha256(name.encode()).digest())]
@@ -58,7 +62,11 @@ class Corpus:
             "sha256": whole.hexdigest(),
             "not_utf8": sum(text.decode(errors="ignore").encode() != text for text in ordered),
         }
-        return cls(held_out(ordered, SPLITS), provenance, label)
+        return cls(held_out(ordered, SPLITS) if divided else {"train": ordered}, provenance, label)
+
+    def undivided(self) -> Self:
+        """Return the corpus with the documents of all splits in ``train``."""
+        return replace(self, splits={"train": [text for name in SPLITS for text in self.splits.get(name, [])]})
 
     def joined(self) -> Self:
         return replace(self, splits={name: [b"".join(documents)] for name, documents in self.splits.items()})

@@ -30,6 +30,7 @@ class Source:
     documents: str = "joined"
     duplicates: str = "removed"
     source: str = LIBRARY
+    measured: str = "split"
 
     def corpus(self) -> Corpus:
         """Return the documents; ValueError if they cannot be read. The text that was read last stays in memory."""
@@ -75,11 +76,14 @@ def _read(source: Source, stamp: Stamp) -> Corpus:
 
 
 def _made(source: Source) -> Corpus:
-    joined = source.documents == "joined"
+    joined, divided = source.documents == "joined", source.measured != "all"
     if source.dataset is not None:
         corpus = corpus_of(source.dataset, source.column, joined=joined)
     else:
-        corpus = Corpus.of_packages() if source.source == INSTALLED else Corpus.of_files(source.path)
+        whole = source.source == INSTALLED
+        corpus = Corpus.of_packages(divided=divided) if whole else Corpus.of_files(source.path, divided=divided)
+    if not divided:
+        return corpus.undivided()
     return without_duplicates(corpus, joined=joined) if source.duplicates == "removed" else corpus
 
 

@@ -1,0 +1,191 @@
+"""The page of models from outside, of which each is one: how far they read, how sure that is, and the lines to type."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from experiments.figures import words
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, WINDOW
+from experiments.measures.context_extension import NAME as EXTENDED
+from experiments.measures.context_extension.answer import (
+    UNCHANGED,
+    Answer,
+    Ranking,
+    answer,
+    difference,
+    named,
+    number,
+    tokens_of,
+)
+from experiments.report import drawing
+from experiments.report.page import Block, Part, Picture, Section, Table
+from experiments.report.sections.curves import percent
+from experiments.rows.results import Results
+from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
+from experiments.statistics import blocks
+
+COLOURED = 6
+"""Most methods with a colour and a name in the curves."""
+NOTE = (
+    "Best first. Differences: of all of the text, with 95 % intervals (Student's t) over {blocks} contiguous blocks of "
+    "it, which are the same for every method; p after Holm's correction over the methods. {content}They say how "
+    "the methods compare on text like this one, with this model; nothing of other models."
+)
+CONTENT = (
+    "Saved by distant text: bits per byte of the last tokens of each window that are lost where the text further back "
+    "than the training length is replaced by other text; measured of the three best methods, the window and the model "
+    "as it is. "
+)
+
+
+SEVERAL = {
+    " Thick: mean, thin: seeds; shaded:": " Shaded:",
+    " Thick: mean, thin: seeds.": "",
+    ", mean over seeds": "",
+    " Mean over seeds;": "",
+    " Small dots: seeds.": "",
+    " All encoders, the largest gain on top.": "",
+    " All encoders, those that lose most on top.": "",
+    ", the same for every encoder of a seed": "",
+    "Does an encoder that was trained on short sequences still work on long ones?": (
+        "Does the model still work on sequences longer than those that it was trained on?"
+    ),
+    ", before training and after": "",
+    "Possible replacements are": "Replacements are",
+}
+"""What is said of measures of several models and seeds, and what of one."""
+OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
+"""Columns of the table of runs that say nothing of a model that was not trained here."""
+
+
+def of_one(section: Section) -> Section:
+    """Return a section with what it says of seeds and of several encoders left out."""
+    parts: list[Part] = []
+    for part in section.parts:
+        kept = replace(part, caption=_of_one(part.caption)) if isinstance(part, Picture) else part
+        if isinstance(part, Table) and part.stem == "runs":
+            kept = replace(part, cells=part.cells.drop(columns=list(OF_TRAINING), errors="ignore"), note="")
+        parts.append(kept)
+    return replace(section, paragraphs=list(map(_of_one, section.paragraphs)), parts=parts)
+
+
+def _of_one(text: str) -> str:
+    for several, one in SEVERAL.items():
+        text = text.replace(several, one)
+    return text
+
+
+def alone(results: Results) -> bool:
+    """Whether every finished run measured a model from outside, so that nothing was trained."""
+    runs = results.finished["run_id"]
+    return bool(len(runs)) and all("train.elsewhere" in results.configs.get(run, {}) for run in runs)
+
+
+def answers(results: Results) -> list[Answer]:
+    """Return the answer of each model and task that was measured beyond its length, with its own blocks."""
+    rows, found = results.rows[results.rows["experiment"] == EXTENDED], []
+    corpora = dict(zip(results.runs["run_id"], results.runs["corpus"], strict=True))
+    for _, of_series in rows.groupby(["series", "task"], sort=False):
+        run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
+        told = answer(of_series[of_series["run_id"] == run], tokens_of(corpora.get(run)))
+        found += [told] if told else []
+    return found
+
+
+def heading(results: Results, found: Sequence[Answer]) -> str:
+    """Return the heading of the folder's page."""
+    if found:
+        return found[0].heading
+    models = words.listed(dict.fromkeys(map(str, results.finished["encoder"])))
+    quality = main_quality(results.rows)
+    quality = quality[quality["status"] == "ok"].sort_values("eval_length")
+    if quality.empty:
+        return f"{models}, measured as it is"
+    last, metric = quality.iloc[-1], str(quality["metric"].iloc[0])
+    inside = quality[quality["eval_length"] == quality["train_length"]]["value"]
+    text = f"{last['encoder']}, trained to {last['train_length']}, as it is: "
+    text += f"{number(inside.iloc[0], metric)} there, " if len(inside) else ""
+    return f"{text}{number(last['value'], metric)} at {last['eval_length']}"
+
+
+def sections(results: Results, found: Sequence[Answer]) -> list[Section]:
+    """Return the sections that answer: what to do, the lines to type, and the methods ranked at each length."""
+    if not found:
+        command = "python run.py checkpoint=… experiment=context_extension"
+        text = f"No method to read a longer text was measured: add {EXTENDED} to experiment= ({command} …)."
+        return [Section("What to do", [text] if OVER_LENGTHS in set(results.rows["experiment"]) else [])]
+    made: list[Section] = []
+    for place, told in enumerate(found):
+        title = "What to do" if place == 0 else told.heading
+        parts: list[Part] = [Block("code", told.code)] if told.code else []
+        made.append(Section(title, [" ".join(told.sentences[:2]), *told.sentences[2:]], parts))
+        if place == 0:
+            made[-1].parts += [Block("curves", each) for each in _curves(results, told)]
+        for ranking in told.rankings:
+            at = f"The methods at {ranking.length}, {ranking.multiple:g} times the training length"
+            made.append(Section(at, parts=[_table(told, ranking, place)]))
+    return made
+
+
+def _table(told: Answer, ranking: Ranking, place: int) -> Table:
+    named_cells = [named(str(name), told.window) for name in ranking.table.index]
+    cells = pd.DataFrame({"method": named_cells})
+    unit = metric_of(told.metric).label
+    cells[unit] = [number(value, told.metric).removesuffix(f" {unit}") for value in ranking.table["value"]]
+    for prefix, title in (("trained_", f"less {UNCHANGED}"), ("best_", "less the best")):
+        lines = [ranking.line(str(name)) for name in ranking.table.index]
+        known = [line[f"{prefix}difference"] == line[f"{prefix}difference"] for line in lines]
+        each = zip(lines, known, strict=True)
+        cells[title] = [difference(line, prefix, told.metric) if compared else "–" for line, compared in each]
+        cells[f"p, {title}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
+    content = ranking.table["content"].notna().any()
+    if content:
+        cells["saved by distant text"] = [_saved(ranking.line(str(name))) for name in ranking.table.index]
+    note = NOTE.format(blocks=ranking.blocks, content=CONTENT if content else "")
+    note = note if ranking.blocks >= blocks.FEWEST else "Best first; too few sequences for intervals."
+    factors = ranking.table["factor"].dropna()
+    note += f" Methods with a factor have {factors.iloc[0]:g}." if factors.nunique() == 1 else ""
+    windows = f"{ranking.windows} windows of {ranking.length}" if ranking.windows else f"length {ranking.length}"
+    stem = f"methods_at_{ranking.length}" + (f"_{place + 1}" if place else "")
+    data = ranking.table.reset_index().rename(columns={"index": "condition"})
+    return Table(stem, f"{told.heading.partition(',')[0].partition(':')[0]}, {windows}", cells, data, note)
+
+
+def _saved(line: Mapping[str, float]) -> str:
+    mean, low, high = (line[name] for name in ("content", "content_low", "content_high"))
+    return "" if mean != mean else words.interval(mean, low, high, "+.3f").replace("-", "−")
+
+
+def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
+    rows = results.rows[(results.rows["experiment"] == EXTENDED) & (results.rows["status"] == "ok")]
+    rows = rows[rows["run_id"] == rows["run_id"].iloc[0]]
+    rows = rows[(rows["metric"] == told.metric) & rows["part"].isna() & (rows["condition"] != DROPPED)]
+    if rows["eval_length"].nunique() < 2:
+        return
+    scale = 100 if percent(told.metric) else 1
+    order = [str(name) for name in told.rankings[0].table.index if name in set(rows["condition"])]
+    shown = list(dict.fromkeys([AS_TRAINED, *([WINDOW] if WINDOW in order else []), *order]))[:COLOURED]
+    first = next((name for name in order if name not in (AS_TRAINED, WINDOW)), "")
+    lines = []
+    for name in order:
+        line = rows[rows["condition"] == name].sort_values("eval_length")
+        points = list(zip(line["eval_length"].astype(int), line["value"] * scale, strict=True))
+        kind = "" if name in (AS_TRAINED, WINDOW) else "rotation"
+        dashed = name not in (AS_TRAINED, first)
+        lines.append(drawing.Line(named(name, told.window), kind, points, dashed=dashed, coloured=name in shown))
+    values = rows["value"] * scale
+    low, high = math.floor(10 * values.min()) / 10, math.ceil(10 * values.max()) / 10
+    step = next(step for step in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf) if (high - low) / step <= 6)
+    low = math.floor(low / step) * step
+    ticks = [round(low + step * place, 6) for place in range(math.ceil((high - low) / step) + 1)]
+    axes = drawing.Axes(sorted(int(length) for length in rows["eval_length"].unique()), told.train_length, ticks)
+    unit = metric_of(told.metric).label + (", %" if scale == 100 else "")
+    grey = len(order) > len(shown)
+    yield {
+        "caption": f"{unit[0].upper()}{unit[1:]} by length",
+        "said": "grey: the other methods" if grey else "",
+        "curves": drawing.curves(lines, axes, told.heading),
+    }
