@@ -4,16 +4,19 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import pytest
 import torch
 from matplotlib.figure import Figure
+from omegaconf import DictConfig
 from support import ROOT, Command, Done, last_of_each
 
 import run
 from experiments.figures import style
 from experiments.plan.measures import experiment_names, load_experiment
+from experiments.report import drawing, page
 from experiments.runs import config, pool
 from experiments.training import heartbeat
 from pe_zoo import _registry
@@ -64,19 +67,39 @@ published: list[tuple[str, str, object]] = []
 """What is in Hydra's menus."""
 
 
+compose_anew = config.compose.__wrapped__
+
+
+@lru_cache(maxsize=64)
+def composed(_: tuple[str, ...], *overrides: str) -> DictConfig:
+    """The configuration of this repository's folder, by Hydra's search path and the overrides."""
+    return compose_anew(*overrides)
+
+
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """``python run.py …`` in an empty folder, in this process; menus, which take half of composing, are kept."""
-    make_menus = config.publish
+    """``python run.py …`` in an empty folder, in this process.
+
+    Menus and the last configurations, which every command asks for anew, are kept: composing takes most of the time of
+    a request that is refused.
+    """
+    make_menus, of_one_command = config.publish, config.compose
 
     def publish() -> None:
         menus = [(group, name, get(name)) for group, (names, get) in config.MENUS.items() for name in names()]
         menus += [("experiment", name, load_experiment) for name in experiment_names()]
         if menus != published:
             make_menus()
+            composed.cache_clear()
             published[:] = menus
 
+    def compose(*overrides: str) -> DictConfig:
+        ours = run.CONFIGS == ROOT / "configs"
+        return composed(tuple(config._search), *overrides) if ours else of_one_command(*overrides)
+
+    compose.cache_clear = of_one_command.cache_clear  # type: ignore[attr-defined]
     monkeypatch.setattr(config, "publish", publish)
+    monkeypatch.setattr(config, "compose", compose)
     monkeypatch.setattr(heartbeat, "SECONDS", 3600)
     monkeypatch.setattr(pool, "cores", lambda: 1)  # a sweep starts no workers unless it is asked to
 
@@ -97,12 +120,17 @@ def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png"), *__: object)
 
 rendered, style.renderings = style.renderings, unrendered
 """Figures are made without being rendered, which takes most of a run's and a report's time."""
+searched, drawing._sampled = drawing._sampled, partial(drawing._sampled, step=20)
+"""Where these are not rendered, the places of names in curves are searched for in larger steps."""
+page._environment = cache(page._environment)
+"""Templates are compiled once, not for every report."""
 
 
 @pytest.fixture(autouse=True)
 def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("drawn"):
         monkeypatch.setattr(style, "renderings", rendered)
+        monkeypatch.setattr(drawing, "_sampled", searched)
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +145,7 @@ def rendering() -> Callable[[str], AbstractContextManager[None]]:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(style, "renderings", draw)
+            patch.setattr(drawing, "_sampled", searched)
             yield
 
     return only

@@ -1,5 +1,6 @@
 """Reading runs back: the record, the configuration and the rows of a run's folder."""
 
+import difflib
 import json
 import math
 import tarfile
@@ -13,7 +14,6 @@ from experiments.rows.packed import unpack
 from experiments.rows.row import COLUMNS, COORDINATES, Row
 from experiments.rows.series import flat
 from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
-from pe_zoo._knobs import hint
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
@@ -61,9 +61,11 @@ def run_folders(folder: Path) -> list[Path]:
         ValueError: there is no such folder, or no run in it.
     """
     if not folder.is_dir():
-        beside = {path.parent.name for name in ("runs", ARCHIVE) for path in folder.parent.glob(f"*/{name}")}
-        meant = f".{hint(folder.name, beside, f'In {folder.parent}')}" if beside else ""
-        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
+        beside = sorted({path.parent.name for name in ("runs", ARCHIVE) for path in folder.parent.glob(f"*/{name}")})
+        near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0)) or "none"
+        raise ValueError(
+            f"no folder {str(folder)!r}: give one that run.py has written, results/<name>. Nearest: {near}"
+        )
     stays_within(folder / "runs", folder)
     if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
         with tarfile.open(folder / ARCHIVE) as archive:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from support import ROOT, Command
+from support import QUICK, ROOT, Command
 
 from experiments.model.layout import Layout
 from experiments.report import documented
@@ -78,9 +78,7 @@ def test_bases_are_the_models_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_recipe_runs_and_stands_in_results_under_its_name(name: str, command: Command) -> None:
-    done = command(
-        f"encoder={name}", "model=tiny", "model.num_layers=4", "train.steps=2", "train.rounds=1", "figures=false"
-    )
+    done = command(*QUICK, f"encoder={name}", "model.num_layers=4")
     assert done.code == 0, done.err
     assert f"{name} on copy" in done.out + done.err
 
