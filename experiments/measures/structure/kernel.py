@@ -3,6 +3,7 @@
 import copy
 import math
 
+import pandas as pd
 import torch
 from torch import Generator, Tensor
 
@@ -103,14 +104,13 @@ def falling_steps(over_distance: Tensor, within: int | None = None) -> Tensor:
 
 def rank_correlation(over_distance: Tensor) -> Tensor:
     """Return Spearman's correlation of nearness (−d) and a ``curve``, ``(heads,)``; 0 for a constant one."""
-    from scipy.stats import rankdata  # a second, which every run would wait for
-
     unit = tolerance(over_distance)
     found = []
     for line in over_distance:
         seen = line.isfinite()
         values = line[seen] if unit == 0 else (line[seen] / unit).round()
-        pairs = torch.tensor(rankdata(torch.stack([-torch.arange(len(line))[seen].double(), values]), axis=1))
+        pairs = torch.stack([-torch.arange(len(line))[seen].double(), values])
+        pairs = torch.tensor(pd.DataFrame(pairs.T.numpy()).rank().to_numpy().T.copy())
         pairs = pairs - pairs.mean(-1, keepdim=True)
         norms = pairs.norm(dim=-1).prod()
         found.append((pairs.prod(0).sum() / norms) if norms > 0 else torch.zeros((), dtype=torch.float64))
