@@ -62,10 +62,9 @@ def run_folders(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         beside = sorted({path.parent.name for name in ("runs", ARCHIVE) for path in folder.parent.glob(f"*/{name}")})
-        near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0)) or "none"
-        raise ValueError(
-            f"no folder {str(folder)!r}: give one that run.py has written, results/<name>. Nearest: {near}"
-        )
+        near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0))
+        meant = f". Nearest: {near}" if near else ""
+        raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
     stays_within(folder / "runs", folder)
     if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
         with tarfile.open(folder / ARCHIVE) as archive:

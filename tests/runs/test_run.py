@@ -226,7 +226,7 @@ def test_a_changed_corpus_is_another_run_and_a_sweep_reads_it_once(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, of_files = [], Corpus.of_files
-    monkeypatch.setattr(Corpus, "of_files", lambda path: read.append(path) or of_files(path))
+    monkeypatch.setattr(Corpus, "of_files", lambda path, **options: read.append(path) or of_files(path, **options))
     (tmp_path / "own.txt").write_text("".join(f"{n} times {n} is {n * n}\n" for n in range(900)))
     sweep = (*TINY, "-m", "task=text", "task.path=own.txt", "encoder=none,rope", "seed=0,1", "task.train_length=16,24")
     assert command(*sweep).code == 0

@@ -105,7 +105,7 @@ def test_the_hash_of_the_data_is_of_the_splits_and_is_read_again_only_if_files_c
 ) -> None:
     read = []
     of_files = Corpus.of_files
-    monkeypatch.setattr(Corpus, "of_files", lambda path: read.append(path) or of_files(path))
+    monkeypatch.setattr(Corpus, "of_files", lambda path, **options: read.append(path) or of_files(path, **options))
     knobs = {"path": str(files(tmp_path)), "train_length": 16, "tokenizer": "bytes"}
     digest = tasks.get("text").data_sha256(**knobs)
     task = tasks.build("text", **knobs)

@@ -3,7 +3,6 @@
 import copy
 import math
 
-import pandas as pd
 import torch
 from torch import Generator, Tensor
 
@@ -109,12 +108,17 @@ def rank_correlation(over_distance: Tensor) -> Tensor:
     for line in over_distance:
         seen = line.isfinite()
         values = line[seen] if unit == 0 else (line[seen] / unit).round()
-        pairs = torch.stack([-torch.arange(len(line))[seen].double(), values])
-        pairs = torch.tensor(pd.DataFrame(pairs.T.numpy()).rank().to_numpy().T.copy())
+        pairs = torch.stack([_ranks(-torch.arange(len(line))[seen]), _ranks(values)])
         pairs = pairs - pairs.mean(-1, keepdim=True)
         norms = pairs.norm(dim=-1).prod()
         found.append((pairs.prod(0).sum() / norms) if norms > 0 else torch.zeros((), dtype=torch.float64))
     return torch.stack(found)
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Return the rank of each value in float64; equal ones share the mean of theirs."""
+    _, which, counts = values.unique(return_inverse=True, return_counts=True)
+    return (counts.cumsum(0) - (counts - 1).double() / 2)[which]
 
 
 def window(weights: Tensor, share: float) -> Tensor:
