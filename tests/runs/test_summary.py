@@ -73,7 +73,7 @@ def test_the_next_command_compares_or_trains_longer(tmp_path: Path, command: Com
     words = summary._next(
         record | {"command": "python run.py encoder=alibi model=tiny name=x seed=4 figures=false"}, "x"
     )
-    assert "python run.py -m encoder=none,alibi,rope seed=0,1,2 model=tiny name=mine" in words
+    assert "python run.py -m encoder=none,alibi,rope seed=0,1,2 model=tiny name=compared" in words
 
 
 @pytest.mark.parametrize(("asked", "ends"), [("true", "page: results/scratch/report/index.html"), ("false", "")])

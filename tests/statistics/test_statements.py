@@ -512,7 +512,7 @@ def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
 def test_every_task_and_encoder_is_in_a_sweep_of_the_zoo() -> None:
     lines = arguments.expand(["+sweep=reference"], ROOT / "configs")
     retrieval = [word for line in arguments.expand(["+sweep=retrieval"], ROOT / "configs") for word in line]
-    assert {word for word in retrieval if word.startswith("encoder=")} == {f"encoder={','.join(pe_zoo.names())}"}
+    assert f"encoder={','.join(pe_zoo.names())}" in retrieval
     asked = [dict(word.split("=", 1) for word in line if "=" in word) for line in lines]
     assert {one["name"] for one in asked} == {"reference"}
     trained = [one for one in asked if "task" in one]
