@@ -277,8 +277,9 @@ def _next(record: dict[str, Any], folder: str) -> str:
         chosen = [word for word in chosen if not word.startswith("train.steps=")]
         words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
         return f"longer    {shlex.join(['python', 'run.py', *words])}"
-    words = [f"encoder={','.join(dict.fromkeys(OTHERS.format(name).split(',')))}", "seed=0,1,2", *chosen, "name=compared"]
-    return f"compare   {shlex.join(['python', 'run.py', '-m', *words])}\n          then: python report.py results/compared"
+    names = ",".join(dict.fromkeys(OTHERS.format(name).split(",")))
+    words = ["python", "run.py", "-m", f"encoder={names}", "seed=0,1,2", *chosen, "name=compared"]
+    return f"compare   {shlex.join(words)}\n          then: python report.py results/compared"
 
 
 def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:

@@ -269,7 +269,7 @@ def _code(main: Ranking, window: int) -> list[str]:
     method = USE.format(name=methods[0], more="" if factor != factor else f", factor={factor!r}")
     if WINDOW not in (main.best, *main.alike):
         return ["import pe_zoo.hf", method]
-    limited = USE.format(name="rope", more=f", sliding_window={window}") + f"  # each layer attends to the last {window} tokens"
+    limited = USE.format(name="rope", more=f", sliding_window={window}") + f"  # attends to the last {window} tokens"
     lines = [limited, f"{method}  # attends to all of it"]
     first, second = lines if main.best == WINDOW else reversed(lines)
     return ["import pe_zoo.hf", first, f"{second}, in place of the line above"]
