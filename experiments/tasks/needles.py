@@ -36,7 +36,9 @@ class Needles(Task):
     Chance: 1 / the words or letters that keys and values are made of (26 of bytes) a token.
 
     Args:
-        train_length: tokens of every training sequence, with room for needles and question.
+        train_length: tokens of the longest training sequence.
+        min_length: tokens of the shortest one; null: as many as needles and question need. Models that never see short
+            ones find no needle in time.
         form: ``keys``, ``queries``, ``values`` or ``tracing``.
         num_needles: needles in the text of ``keys``; needles that the answer needs of the others; at least 1.
         num_letters: tokens of a key, and of a value, at least 1.
@@ -51,6 +53,7 @@ class Needles(Task):
         self,
         *,
         train_length: int = 128,
+        min_length: int | None = None,
         form: str = "keys",
         num_needles: int = 2,
         num_letters: int = 2,
@@ -83,7 +86,7 @@ class Needles(Task):
         self._counted = torch.tensor([False] * (2 + num_letters) * (form == "tracing") + asked)
         self._lines = self.groups * self.needles * (4 + 2 * num_letters)
         self.shortest = self._lines + len(self._counted) + 1  # type: ignore[misc]  # needles and question need room
-        self.set_lengths(train_length, train_length)
+        self.set_lengths(train_length, self.shortest if min_length is None else min_length)
 
     @classmethod
     def data_sha256(cls, **knobs: Any) -> str:

@@ -45,6 +45,7 @@ def expected(form: str, lines: list[tuple[bytes, bytes]], text: bytes) -> bytes:
 def test_the_answer_is_what_the_lines_say(form: str, num_needles: int, tmp_path: Path) -> None:
     task = build(tmp_path, form=form, num_needles=num_needles)
     groups, each = (num_needles, 1) if form == "keys" else (2, num_needles)
+    assert task.min_length == task.shortest, "short sequences are among those of training"
     for length in (task.shortest, task.train_length, 200):
         batch = draw(task, length, split="test")
         assert batch.tokens.shape == batch.targets.shape == (8, length)
