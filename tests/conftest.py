@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from support import ROOT, Command, Done, last_of_each
 import run
 from experiments.figures import style
 from experiments.plan.measures import experiment_names, load_experiment
-from experiments.report import drawing, page
 from experiments.runs import config, pool
 from experiments.training import heartbeat
 from pe_zoo import _registry
@@ -120,17 +119,12 @@ def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png"), *__: object)
 
 rendered, style.renderings = style.renderings, unrendered
 """Figures are made without being rendered, which takes most of a run's and a report's time."""
-searched, drawing._sampled = drawing._sampled, partial(drawing._sampled, step=20)
-"""Where these are not rendered, the places of names in curves are searched for in larger steps."""
-page._environment = cache(page._environment)
-"""Templates are compiled once, not for every report."""
 
 
 @pytest.fixture(autouse=True)
 def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("drawn"):
         monkeypatch.setattr(style, "renderings", rendered)
-        monkeypatch.setattr(drawing, "_sampled", searched)
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +139,6 @@ def rendering() -> Callable[[str], AbstractContextManager[None]]:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(style, "renderings", draw)
-            patch.setattr(drawing, "_sampled", searched)
             yield
 
     return only

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup, escape
 
 Point = tuple[float, float]
@@ -139,6 +140,7 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
 def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]:
     """Name each line where it is flattest and nothing else is, with a leader where that is away from it."""
     sampled = {line.name: list(_sampled(frame, line.mean)) for line in lines}
+    xs, ys = np.array([point for points in sampled.values() for point in points]).reshape(-1, 2).T
     taken: list[tuple[float, float, float, float]] = []
     trained = frame.x(frame.axes.trained)
     for line in sorted(lines, key=lambda line: -len(line.name)):
@@ -155,8 +157,8 @@ def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]
                     cost += 900 * (box[0] < frame.left or box[2] > frame.right + 12)
                     cost += 900 * (box[1] < 0 or box[3] > frame.bottom)
                     cost += sum(700 for other in taken if _overlap(box, other))
-                    points = (point for points in sampled.values() for point in points)
-                    cost += 6 * sum(box[0] < a < box[2] and box[1] < b < box[3] for a, b in points)
+                    inside = (xs > box[0]) & (xs < box[2]) & (ys > box[1]) & (ys < box[3])
+                    cost += 6 * int(np.count_nonzero(inside))
                     found.append((cost, centre, base, x, y, box))
         if not found:
             continue
@@ -172,10 +174,10 @@ def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]
         )
 
 
-def _sampled(frame: Frame, points: Sequence[Point], step: float = 5) -> Iterator[Point]:
+def _sampled(frame: Frame, points: Sequence[Point]) -> Iterator[Point]:
     places = [(frame.x(x), frame.y(y)) for x, y in points]
     for (a, b), (c, d) in itertools.pairwise(places):
-        count = max(1, int(math.hypot(c - a, d - b) / step))
+        count = max(1, int(math.hypot(c - a, d - b) / 5))
         yield from ((a + (c - a) * part / count, b + (d - b) * part / count) for part in range(count))
 
 

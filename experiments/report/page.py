@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,7 @@ def _asset(ending: str) -> str:
     return (ASSETS / f"report.{ending}").read_text("utf-8")
 
 
+@cache
 def _environment() -> jinja2.Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, **blocks)
