@@ -61,7 +61,9 @@ def run_folders(folder: Path) -> list[Path]:
         ValueError: there is no such folder, or no run in it.
     """
     if not folder.is_dir():
-        beside = sorted({path.parent.name for name in ("runs", ARCHIVE) for path in folder.parent.glob(f"*/{name}")})
+        places = (folder.parent, folder.parent / "results")
+        found = (path for place in places for kind in ("runs/*/run.json", ARCHIVE) for path in place.glob(f"*/{kind}"))
+        beside = sorted({str(path.relative_to(folder.parent)).split("/runs")[0] for path in found})
         near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0))
         meant = f". Nearest: {near}" if near else ""
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")

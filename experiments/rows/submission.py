@@ -78,7 +78,9 @@ def read(folder: Path) -> Submission:
     """
     folder = Path(folder).absolute()
     if not (folder / RECORD).is_file():
-        raise ValueError(f"no submission in {str(folder)!r}: python report.py results/<name> --submit <who> makes one")
+        inside = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{RECORD}")))
+        which = f"name one of those in it: {inside}" if inside else "report.py results/<name> --submit <who> makes one"
+        raise ValueError(f"no submission in {str(folder)!r}: {which}")
     record = read_mapping(folder / RECORD, folder)
     who, name, when, licence = (str(record.get(key) or "") for key in ("who", "name", "when", "licence"))
     encoders, files = (tuple(map(str, record.get(key) or ())) for key in ("encoders", "files"))
@@ -91,7 +93,7 @@ def read(folder: Path) -> Submission:
     if strangers := {path.name for path in folder.iterdir()} - {*found.contents, VERIFIED, BADGE, *ASIDE}:
         raise ValueError(f"{min(strangers)} is no part of the submission: remove it")
     for part in found.contents:
-        (stays_within if name == ARCHIVE else check_file)(folder / part, folder)
+        (stays_within if part == ARCHIVE else check_file)(folder / part, folder)
     check_archive(folder / ARCHIVE)
     return replace(found, verified=_verified(found))
 

@@ -125,6 +125,8 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     if EVERY in words:
         _check_multirun(EVERY, multirun)
     named = [word for word in words if word.partition("=")[0] in [f"+{group}" for group in LISTS]]
+    if named and any(word.startswith("seeds=") for word in words) and not any(w.startswith("seed=") for w in words):
+        words = [*words, "seed=0"]  # a number of seeds takes the place of the file's own
     file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
     if "parts" not in content:

@@ -17,11 +17,16 @@ def faults(folder: Path) -> list[str]:
     """Return why the runs of ``results/<name>`` are not those of one declared sweep; empty if they are."""
     found = results.load(folder)
     noted, broken = sweeps.read(folder)
+    begun = {*found.runs["run_id"]}
+    noted = [sweep for sweep in noted if begun & {*sweep.runs}] or noted  # others were planned alone
     told = list(broken)
     if len({(frozenset(sweep.runs), repr(sweep.rule)) for sweep in noted}) != 1:
-        told.append(f"{words.count(len(noted), 'sweep')} noted: use the runs of one command, python run.py -m …")
+        commands = "; ".join(sweep.command for sweep in noted) or "none"
+        told.append(f"they need the runs of one command, under a name= of its own; noted here: {commands}")
         return told
-    told += [f"{run} was asked for and is missing" for run in found.missing]
+    if missing := [run for run in noted[0].runs if run not in begun]:
+        count = f"{len(missing)} of {words.count(len(noted[0].runs), 'run')}"
+        told.append(f"{count} are missing, such as {missing[0]}; the same command goes on: {noted[0].command}")
     told += [f"{run} is beyond what the sweep declared" for run in sorted({*found.runs["run_id"]} - {*noted[0].runs})]
     unfinished = found.runs[~found.runs["status"].isin(found.finished["status"])]
     told += [

@@ -121,9 +121,8 @@ def _plan(
 ) -> int:
     """Print what the runs would take, with a rule those of its first look, and note it for ``--status``."""
     launch = Launch(given, team)
-    for point in points:
-        words = [word for word in point if not (rule and word.partition("=")[0] in ("seed", "seeds"))]
-        launch.add([*words, f"seed={rule[1]}", f"seeds={rule[0].looks[0]}"] if rule else words)
+    for point in points if rule is None else _first_look(points, *rule):
+        launch.add(point)
     if not launch.runs:
         return 2
     todo = forecast.left(launch.runs)
@@ -133,6 +132,12 @@ def _plan(
         print(f"These are the runs of the first look, {rule[0].looks[0]} seeds; the last has {rule[0].looks[-1]}.")
     launch.note((run.folder for run in launch.runs), seconds)
     return 0
+
+
+def _first_look(points: Iterable[Sequence[str]], rule: Rule, seed: int) -> Iterable[Sequence[str]]:
+    """Return the points with the seeds of a rule's first look, each once."""
+    kept = (tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points)
+    return [[*words, f"seed={seed}", f"seeds={rule.looks[0]}"] for words in dict.fromkeys(kept)]
 
 
 def _rerun(words: list[str], team: Team) -> int:

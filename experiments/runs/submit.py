@@ -33,7 +33,7 @@ def submit(folder: Path, who: str, licence: str) -> Path:
             raise ValueError(f"{given!r} cannot be used as a name: use letters, digits, . _ and -")
     target = folder.resolve().parent / submission.PLACE / who / name
     if target.exists():
-        raise ValueError(f"there is a submission in {str(target)!r}: remove it first, or submit as somebody else")
+        raise ValueError(f"there is a submission in {str(target)!r}: remove it first, or run under another name=")
     found = results.read(folder)
     if problems := faults(folder):
         raise ValueError(f"the runs are not those of one declared sweep: {'; '.join(problems[:3])}")

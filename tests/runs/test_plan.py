@@ -44,6 +44,12 @@ def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
     assert "the first look, 3 seeds; the last has 5" in planned.out
 
 
+def test_a_number_of_seeds_takes_the_place_of_those_of_a_sweep(command: Command) -> None:
+    for seeds, runs in (("2", 4), ("until_decided", 10)):
+        planned = command("-m", "+sweep=hello", "encoder=none,rope", f"seeds={seeds}", "against=none", "--plan", *TINY)
+        assert f"{runs} runs, 0 of them finished before" in planned.out, planned.err
+
+
 def test_what_cannot_be_run_is_refused(command: Command, tmp_path: Path) -> None:
     planned = command(*TINY, "task.train_length=0", "--plan")
     assert planned.code == 2

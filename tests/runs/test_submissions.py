@@ -157,7 +157,8 @@ def test_a_run_that_was_left_out_or_added_is_refused(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, noted={"none": 3, "rope": 2}, fixed=True)
     assert faults(folder) == ["rope-copy-seed2 is beyond what the sweep declared"]
     shutil.rmtree(folder / "runs" / "none-copy-seed1")
-    assert faults(folder)[0] == "none-copy-seed1 was asked for and is missing"
+    told = "1 of 5 runs are missing, such as none-copy-seed1; the same command goes on: python run.py -m seeds=3"
+    assert faults(folder)[0] == told
 
 
 def test_seeds_are_as_many_as_the_command_says(tmp_path: Path) -> None:
@@ -171,7 +172,30 @@ def test_altered_rows_and_several_sweeps_are_refused(tmp_path: Path) -> None:
         file.write((folder / "runs" / "none-copy-seed0" / "rows.csv").read_text().splitlines()[-1] + "\n")
     assert faults(folder) == ["none-copy-seed0: rows.csv is no longer what the run wrote"]
     sweeps.write(folder, sweeps.Sweep("python run.py -m seeds=5", ("none-copy-seed0",)))
-    assert "2 sweeps noted" in faults(folder)[0]
+    told = "noted here: python run.py -m seeds=3; python run.py -m seeds=5"
+    assert sorted(faults(folder)[0].partition("noted here: ")[2].split("; ")) == sorted(told[12:].split("; "))
+
+
+def test_a_plan_that_was_never_run_declares_nothing(tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, fixed=True)
+    sweeps.write(folder, sweeps.Sweep("python run.py -m task=sort", ("none-sort-seed0",), None, 60.0))
+    assert faults(folder) == []
+
+
+def test_archives_may_be_large(tmp_path: Path) -> None:
+    place = tmp_path / "ada" / "mine"
+    place.mkdir(parents=True)
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "rows.csv").write_bytes(np.random.default_rng(0).bytes(1 << 17))
+    with tarfile.open(place / "runs.tar.xz", "w:xz") as archive:
+        archive.add(tmp_path / "runs", "runs")
+    record = {"who": "ada", "name": "mine", "when": "now", "licence": "MIT", "encoders": ["none"], "files": []}
+    (place / "submission.json").write_text(json.dumps(record))
+    (place / "check.txt").write_text("0 fail")
+    assert (place / "runs.tar.xz").stat().st_size > 1 << 16
+    assert submission.read(place).who == "ada"
+    with pytest.raises(ValueError, match=r"no submission in .*: name one of those in it: mine"):
+        submission.read(tmp_path / "ada")
 
 
 # ---- what may lie in a submission --------------------------------------------------------------------
@@ -253,7 +277,8 @@ def test_verify_refuses_in_one_line(command: Command, place: Path, tmp_path: Pat
     repack(place, lambda folder: shutil.rmtree(folder / "runs" / "rope-copy-seed1"))
     (place / "verified.json").write_text("{}")
     done = command("--verify", str(place))
-    assert (done.code, done.out) == (1, "not verified: rope-copy-seed1 was asked for and is missing\n")
+    assert (done.code, done.out.count("\n")) == (1, 1)
+    assert " runs are missing, such as rope-copy-seed1; the same command goes on: python run.py -m " in done.out
     assert not (place / "verified.json").exists()
 
 
