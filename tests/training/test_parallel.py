@@ -223,11 +223,11 @@ together(2, "device=cuda:1")
 
     assert codes[8:] == [[2, 2]] * 3, printed
     # On a busy machine a line says every few seconds that it is preparing.
-    said = [[line for line in text.splitlines() if not line.startswith("preparing, ")] for text in printed[8:]]
-    assert [len(lines) for lines in said] == [1, 1, 1], "one speaks"
-    assert said[0][0].startswith("error: process 1 of 2 would make another run than process 0: ")
-    assert said[1][0].startswith("error: no encoder named 'ropee'. Did you mean 'rope'?")
-    assert said[2][0] == "error: device=cuda:1 is one device for 2 processes: leave it out, or device=cpu"
+    refusals = [[line for line in text.splitlines() if not line.startswith("preparing, ")] for text in printed[8:]]
+    assert [len(lines) for lines in refusals] == [1, 1, 1], "one speaks"
+    assert refusals[0][0].startswith("error: process 1 of 2 would make another run than process 0: ")
+    assert refusals[1][0].startswith("error: no encoder named 'ropee'. Did you mean 'rope'?")
+    assert refusals[2][0] == "error: device=cuda:1 is one device for 2 processes: leave it out, or device=cpu"
     assert not (tmp_path / "results" / "scratch").exists()
 
 
