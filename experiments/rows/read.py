@@ -61,8 +61,8 @@ def run_folders(folder: Path) -> list[Path]:
         ValueError: there is no such folder, or no run in it.
     """
     if not folder.is_dir():
-        places = (folder.parent, folder.parent / "results")
-        found = (path for place in places for kind in ("runs/*/run.json", ARCHIVE) for path in place.glob(f"*/{kind}"))
+        around = (folder.parent, folder.parent / "results")
+        found = (path for place in around for kind in ("runs/*/run.json", ARCHIVE) for path in place.glob(f"*/{kind}"))
         beside = sorted({str(path.relative_to(folder.parent)).split("/runs")[0] for path in found})
         near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0))
         meant = f". Nearest: {near}" if near else ""

@@ -45,8 +45,8 @@ def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
 
 
 def test_a_number_of_seeds_takes_the_place_of_those_of_a_sweep(command: Command) -> None:
-    for seeds, runs in (("2", 4), ("until_decided", 10)):
-        planned = command("-m", "+sweep=hello", "encoder=none,rope", f"seeds={seeds}", "against=none", "--plan", *TINY)
+    for seeds, runs in ((["seeds=2"], 4), (["seeds=until_decided", "against=none"], 10)):
+        planned = command("-m", "+sweep=hello", "encoder=none,rope", *seeds, "--plan", *TINY)
         assert f"{runs} runs, 0 of them finished before" in planned.out, planned.err
 
 
