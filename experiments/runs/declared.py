@@ -21,7 +21,7 @@ def faults(folder: Path) -> list[str]:
     noted = [sweep for sweep in noted if begun & {*sweep.runs}] or noted  # others were planned alone
     told = list(broken)
     if len({(frozenset(sweep.runs), repr(sweep.rule)) for sweep in noted}) != 1:
-        commands = "; ".join(sweep.command for sweep in noted) or "none"
+        commands = "; ".join(sweep.command for sweep in noted) or "nothing"
         told.append(f"they need the runs of one command, under a name= of its own; noted here: {commands}")
         return told
     if missing := [run for run in noted[0].runs if run not in begun]:
