@@ -62,8 +62,9 @@ def run_folders(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         around = (folder.parent, folder.parent / "results")
-        found = (path for place in around for kind in ("runs/*/run.json", ARCHIVE) for path in place.glob(f"*/{kind}"))
-        beside = sorted({str(path.relative_to(folder.parent)).split("/runs")[0] for path in found})
+        found = (path for place in around for path in place.glob("*"))
+        full = (path for path in found if (path / ARCHIVE).is_file() or any(path.glob("runs/*/run.json")))
+        beside = sorted(str(path.relative_to(folder.parent)) for path in full)
         near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0))
         meant = f". Nearest: {near}" if near else ""
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")

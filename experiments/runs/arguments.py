@@ -125,15 +125,15 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     if EVERY in words:
         _check_multirun(EVERY, multirun)
     named = [word for word in words if word.partition("=")[0] in [f"+{group}" for group in LISTS]]
-    if named and any(word.startswith("seeds=") for word in words) and not any(w.startswith("seed=") for w in words):
-        words = [*words, "seed=0"]  # a number of seeds takes the place of the file's own
+    given = {word.partition("=")[0] for word in words}
+    if named and "seeds" in given and "seed" not in given:  # the number of seeds replaces the file's own
+        given, words = given | {"seed"}, [*words, "seed=0"]
     file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
     if "parts" not in content:
         return [[_every_encoder(words) if word == EVERY else word for word in words]]
     _check_multirun(named[0], multirun)
     kept = [word for word in words if word != named[0]]
-    given = {word.partition("=")[0] for word in kept}
     grows = f"seeds={UNTIL_DECIDED}" in words
     content |= {"against": STATEMENTS} if "statements" in content else {}
     rule = [f"{key}={content[key]}" for key in DECLARED if grows and key in content]

@@ -37,8 +37,8 @@ class Needles(Task):
 
     Args:
         train_length: tokens of the longest training sequence.
-        min_length: tokens of the shortest one; null: as many as needles and question need. Models that never see short
-            ones find no needle in time.
+        min_length: tokens of the shortest one; null: as many as needles and question need. With long sequences alone
+            no model learned to find a needle.
         form: ``keys``, ``queries``, ``values`` or ``tracing``.
         num_needles: needles in the text of ``keys``; needles that the answer needs of the others; at least 1.
         num_letters: tokens of a key, and of a value, at least 1.
