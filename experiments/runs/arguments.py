@@ -125,7 +125,7 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     if EVERY in words:
         _check_multirun(EVERY, multirun)
     named = [word for word in words if word.partition("=")[0] in [f"+{group}" for group in LISTS]]
-    given = {word.partition("=")[0] for word in words}
+    given = {word.partition("=")[0] for word in words if word not in named}
     if named and "seeds" in given and "seed" not in given:  # the number of seeds replaces the file's own
         given, words = given | {"seed"}, [*words, "seed=0"]
     file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
