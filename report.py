@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.training import heartbeat
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write ``<folder>/report``; return 0, 2 after a request that cannot be met, or 130 after Ctrl-C."""
@@ -21,8 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--licence is that of a submission: add --submit WHO, or leave it out")
     if options.status and drawing:
         parser.error("--status draws nothing: leave out --baseline, --paper, --single and --overlay")
+    heartbeat.listen()
     try:
-        return _run(options)
+        with heartbeat.beating(), heartbeat.doing("reading the runs" if options.status else "writing the report"):
+            return _run(options)
     except KeyboardInterrupt:
         print("interrupted; the same command writes the report again", file=sys.stderr)
         return 130
@@ -72,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {message_of(error)}", file=sys.stderr)
         return 2
-    print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), *page.summary]))
+    print("\n\n".join([*(f"warning: {warning}" for warning in page.warnings), page.title, *page.summary]))
     print(f"\n{index}" + (f"\n{index.with_name('report.tex')}" if options.paper else ""))
     return 0
 

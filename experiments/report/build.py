@@ -118,7 +118,7 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
         page.sections += [
             checkpoint.of_one(_section(experiment, task)) for experiment in [*known, *sorted(present - set(SECTIONS))]
         ]
-    page.summary = [page.title, *found[0].sentences] if found else [page.title]
+    page.summary = list(found[0].sentences) if found else []
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page
@@ -136,7 +136,7 @@ def _measured(
     of_pages = [_task_page(task) for task in of_tasks]
     page.title = page.title if page.front else of_pages[0].title
     found = page.front.findings if page.front else []
-    page.summary = [page.title, *(f"{each.head} {each.text} {each.small}".strip() for each in found)]
+    page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
     page.sections += [claims] if claims.title else []

@@ -12,11 +12,13 @@ from experiments.report import board, drawing
 from experiments.report.board import at, written
 from experiments.report.page import Finding, Front
 from experiments.report.sections.curves import learned_only, percent
+from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, WORSE, over_tasks
 from experiments.statistics.scores import KEEPS
+from experiments.statistics.statements.schema import FAILS, HOLDS
 
 HALF = 0.5
 """Quality at twice the training length that some series keeps in a task that counts over tasks."""
@@ -52,18 +54,16 @@ def _spread(task: TaskResults) -> tuple[int, float]:
     return len(areas) // 2, float(areas.max() - areas.min()) if len(areas) else 0.0
 
 
-def make(
-    tasks: Sequence[TaskResults], results: Results, claims: Sequence[tuple[str, str, str]] = ()
-) -> tuple[str, Front | None]:
+def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] = ()) -> tuple[str, Front | None]:
     """Return the heading of a report and its first screen; None where nothing was measured over lengths.
 
-    ``claims`` are published statements that the runs test, each with its verdict and its numbers.
+    ``claims`` are published statements that the runs test.
     """
     task = shown(counted(tasks) or tasks)
     if task is None:
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = main_block(tasks)
-    heading, found, top = of_task(task), findings(task, claims), None
+    heading, found, top = of_task(task, claims), findings(task, claims), None
     if task.asked and len(task.against) <= EACH:
         heading = f"{task.key}: {'; '.join(each.head for each in found[: len(task.against)])}"
     if len(several) > 1:
@@ -105,8 +105,12 @@ def _what(metric: str) -> str:
     return metric_of(metric).unit.removeprefix("share of ") if percent(metric) else ""
 
 
-def of_task(task: TaskResults) -> str:
-    """Return the finding of one task: who is best and who worst at twice the training length, or beyond."""
+def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
+    """Return the finding of one task at twice the training length, or beyond.
+
+    It is the verdict on the first claim that speaks of one encoder, with that one beside the best; else who is best and
+    who is worst.
+    """
     known = task.standing[task.standing["status"] == "ok"]
     metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
     if known.empty:
@@ -124,10 +128,17 @@ def of_task(task: TaskResults) -> str:
     )
     if best == worst:
         return first
-    return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+    named = next((each for each in claims if each.encoder in values and each.verdict in (HOLDS, FAILS)), None)
+    if named is None:
+        return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+    of_best = f"; {best} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
+    return (
+        f"“{named.claim.partition(':')[0]}” {named.verdict} here: trained to length {trained}, {named.encoder} {get} "
+        f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}{of_best}"
+    )
 
 
-def findings(task: TaskResults, claims: Sequence[tuple[str, str, str]] = ()) -> list[Finding]:
+def findings(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
     """Return findings of a task: what was asked, who is first, a claim, who falls first, whom the seeds leave open."""
     found = [*_asked(task), *_first(task), *_claimed(claims), *_fall(task), *_open(task)]
     return found or [Finding(task.key, "No comparison could be made: see its page.")]
@@ -196,10 +207,10 @@ def _told_apart(beaten: list[str], open_to: list[str], seeds: int) -> str:
     return f"the most; {better}{words.count(seeds, 'seed')} leave open how it compares with {words.few(open_to)}"
 
 
-def _claimed(claims: Sequence[tuple[str, str, str]]) -> list[Finding]:
+def _claimed(claims: Sequence[Told]) -> list[Finding]:
     """Say of the first published statement that was decided whether it holds here."""
-    found = [Finding(f"“{what.partition(':')[0]}”: {verdict}", f"{said}.") for what, verdict, said in claims if said]
-    return found[:1]
+    found = [each for each in claims if each.numbers][:1]
+    return [Finding(f"“{each.claim.partition(':')[0]}”: {each.verdict}", f"{each.numbers}.") for each in found]
 
 
 def _fall(task: TaskResults) -> list[Finding]:
@@ -318,9 +329,7 @@ def setting(tasks: Sequence[TaskResults]) -> str:
         pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
     )
     if spent:
-        parts.append(
-            f"{spent / 3600:.1f} hours, runs added up" if spent > 7200 else f"{spent / 60:.1f} minutes, runs added up"
-        )
+        parts.append(f"{spent / 3600:.1f} hours of runs" if spent > 7200 else f"{spent / 60:.1f} minutes of runs")
     return " · ".join(parts)
 
 

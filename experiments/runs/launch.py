@@ -266,10 +266,12 @@ class Launch:
         """Return how far workers are: runs done, the time left by the pace so far, and one that is under way.
 
         The pace is that of the runs done in this command, up to the last of them; so what is left falls with the clock.
+        Where none ends for long, it rises again.
         """
         passed, every = time.monotonic() - began, len(self._before)
         text = f"{self._done()} of {every} runs done in {span(passed)}"
         new = sum(outcome.status not in summary.NOT_RUN for outcome in self._outcomes)
+        under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
         if new and self._last:
             told = {outcome.folder for outcome in self._outcomes}
             to_do = sum(
@@ -277,8 +279,8 @@ class Launch:
                 for each, record in self._before.items()
             )
             pace, since = (self._last - began) / new, time.monotonic() - self._last
-            text += f", about {span(max(pace * to_do - since, 0))} left"
-        under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
+            least = passed / (new + len(under_way)) * (to_do - len(under_way) / 2)
+            text += f", about {span(max(pace * to_do - since, least))} left"
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
         return text

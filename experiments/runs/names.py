@@ -83,7 +83,8 @@ def check(overrides: Iterable[str], configs: Path) -> None:
                 if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
                     _check_choices(name, re.findall(r"\w+", value), configs)
             elif name not in options():
-                _refuse(f"option {name!r}", name.partition(".")[0], options(), "options")
+                nested = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
+                _refuse(f"option {name!r}", name.partition(".")[0], options() | nested, "options")
     except BadRequest:
         if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
             raise

@@ -38,7 +38,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 def _claims(results: Results) -> list[str]:
     """Return what the runs of a folder say of published statements, a claim in two lines."""
     found = told(verdicts.decide(schema.load(), results))
-    lines = [f"{verdict:<10} {what}\n           {said}" for what, verdict, said in found if said]
+    lines = [f"{verdict:<10} {what}\n           {said}" for what, verdict, said, _ in found if said]
     return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 
@@ -60,7 +60,7 @@ def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> 
         area = "did not learn" if line["status"] != "ok" else f"{100 * line['area']:.0f} ({seeds})"
         losers = "all others" if len(better[name]) == len(table) - 1 else words.few(better[name]) or "–"
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, area, losers])
-    head = ["place", "encoding", *map(str, lengths), "quality kept, % (seeds)", "better than"]
+    head = ["place", "encoding", *map(str, lengths), "area: quality kept, % (seeds)", "better than"]
     unit = "% of tokens right" if share else metric_of(metric).label
     aligned = ("left", "left", *["right"] * len(lengths), "left", "left")
     drawn = tabulate(lines, headers=head, tablefmt="plain", disable_numparse=True, colalign=aligned)

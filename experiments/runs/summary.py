@@ -107,7 +107,9 @@ def headline(outcome: Outcome) -> str:
     if outside and not _does_its_task(known):
         return f"{name}: does NOT do the task ({_right(known)} at length {in_range}, {_guess(known)})"
     if not record["converged"] and not outside:
-        return f"{name}: did NOT learn the task ({_right(known)} at length {in_range}, {_needed(known)}{_guess(known)})"
+        return (
+            f"{name}: did NOT learn the task ({_right(known, 1)} at length {in_range}, {_needed(known)}{_guess(known)})"
+        )
     text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
     fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
     return (
@@ -168,12 +170,12 @@ def _works(lengths: list[Row]) -> int:
     return max([trained, *(row.eval_length for row in beyond)])
 
 
-def _right(row: Row) -> str:
+def _right(row: Row, digits: int = 0) -> str:
     if row.status != "ok":
         return row.status
-    return (
-        f"{row.value:.2f} bits per byte" if row.metric == "bits_per_byte" else f"{_percent(row)} % of tokens are right"
-    )
+    if row.metric == "bits_per_byte":
+        return f"{row.value:.2f} bits per byte"
+    return f"{_percent(row, digits)} % of tokens are right"
 
 
 def _needed(row: Row) -> str:
@@ -188,8 +190,8 @@ def _guess(row: Row) -> str:
     return f"guessing: {row.chance:.2f}" if row.metric == "bits_per_byte" else f"chance {100 * row.chance:.0f} %"
 
 
-def _percent(row: Row) -> str:
-    return row.status if math.isnan(row.value) else f"{100 * row.value:.0f}"
+def _percent(row: Row, digits: int = 0) -> str:
+    return row.status if math.isnan(row.value) else f"{100 * row.value:.{digits}f}"
 
 
 def meaning(lengths: list[Row], converged: bool | None) -> str:

@@ -151,7 +151,7 @@ def _over_position(by_metric: dict[str, pd.DataFrame], looks: dict[str, Look]) -
     far = rows[rows["multiple"] == wanted[-1]].groupby("series")["value"].mean()
     named = style.chosen(looks, far.sort_values().index)
     caption = (
-        "Loss at each place of the answer, teacher-forced, mean over seeds. Shaded: places that training had. "
+        "Loss at each place of the answer, teacher-forced, mean over seeds. Shaded: where trained answers went. "
         + "Dotted: guessing; above it a model is sure of something wrong. " * (guess == guess)
         + "Colour: the best of each family at the longest length; grey: the others." * (len(named) < len(looks))
     )
@@ -182,9 +182,9 @@ def _rise(rows: pd.DataFrame, ends: float) -> str:
     rising = new[new > before.reindex(new.index) + RISE]
     if len(spreading):
         share = words.brief(spreading.index, len(seen))
-        return f"{task}: with {share}, a longer answer is wrong even at places that training had"
+        return f"{task}: with {share}, a longer answer is wrong even as far as answers went in training"
     if len(rising) * 2 > len(new):
-        return f"{task}: the loss rises where places are new"
+        return f"{task}: the loss rises where trained answers had ended"
     return f"{task}: loss by place"
 
 

@@ -34,7 +34,7 @@ NOTHING = "--"
 
 def write_texts(page: Page, results: Results, folder: Path) -> None:
     """Write ``references.bib``, ``methods.txt`` and ``methods.tex`` into a report's folder."""
-    text = [*page.summary, *page.warnings, *page.method]
+    text = [page.title, *page.summary, *page.warnings, *page.method]
     for section in (section for each in page.pages for section in each.sections):
         text += [section.title, *section.paragraphs]
     for part in page.parts:

@@ -71,10 +71,9 @@ def marked(runs: pd.DataFrame) -> list[str]:
     """Return the sentences on runs that did not learn, diverged, or have no rows."""
     sentences = []
     if len(unlearned := runs[runs["converged"].eq(False)]):
-        sentences.append(
-            f"{words.count(len(unlearned), 'run')} did not learn the task within the training length, marked †: "
-            f"{words.few(unlearned['run_id'])}. Their results beyond it say little about their encoder."
-        )
+        those = f"{words.count(len(unlearned), 'run')} did not learn the task within the training length"
+        marks = f"in curves a ring, in tables †: {words.few(unlearned['run_id'])}"
+        sentences.append(f"{those} ({marks}). Their results beyond it say little about their encoder.")
     if len(diverged := runs[runs["status"] == "diverged"]):
         sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(diverged['run_id'])}.")
     if len(without := runs[~runs["status"].isin(FINISHED)]):

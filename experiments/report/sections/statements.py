@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -43,8 +43,17 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
 
-def told(decided: list[Decided]) -> list[tuple[str, str, str]]:
-    """Return what each statement claims that was measured, its verdict, and the first case with its numbers."""
+class Told(NamedTuple):
+    """What a statement claims, its verdict, the first case with its numbers, and the encoder that it speaks of."""
+
+    claim: str
+    verdict: str
+    numbers: str
+    encoder: str
+
+
+def told(decided: list[Decided]) -> list[Told]:
+    """Return what the rows say of each statement that was measured."""
     found = []
     for each in decided:
         if each.statement.setting or each.verdict == NOT_MEASURED:
@@ -55,11 +64,13 @@ def told(decided: list[Decided]) -> list[tuple[str, str, str]]:
             for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
         )
         numbers = (
-            f"{case.test['of']}: {in_words(case.test)} {measured}; it had to be {one.comparison}"
+            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {one.comparison}"
             for case, one, measured in cases
             if measured and _css(one.verdict) == _css(each.verdict)
         )
-        found.append((each.statement.statement, each.verdict, next(numbers, "")))
+        (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
+        of = encoder if isinstance(encoder, str) and not others else ""
+        found.append(Told(each.statement.statement, each.verdict, next(numbers, ""), of))
     return found
 
 
