@@ -56,7 +56,7 @@ Command = Callable[..., Done]
 
 QUICK = (
     *("figures=false", "model=tiny", "train.steps=2", "train.rounds=1"),
-    *("length_extrapolation.samples=2", "permutation_sensitivity.samples=2"),
+    *("length_extrapolation.samples=2", "length_extrapolation.generated=0", "permutation_sensitivity.samples=2"),
 )
 """Options of a run of a second."""
 

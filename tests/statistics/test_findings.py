@@ -323,7 +323,7 @@ def _runs(name: str) -> Iterator[dict[str, str]]:
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "length_extrapolation": {"samples": 2, "generated": 1},
+    "length_extrapolation": {"samples": 2, "generated": 0},
     "context_use": {"samples": 1},
     "context_extension": {"samples": 1},
     "shift_sensitivity": {"samples": 1},
