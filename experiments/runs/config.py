@@ -204,6 +204,8 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
     if config["context_extension"].get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
+    if "shift_sensitivity.samples" not in given:  # so that both measures read the same windows
+        config["shift_sensitivity"]["samples"] = config["context_extension"]["samples"]
     if {"measured", "duplicates"} <= config["task"].keys():
         if not config["task"]["dataset"]:  # a data set has a test split of its own
             config["task"] |= {} if "task.measured" in given else {"measured": "all"}

@@ -122,9 +122,9 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
     rows = _rows(outcome)
     if not any(row.experiment == "context_extension" for row in rows):
         return None
-    from experiments.measures.context_extension.answer import answer, tokens_of  # with scipy
+    from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), tokens_of(record["corpus"]))
+    return answer(frame(rows), record["corpus"])
 
 
 def _does_its_task(row: Row) -> bool:

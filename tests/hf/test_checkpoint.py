@@ -6,6 +6,7 @@ import csv
 import html
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -275,25 +276,52 @@ def test_blocks_of_the_text_stand_for_seeds(command: Command, saved: Path, tmp_p
 def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path: Path) -> None:
     """Which way of reading is best at four times the length, how sure that is, and the lines to type."""
     words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
-    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64", "shift_sensitivity.samples=4"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64"]
     done = command(*words, *knobs, "experiment=[shift_sensitivity,context_extension]")
     assert done.code == 0, done.err
     folder = tmp_path / "results" / "scratch"
     assert report.main([str(folder)]) == 0
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    found = answer(load(folder).rows)
+    record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
+    found = answer(load(folder).rows, record["corpus"])
     assert found is not None
     assert found.heading.startswith("my-llama, trained to 32")
     assert found.heading in done.out
     assert html.escape(found.heading, quote=False) in page.replace("\N{NO-BREAK SPACE}", " ")
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
-    assert "Windows measured: 16 of 128" in " ".join(found.sentences)
+    assert re.search(
+        r"Read: 2,048 tokens of text.py, 1\d % of its 1\d,\d{3} \(16 windows of 128\)", found.sentences[-1]
+    )
+    assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
+    assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert {"end", "time"} <= set(ranking.table.dropna(subset=["end", "time"]).columns)
+    assert ranking.line("as trained")["time"] == 1
+    inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
+    shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
+    (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])
+    assert float(unshifted["value"]) == pytest.approx(inside), "one quality has one value"
     for told in ("over seeds", "one positional encoder", "1 positional encoder", "Welch", "``", "Every encoder was"):
         assert told not in page + (folder / "report" / "methods.txt").read_text(), told
-    record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
     assert record["choice"] is None
     assert "trained" not in load(folder).settings["text"].get("trained", "false").replace("false", "")
+
+
+def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Path) -> None:
+    """Without an interval nothing is ranked and nothing recommended, and a line says how to get one."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=8"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    assert "trained to 32: 2 windows of 128 are too few for an answer" in done.out
+    assert "no way of reading is ranked" in done.out
+    assert "context_extension.samples=200 gives 50 of 128" in " ".join(done.out.split())
+    assert "pe_zoo.hf.use" not in done.out
+    folder = tmp_path / "results" / "scratch"
+    assert report.main([str(folder)]) == 0
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    assert "too few for an answer" in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "The methods at" not in page
 
 
 def test_blocks_give_paired_intervals() -> None:
