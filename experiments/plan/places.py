@@ -10,6 +10,8 @@ from pe_zoo._knobs import hint
 FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 """``my_model:logits``: a file and what it has."""
 KNOWN = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
+TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
+"""Options that name a text; the last has a default, so that it names one only where it is given."""
 OF_THE_HUB = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
 

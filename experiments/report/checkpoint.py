@@ -38,7 +38,7 @@ CONTENT = (
     "unchanged. "
 )
 END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
-TIME = "Reading time: of a few windows, the fastest of three, over that of the unchanged model. "
+TIME = "Reading time: of a few windows, the fastest of three, over that of the unchanged model, on this machine. "
 
 
 SEVERAL = {
@@ -55,6 +55,10 @@ SEVERAL = {
     ),
     ", before training and after": "",
     "Possible replacements are": "Replacements are",
+    "(sliding), where all tokens have about the same. ": (
+        "(sliding), where all tokens have about the same. These windows are not those that other "
+        "sections of this page read, so that their bits differ a little. "
+    ),
 }
 """What is said of measures of several models and seeds, and what of one."""
 OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
@@ -194,5 +198,5 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     yield {
         "caption": f"{unit[0].upper()}{unit[1:]} by length",
         "said": "grey: the other methods" if grey else "",
-        "curves": drawing.curves(lines, axes, told.heading),
+        "curves": drawing.curves(lines, axes, told.heading, at_ends=True),
     }

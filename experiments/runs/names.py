@@ -102,7 +102,7 @@ def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
         if PLAIN.fullmatch(place) and place != "null":
             places.files_of(place)
             if task in entries("task") and set(given).isdisjoint(LISTS):
-                has_text = not given.keys().isdisjoint(("task.path", "task.dataset", "task.source"))
+                has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
                 places.check_question(place, task, entries("task")[task].knobs, has_text=has_text)
     except ValueError as error:
         raise BadRequest(str(error)) from error

@@ -214,8 +214,8 @@ def _advice(main: Ranking, window: int) -> str:
     factor = main.line(methods[0])["factor"]
     method = methods[0] if factor != factor else f"{methods[0]} with factor {factor:g}"
     if main.best == WINDOW:
-        text = f"To read {main.length} tokens, let each token attend to the last {window} alone: that is a window. "
-        return f"{text}Use {method} where all of the text must be attended to."
+        text = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window."
+        return f"{text} Use {method} instead where text further back must be attended to."
     text = f"To read {main.length} tokens, use {method}."
     return f"{text} A window of {window} may do as well, but attends to nothing further back." if windowed else text
 

@@ -1,8 +1,9 @@
 """Evaluate a trained model beyond its training length: unchanged, changed, and changed and trained on."""
 
 import copy
+import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -92,8 +93,9 @@ def measure(
         rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
         if length in asked:
             rows += _ends(subject, length, scored)
-            rows += _distant(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
-            rows += _times(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
+            changes = partial(_changes, subject.model, found, reach(length))
+            rows += _distant(subject, samples, length, changes(), scored)
+            rows += _times(subject, samples, length, changes, scored)
     for replacement in found if fine_tuning_share else ():
         cls = pe_zoo.get(replacement.name)
         if cls.fine_tuned and cls.extends == subject.model.encoder.name:
@@ -120,18 +122,19 @@ def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]
 
 
 def _times(
-    subject: Subject, samples: int, length: int, changes: Iterable[Change], scored: dict[str, Scored]
+    subject: Subject, samples: int, length: int, changes: Callable[[], Iterable[Change]], scored: dict[str, Scored]
 ) -> list[Row]:
     """Measure how long a few windows take to read, over the time of the model as trained."""
     if AS_TRAINED not in scored:  # its rows say why
         return []
     batch, positions = subject.question(OVER_LENGTHS, samples, length)
     _, tokens, places = next(chunks(batch.tokens, positions))
-    seconds = {}
-    for where, changed in changes:
-        if where["condition"] in scored:
-            with changed as model:
-                seconds[where["condition"]] = min(_seconds(model, tokens, places) for _ in range(REPEATS))
+    seconds = dict.fromkeys(scored, math.inf)
+    for _ in range(REPEATS):  # in turn, so that a busy moment is not one method's
+        for where, changed in changes():
+            if (name := where["condition"]) in scored:
+                with changed as model:
+                    seconds[name] = min(seconds[name], _seconds(model, tokens, places))
     return [
         subject.row(NAME, TIME, eval_length=length, condition=name, value=taken / seconds[AS_TRAINED], n=REPEATS)
         for name, taken in seconds.items()
