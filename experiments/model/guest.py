@@ -29,6 +29,8 @@ class Insight:
     attention: Callable[[Tensor, Tensor], list[Tensor]] | None = None
     encoder: Encoder | None = None
     replace: Callable[[Encoder | None, int | None], None] | None = None
+    window: int | None = None
+    """Keys that each query sees now, if ``replace`` can change that; None: all."""
     fixed: str = ""
     """Why there is no ``replace``, if that is known."""
     parameters: tuple[int, int] = (0, 0)
@@ -60,9 +62,10 @@ class Guest(Transformer):
         self.encoder = insight.encoder or Own(insight.geometry)
         self.fixed = "" if insight.replace else insight.fixed or UNTOLD
         self._alone = Lock()
-        self.layers = nn.ModuleList(View(insight.geometry.num_heads) for _ in range(insight.geometry.num_layers))
+        heads, windows = insight.geometry.num_heads, (insight.window,)
+        self.layers = nn.ModuleList(View(heads, windows) for _ in range(insight.geometry.num_layers))
         self.token_embedding = nn.Embedding.from_pretrained(torch.zeros(1, 1, device=device))  # says where it is
-        self._put: tuple[Encoder | None, int | None] = (self.encoder, None)
+        self._put: tuple[Encoder | None, int | None] = (self.encoder, insight.window)
 
     def num_parameters(self) -> tuple[int, int]:
         return self.insight.parameters

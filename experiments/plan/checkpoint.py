@@ -15,12 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from experiments.model.guest import Guest, Insight
+from experiments.plan.places import FUNCTION, KNOWN, files_of
 from experiments.tasks.texts.borrowed import file_of
 from pe_zoo import Geometry, Unsupported
-from pe_zoo._knobs import hint
 
-FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
-"""``my_model:logits``: a file and what it has."""
 BLOCKS, BLOCK = 64, 2**16
 """Parts of a large file that are read to tell it from another, and their bytes."""
 
@@ -35,7 +33,7 @@ def label_of(place: str) -> str:
 def digest_of(place: str) -> str:
     """A hash of what the results depend on; of large files, their size and parts from all over them."""
     digest = hashlib.sha256()
-    for file in _files(place):
+    for file in files_of(place):
         size = file.stat().st_size
         digest.update(f"{file.name} {size} ".encode())
         with file.open("rb") as read:
@@ -74,14 +72,14 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
     try:
         found = _hub().open_model(place, train_length, torch.device(device))
     except (OSError, ValueError) as error:
-        known = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
-        raise ValueError(f"checkpoint={place!r} cannot be opened ({error}); give {known}") from error
+        raise ValueError(f"checkpoint={place!r} cannot be opened ({error}); give {KNOWN}") from error
     insight = Insight(
         geometry=found.geometry,
         hidden=found.hidden,
         attention=found.attention,
         encoder=found.encoder,
         replace=found.replace if found.encoder else None,
+        window=found.window if found.encoder else None,
         fixed=f"nothing can be put into the model: {found.reason}" if found.reason else "",
         parameters=found.num_parameters(),
     )
@@ -118,34 +116,5 @@ def _module(file: Path) -> ModuleType:
     return module
 
 
-def _files(place: str) -> list[Path]:
-    if function := FUNCTION.fullmatch(place):
-        files = [Path(f"{function[1]}.py")]
-    elif Path(place).is_dir():
-        files = sorted(file for file in Path(place).iterdir() if file.suffix in (".safetensors", ".json", ".bin"))
-        files = files if Path(place, "config.json") in files else []
-    else:
-        try:
-            files = _hub().files(place)
-        except OSError:
-            files = []
-    if not files or not all(file.is_file() for file in files):
-        known = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
-        raise ValueError(f"checkpoint={place!r} names nothing that is here; give {known}.{_beside(place)}")
-    return files
-
-
-def _beside(place: str) -> str:
-    """The name that was meant, perhaps: of models in the same folder, and of files with functions."""
-    folder = Path(place.partition(":")[0]).parent
-    beside = sorted(folder.iterdir()) if folder.is_dir() else []
-    known = [str(path) for path in beside if (path / "config.json").is_file()]
-    known += [f"{path}:logits" for path in beside if path.suffix == ".py" and FUNCTION.fullmatch(place)]
-    return hint(place, known, "Beside it") if known else ""
-
-
 def _hub() -> ModuleType:
-    try:
-        return importlib.import_module("pe_zoo.hf.checkpoint")  # optional, and takes seconds
-    except ImportError as error:
-        raise ValueError(f"checkpoint= needs the package transformers: pip install 'pe-zoo[hf]' ({error})") from error
+    return importlib.import_module("pe_zoo.hf.checkpoint")  # optional, and takes seconds

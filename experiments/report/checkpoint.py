@@ -18,27 +18,27 @@ from experiments.measures.context_extension.answer import (
     difference,
     named,
     number,
-    tokens_of,
 )
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
 from experiments.report.sections.curves import percent
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
-from experiments.statistics import blocks
 
 COLOURED = 6
 """Most methods with a colour and a name in the curves."""
 NOTE = (
     "Best first. Differences: of all of the text, with 95 % intervals (Student's t) over {blocks} contiguous blocks of "
-    "it, which are the same for every method; p after Holm's correction over the methods. {content}They say how "
+    "it, which are the same for every method; p after Holm's correction over the methods. {more}They say how "
     "the methods compare on text like this one, with this model; nothing of other models."
 )
 CONTENT = (
     "Saved by distant text: bits per byte of the last tokens of each window that are lost where the text further back "
     "than the training length is replaced by other text; measured of the three best methods, the window and the model "
-    "as it is. "
+    "unchanged. "
 )
+END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
+TIME = "Reading time: of a few windows, the fastest of three, over that of the unchanged model, on this machine. "
 
 
 SEVERAL = {
@@ -55,6 +55,10 @@ SEVERAL = {
     ),
     ", before training and after": "",
     "Possible replacements are": "Replacements are",
+    "(sliding), where all tokens have about the same. ": (
+        "(sliding), where all tokens have about the same. These windows are not those that other "
+        "sections of this page read, so that their bits differ a little. "
+    ),
 }
 """What is said of measures of several models and seeds, and what of one."""
 OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
@@ -90,7 +94,7 @@ def answers(results: Results) -> list[Answer]:
     corpora = dict(zip(results.runs["run_id"], results.runs["corpus"], strict=True))
     for _, of_series in rows.groupby(["series", "task"], sort=False):
         run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
-        told = answer(of_series[of_series["run_id"] == run], tokens_of(corpora.get(run)))
+        told = answer(of_series[of_series["run_id"] == run], corpora.get(run))
         found += [told] if told else []
     return found
 
@@ -121,8 +125,8 @@ def sections(results: Results, found: Sequence[Answer]) -> list[Section]:
     for place, told in enumerate(found):
         title = "What to do" if place == 0 else told.heading
         parts: list[Part] = [Block("code", told.code)] if told.code else []
-        made.append(Section(title, [" ".join(told.sentences[:2]), *told.sentences[2:]], parts))
-        if place == 0:
+        made.append(Section(title, told.sentences, parts))
+        if place == 0 and told.rankings:
             made[-1].parts += [Block("curves", each) for each in _curves(results, told)]
         for ranking in told.rankings:
             at = f"The methods at {ranking.length}, {ranking.multiple:g} times the training length"
@@ -135,23 +139,30 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
     cells = pd.DataFrame({"method": named_cells})
     unit = metric_of(told.metric).label
     cells[unit] = [number(value, told.metric).removesuffix(f" {unit}") for value in ranking.table["value"]]
-    for prefix, title in (("trained_", f"less {UNCHANGED}"), ("best_", "less the best")):
+    ended, timed, content = (bool(ranking.table[column].notna().any()) for column in ("end", "time", "content"))
+    if ended:
+        cells["last quarter"] = [_plain(value, ".3f") for value in ranking.table["end"]]
+    for prefix, title in (("trained_", f"difference from {UNCHANGED}"), ("best_", "difference from the best")):
         lines = [ranking.line(str(name)) for name in ranking.table.index]
         known = [line[f"{prefix}difference"] == line[f"{prefix}difference"] for line in lines]
         each = zip(lines, known, strict=True)
         cells[title] = [difference(line, prefix, told.metric) if compared else "–" for line, compared in each]
-        cells[f"p, {title}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
-    content = ranking.table["content"].notna().any()
+        cells[f"p, {title.removeprefix('difference ')}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
     if content:
         cells["saved by distant text"] = [_saved(ranking.line(str(name))) for name in ranking.table.index]
-    note = NOTE.format(blocks=ranking.blocks, content=CONTENT if content else "")
-    note = note if ranking.blocks >= blocks.FEWEST else "Best first; too few sequences for intervals."
+    if timed:
+        cells["reading time"] = [_plain(value, ".2f", "×") for value in ranking.table["time"]]
+    note = NOTE.format(blocks=ranking.blocks, more=CONTENT * content + END * ended + TIME * timed)
     factors = ranking.table["factor"].dropna()
     note += f" Methods with a factor have {factors.iloc[0]:g}." if factors.nunique() == 1 else ""
     windows = f"{ranking.windows} windows of {ranking.length}" if ranking.windows else f"length {ranking.length}"
     stem = f"methods_at_{ranking.length}" + (f"_{place + 1}" if place else "")
     data = ranking.table.reset_index().rename(columns={"index": "condition"})
     return Table(stem, f"{told.heading.partition(',')[0].partition(':')[0]}, {windows}", cells, data, note)
+
+
+def _plain(value: float, how: str, unit: str = "") -> str:
+    return "" if value != value else f"{value:{how}}{unit}"
 
 
 def _saved(line: Mapping[str, float]) -> str:
@@ -187,5 +198,5 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     yield {
         "caption": f"{unit[0].upper()}{unit[1:]} by length",
         "said": "grey: the other methods" if grey else "",
-        "curves": drawing.curves(lines, axes, told.heading),
+        "curves": drawing.curves(lines, axes, told.heading, at_ends=True),
     }

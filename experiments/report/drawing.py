@@ -74,14 +74,22 @@ def css(family: str) -> str:
     return f"f-{FAMILIES.get(family, 'other')}"
 
 
-def curves(lines: Sequence[Line], axes: Axes, said: str) -> Markup:
-    """Return the curves twice, for a wide and for a narrow page; ``said`` is what they show, in words."""
-    return _curves(lines, axes, said, "wide", 836, 352) + _curves(lines, axes, said, "narrow", 358, 290)
+def curves(lines: Sequence[Line], axes: Axes, said: str, *, at_ends: bool = False) -> Markup:
+    """Return the curves twice, for a wide and for a narrow page; ``said`` is what they show, in words.
+
+    Names stand where there is room, or ``at_ends``, in the order of the lines' ends.
+    """
+    wide, narrow = ("wide", 836, 352), ("narrow", 358, 290)
+    return _curves(lines, axes, said, *wide, at_ends=at_ends) + _curves(lines, axes, said, *narrow, at_ends=at_ends)
 
 
-def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int) -> Markup:
+def _curves(
+    lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int, *, at_ends: bool
+) -> Markup:
     narrow = kind == "narrow"
-    frame = Frame(axes, 34, width - 14, 12, height - 36)
+    letter, with_name = 7.2 if narrow else 8.3, [line for line in lines if line.coloured and line.mean]
+    room = 18 + 8.3 * max((len(line.name) for line in with_name), default=0) if at_ends else 14
+    frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
     for line in behind_first:
@@ -94,7 +102,7 @@ def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int,
         parts.append(frame.path(line.mean, "mean", dash))
         parts += [_circle(frame, *point, "dot", 2.6 if narrow else 3.2) for point in line.mean] if line.coloured else []
         parts.append("</g>")
-    parts += _labels(frame, [line for line in lines if line.coloured and line.mean], 7.2 if narrow else 8.3)
+    parts += _ends(frame, with_name) if at_ends else _labels(frame, with_name, letter)
     return Markup(
         f'<svg class="hero {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}">'
         + "".join(parts)
@@ -135,6 +143,26 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
         yield _text(x, frame.bottom + 17, length, "tick b" if known else "tick")
         if known:
             yield _text(x, frame.bottom + 31, f"×{length // axes.trained}")
+
+
+def _ends(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
+    """Name each line at the right of its end, one below the other, with a leader to it."""
+    ends = sorted(((frame.y(line.mean[-1][1]), line) for line in lines), key=lambda end: end[0])
+    for (y, line), base in zip(ends, _apart([y + 5 for y, _ in ends], 17, frame.top + 5, frame.bottom), strict=True):
+        x = frame.x(line.mean[-1][0])
+        yield f'<path class="lead {css(line.family)}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
+        yield (
+            f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{x + 16:.0f}" y="{base:.0f}">'
+            f"{escape(line.name)}</text>"
+        )
+
+
+def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> Iterator[float]:
+    """Move sorted places at least a gap apart, from ``low`` to ``high``."""
+    last = low - gap
+    for number, place in enumerate(wanted):
+        last = min(max(place, last + gap), high - gap * (len(wanted) - 1 - number))
+        yield last
 
 
 def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]:
@@ -208,9 +236,7 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
         parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", dash)}</g></g>')
         ends.append((frame.y(line.mean[-1][1]), line))
     ends.sort(key=lambda end: end[0])
-    low = -math.inf
-    for number, (wanted, line) in enumerate(ends):
-        low = min(max(wanted + 4, low + letter, 10), height - 2 - letter * (len(ends) - 1 - number))
+    for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, height - 2), strict=True):
         short = line.name if len(line.name) <= 16 else f"{line.name[:15]}…"
         kind = "tick b" if line in own else "tick"
         parts.append(_text(width - room + 6, low, short, kind, "start"))

@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf, errors
 
 import pe_zoo
 from experiments.model.layout import Layout
-from experiments.plan import checkpoint
+from experiments.plan import checkpoint, places
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.refusal import BadRequest
@@ -198,17 +198,18 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
         group = key.partition(".")[0]
         if group in ("encoder", "layout", "model", "train", "tune", "positions"):
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
+    task = config["task"]
+    has_text = places.SOURCE in given or any(task.get(knob.removeprefix("task.")) for knob in places.TEXTS)
+    places.check_question(config["checkpoint"], task["name"], task, has_text=has_text)
     if config["context_extension"].get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
+    if "shift_sensitivity.samples" not in given:  # so that both measures read the same windows
+        config["shift_sensitivity"]["samples"] = config["context_extension"]["samples"]
     if {"measured", "duplicates"} <= config["task"].keys():
         if not config["task"]["dataset"]:  # a data set has a test split of its own
             config["task"] |= {} if "task.measured" in given else {"measured": "all"}
         config["task"] |= {} if "task.duplicates" in given else {"duplicates": "kept"}
-    if "tokenizer" not in config["task"] and not checkpoint.FUNCTION.fullmatch(config["checkpoint"]):
-        name = config["task"]["name"]
-        why = "its symbols are token ids without a meaning for a model that has a tokenizer; task=text reads text"
-        logging.getLogger("pe_zoo").warning("task=%s: %s", name, why)
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
         if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
             if value is None:

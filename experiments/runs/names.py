@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from experiments import measures
+from experiments.plan import places
 from experiments.plan.refusal import BadRequest
 from pe_zoo import _catalogue
 from pe_zoo._catalogue import Entry
@@ -28,6 +29,8 @@ PARTS = {
 """Groups whose options are the fields of a class: its file and its name."""
 GROUPS = (*REGISTERED, *PARTS, *LISTS)
 """Every group that is chosen from by name."""
+PLAIN = re.compile(r"[\w./~@:+-]+")
+"""A value that Hydra reads as it stands, and that is one."""
 UNTIL_DECIDED = "until_decided"
 """The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
 DECLARED = ("against", "looks", "weights", "delta")
@@ -85,9 +88,25 @@ def check(overrides: Iterable[str], configs: Path) -> None:
             elif name not in options():
                 nested = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
                 _refuse(f"option {name!r}", name.partition(".")[0], options() | nested, "options")
+        _check_places(given, _defaults(configs) | given)
     except BadRequest:
         if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
             raise
+
+
+def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+    """Refuse files that are not here, and a task that a saved model cannot be asked."""
+    text, place, task = given.get("task.path", ""), given.get("checkpoint", ""), chosen["task"]
+    try:
+        if PLAIN.fullmatch(text):
+            places.check_text(text)
+        if PLAIN.fullmatch(place) and place != "null":
+            places.files_of(place)
+            if task in entries("task") and set(given).isdisjoint(LISTS):
+                has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
+                places.check_question(place, task, entries("task")[task].knobs, has_text=has_text)
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
 
 
 def _defaults(configs: Path) -> dict[str, str]:

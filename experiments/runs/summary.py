@@ -124,9 +124,9 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
     rows = _rows(outcome)
     if not any(row.experiment == "context_extension" for row in rows):
         return None
-    from experiments.measures.context_extension.answer import answer, tokens_of  # with scipy
+    from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), tokens_of(record["corpus"]))
+    return answer(frame(rows), record["corpus"])
 
 
 def _does_its_task(row: Row) -> bool:
@@ -220,7 +220,7 @@ def _show_results(outcome: Outcome) -> None:
     for sentence in told.sentences if told else ():
         print(textwrap.fill(sentence, 110))
     if told and told.code:
-        print("\n" + "\n".join(f"    {line}" for line in told.code))
+        print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
     lengths = _lengths(rows)
     if lengths:
         _show_lengths(rows, lengths)
@@ -230,7 +230,7 @@ def _show_results(outcome: Outcome) -> None:
     if others := [
         row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")
     ]:
-        _show_others(others)
+        _show_others(others, told is not None)
     if record["tuning"]:
         print(f"rate      {_tuned(record['tuning'])}")
     spent = f"measuring {span(record['measure_seconds'])}, on {record['device']}"
@@ -247,7 +247,7 @@ def _show_results(outcome: Outcome) -> None:
     print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
 
-def _show_others(rows: list[Row]) -> None:
+def _show_others(rows: list[Row], answered: bool) -> None:
     from experiments.statistics.intervals import with_series  # with scipy, which most runs need not wait for
 
     for name in dict.fromkeys(row.experiment for row in rows):
@@ -257,7 +257,8 @@ def _show_others(rows: list[Row]) -> None:
             (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
             for line in shown.head(LINES).to_dict("records")
         ]
-        _print([(name.replace("_", " "), ""), *lines])
+        title = name.replace("_", " ") + (", of other windows" if answered and name == "context_use" else "")
+        _print([(title, ""), *lines])
         if len(shown) > LINES:
             print(f"{len(shown) - LINES} more are in rows.csv")
 

@@ -47,7 +47,7 @@ class Text(Task):
     longest are scored.
 
     With ``measured=all`` nothing is held out: all of the text is the test text, of a model that was trained elsewhere.
-    It is the default with ``checkpoint=`` and a ``path``; then nothing stands in a training text.
+    It is the default with ``checkpoint=``, unless the text is a ``dataset``; then nothing stands in a training text.
 
     Quality is in bits per byte whatever the tokens, so that tokenizers can be compared.
 

@@ -1,15 +1,12 @@
 """A saved model, opened to be measured: its logits, stream and weights, and its rotation if that is one of ours."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
-from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from pe_zoo import Encoder, Geometry, Unsupported
@@ -47,6 +44,11 @@ class Opened:
         if not found or found[0] is None:
             raise Unsupported(f"{self.model.config.model_type} does not tell its attention weights")
         return list(found)
+
+    @property
+    def window(self) -> int | None:
+        """The keys that each query sees by what `use` was told; None: all that the model lets it see."""
+        return next((seat.window for module in self.model.modules() if (seat := seat_of(module))), None)
 
     def replace(self, encoder: Encoder | None, window: int | None) -> None:
         """Put another encoder (None: none) into every layer, and let queries see a window of keys (None: all)."""
@@ -89,7 +91,7 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     if _sees_later(model):
         raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
     own = getattr(model.base_model, USED, None)
-    encoder, reason = None, "several encoders are in use in it"
+    encoder, reason = None, "encoders of pe_zoo are in use in some of its layers"
     if own is None:
         encoder, reason = _rotation(model, train_length)
     elif len(own) == 1 and own.specs[0]["layers"] is None:
@@ -137,11 +139,3 @@ def _numbered(tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
     if bool((positions != positions.round()).any()):
         raise Unsupported("a saved model takes whole positions")
     return {"position_ids": positions.long().expand(len(tokens), -1)}
-
-
-def files(place: str) -> list[Path]:
-    """The files of a name on the hub that are kept here: configuration and weights."""
-    names = ("config.json", SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
-    quietly: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False, "local_files_only": True}
-    found = (cached_file(place, name, **quietly) for name in names)
-    return [Path(file) for file in found if file]

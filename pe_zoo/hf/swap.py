@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Unsupported
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import check_knobs, whole
 from pe_zoo.hf import order
 from pe_zoo.hf.attention import NAME
 from pe_zoo.hf.listen import Heard, check, family, listen
@@ -18,6 +18,9 @@ from pe_zoo.hf.seat import Seat, leave, reads_input, seat_of, sit
 
 USED = "pe_zoo"
 """In a model: its encoders. In its config: their names, layers, lengths and knobs."""
+
+OPTIONS = ("layers", "train_length", "sliding_window")
+"""What `use` takes with every encoder, beside its knobs."""
 
 
 class Encoders(nn.ModuleList):
@@ -70,7 +73,7 @@ def use(
         ValueError: an unknown encoder, knob or layer, or a value out of range.
         TypeError: the model is not of Transformers.
     """
-    pe_zoo.get(name)
+    check_knobs(name, [*pe_zoo.knobs(pe_zoo.get(name)), *OPTIONS], knobs)
     heard = chosen(model, layers)
     own, halves = start(model, heard, name, knobs)
     given: dict[str, Any] = {

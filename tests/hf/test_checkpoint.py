@@ -6,6 +6,7 @@ import csv
 import html
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -149,26 +150,35 @@ def test_a_name_of_the_hub_whose_files_are_kept_here(
 
 
 def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path: Path) -> None:
-    model = transformers.AutoModelForCausalLM.from_pretrained(saved)
-    pe_zoo.hf.use(model, "alibi")
-    place = tmp_path / "with-alibi"
-    model.save_pretrained(place)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (place / name).write_text((saved / name).read_text())
-    text = f"task.path={saved.parent / 'text.py'}"
-    done = command(
-        f"checkpoint={place}",
-        "task=text",
-        text,
-        "task.duplicates=kept",
-        *SMALL[:2],
-        "experiment=length_extrapolation",
-        "figures=false",
-    )
-    assert done.code == 0, done.err
-    assert {row["encoder"] for row in rows_of(tmp_path)} == {"with-alibi"}
+    """What `use` put in, a window too, is what is measured as it is, at every length."""
+    text = [f"task.path={saved.parent / 'text.py'}", "task.duplicates=kept", "figures=false"]
+    knobs = ["context_extension.multiples=[1,2]", "context_extension.samples=16"]
+    for name, more in (("alibi", {}), ("rope", {"sliding_window": 8}), ("self_extend", {"factor": 4.0})):
+        model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+        pe_zoo.hf.use(model, name, **more)
+        model.save_pretrained(tmp_path / name)
+        transformers.AutoTokenizer.from_pretrained(saved).save_pretrained(tmp_path / name)
+        words = [f"checkpoint={tmp_path / name}", "task=text", *text, *knobs, f"name={name}"]
+        done = command(*words, "experiment=context_extension")
+        assert done.code == 0, done.err
+        for length in (32, 64):
+            bits = float(bits_of(tmp_path, name)["as trained", str(length)]["value"])
+            assert bits == pytest.approx(_bits(pe_zoo.hf.load(tmp_path / name), saved, length), rel=1e-5)
 
 
+def _bits(model: torch.nn.Module, saved: Path, length: int) -> float:
+    """Bits per byte by hand, of the windows that are measured with 16 samples."""
+    path = str(saved.parent / "text.py")
+    task = tasks.build("text", path=path, tokenizer=str(saved), train_length=32, measured="all")
+    batch = task.evaluation(16, length, stream(0, "length_extrapolation"), causal=True)
+    with torch.no_grad():
+        logits = model.eval()(input_ids=batch.tokens).logits
+    nats = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum").item()
+    assert batch.target_bytes is not None
+    return nats / math.log(2) / int(batch.target_bytes.sum())
+
+
+ASKED = ("task=text", "task.path=TEXT")
 FUNCTION = '''
 import torch
 
@@ -204,18 +214,20 @@ def test_a_function_of_ones_own(command: Command, tmp_path: Path, checkpoint: st
     [
         (["checkpoint=nowhere"], "names nothing that is here"),
         (["checkpoint=no_file:logits", "task=copy"], "names nothing that is here"),
-        (["checkpoint=SAVED", "encoder=rope"], "encoder changes nothing with checkpoint="),
+        (["checkpoint=SAVED", *ASKED, "encoder=rope"], "encoder changes nothing with checkpoint="),
         (
-            ["checkpoint=SAVED", "experiment=context_extension", "context_extension.fine_tuning_share=0.1"],
+            ["checkpoint=SAVED", *ASKED, "experiment=context_extension", "context_extension.fine_tuning_share=0.1"],
             "fine_tuning_share is for models that are trained here",
         ),
         (["task=text", "task.measured=all"], "holds no text out"),
-        (["checkpoint=SAVED", "train.steps=3"], "train.steps changes nothing with checkpoint="),
+        (["checkpoint=SAVED", *ASKED, "train.steps=3"], "train.steps changes nothing with checkpoint="),
         (["task=text", "task.tokenizer=nowhere"], "task.tokenizer must be one of bytes, bpe"),
     ],
 )
 def test_a_mistake_is_told(command: Command, saved: Path, words: list[str], message: str) -> None:
-    done = command(*(word.replace("SAVED", str(saved)) for word in words))
+    done = command(
+        *(word.replace("SAVED", str(saved)).replace("TEXT", str(saved.parent / "text.py")) for word in words)
+    )
     assert done.code == 2
     assert message in done.err
     assert len(done.err.strip().splitlines()) == 1
@@ -264,25 +276,52 @@ def test_blocks_of_the_text_stand_for_seeds(command: Command, saved: Path, tmp_p
 def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path: Path) -> None:
     """Which way of reading is best at four times the length, how sure that is, and the lines to type."""
     words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
-    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64", "shift_sensitivity.samples=4"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64"]
     done = command(*words, *knobs, "experiment=[shift_sensitivity,context_extension]")
     assert done.code == 0, done.err
     folder = tmp_path / "results" / "scratch"
     assert report.main([str(folder)]) == 0
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
-    found = answer(load(folder).rows)
+    record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
+    found = answer(load(folder).rows, record["corpus"])
     assert found is not None
     assert found.heading.startswith("my-llama, trained to 32")
     assert found.heading in done.out
     assert html.escape(found.heading, quote=False) in page.replace("\N{NO-BREAK SPACE}", " ")
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
-    assert "Windows measured: 16 of 128" in " ".join(found.sentences)
+    assert re.search(
+        r"Read: 2,048 tokens of text.py, 1\d % of its 1\d,\d{3} \(16 windows of 128\)", found.sentences[-1]
+    )
+    assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
+    assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert {"end", "time"} <= set(ranking.table.dropna(subset=["end", "time"]).columns)
+    assert ranking.line("as trained")["time"] == 1
+    inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
+    shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
+    (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])
+    assert float(unshifted["value"]) == pytest.approx(inside), "one quality has one value"
     for told in ("over seeds", "one positional encoder", "1 positional encoder", "Welch", "``", "Every encoder was"):
         assert told not in page + (folder / "report" / "methods.txt").read_text(), told
-    record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
     assert record["choice"] is None
     assert "trained" not in load(folder).settings["text"].get("trained", "false").replace("false", "")
+
+
+def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Path) -> None:
+    """Without an interval nothing is ranked and nothing recommended, and a line says how to get one."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=8"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    assert "trained to 32: 2 windows of 128 are too few for an answer" in done.out
+    assert "no way of reading is ranked" in done.out
+    assert "context_extension.samples=200 gives 50 of 128" in " ".join(done.out.split())
+    assert "pe_zoo.hf.use" not in done.out
+    folder = tmp_path / "results" / "scratch"
+    assert report.main([str(folder)]) == 0
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    assert "too few for an answer" in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "The methods at" not in page
 
 
 def test_blocks_give_paired_intervals() -> None:
@@ -308,11 +347,3 @@ def test_a_text_that_is_too_short_says_how_long_it_must_be(command: Command, sav
     (tmp_path / "short.txt").write_text("x = 1")
     done = command(f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}")
     assert (done.code, "must have 12800 tokens, about" in done.err) == (2, True), done.err
-
-
-def test_symbols_are_no_text_for_a_model_with_a_tokenizer(
-    command: Command, saved: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    done = command(f"checkpoint={saved}", "task=copy", *SMALL[:2], "experiment=length_extrapolation", "figures=false")
-    assert done.code == 0, done.err
-    assert "token ids without a meaning" in caplog.text

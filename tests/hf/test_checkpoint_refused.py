@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from support import Command
+from support import ROOT, Command
 
 import pe_zoo.hf
+from experiments.plan.refusal import BadRequest
+from experiments.runs import names
 from pe_zoo.hf.checkpoint import open_model
 from pe_zoo.hf.families import SIZES, _of_size
 
@@ -22,6 +26,11 @@ TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(90
 def saved(family: str, folder: Path, **more: Any) -> Path:
     _of_size(family, SIZES | {"vocab_size": 320} | more).save_pretrained(folder)
     return folder
+
+
+def written(folder: Path) -> Path:
+    (folder / "text.txt").write_text(TEXT)
+    return folder / "text.txt"
 
 
 def t5(folder: Path) -> None:
@@ -44,10 +53,10 @@ def refused(command: Command, *words: str) -> str:
 def test_only_causal_language_models_are_taken(command: Command, tmp_path: Path) -> None:
     t5(tmp_path / "t5")
     bert(tmp_path / "bert")
+    text = f"task.path={written(tmp_path)}"
     for name, what in (("t5", "T5ForConditionalGeneration"), ("bert", "BertForMaskedLM")):
-        for task in ("text", "copy"):
-            said = refused(command, f"checkpoint={tmp_path / name}", f"task={task}")
-            assert f"is a {what}; give a causal language model" in said
+        said = refused(command, f"checkpoint={tmp_path / name}", "task=text", text)
+        assert f"is a {what}; give a causal language model" in said
 
 
 def test_a_model_that_sees_later_tokens_is_refused(tmp_path: Path) -> None:
@@ -60,7 +69,7 @@ def test_a_model_that_sees_later_tokens_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_tokenizer_says_so(command: Command, tmp_path: Path) -> None:
     place = saved("llama", tmp_path / "bare")
-    said = refused(command, f"checkpoint={place}", "task=text")
+    said = refused(command, f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}")
     assert f"{str(place)!r} has no tokenizer" in said
     assert "tokenizer.save_pretrained(folder)" in said
     assert "task.tokenizer=" in said
@@ -69,6 +78,40 @@ def test_a_folder_without_a_tokenizer_says_so(command: Command, tmp_path: Path) 
 def test_a_wrong_path_offers_what_lies_beside_it(command: Command, tmp_path: Path) -> None:
     saved("llama", tmp_path / "my-llama")
     assert f"Did you mean '{tmp_path / 'my-llama'}'?" in refused(command, f"checkpoint={tmp_path / 'my-lama'}")
+
+
+def test_a_saved_model_is_asked_about_a_text_of_ones_own(command: Command, tmp_path: Path) -> None:
+    """Neither symbols without a meaning for its tokenizer nor a text that nobody named are measured."""
+    place = saved("llama", tmp_path / "my-llama")
+    said = refused(command, f"checkpoint={place}")
+    assert "task=copy has symbols of its own" in said
+    assert "add task=text task.path=file.txt" in said
+    for task in ("text", "needles"):
+        said = refused(command, f"checkpoint={place}", f"task={task}")
+        assert f"task={task} does not say which text to read; add task.path=file.txt" in said
+
+
+def test_a_place_is_looked_up_before_torch_is_imported(tmp_path: Path) -> None:
+    place = saved("llama", tmp_path / "my-llama")
+    (tmp_path / "empty").mkdir()
+    text = written(tmp_path)
+    for given, path, reason in (
+        (tmp_path / "my-lama", text, f"Did you mean '{place}'?"),
+        (tmp_path / "empty", text, "is a folder without config.json"),
+        (place, tmp_path / "txt.txt", f"does not exist; give a text file or a folder of them. Did you mean '{text}'?"),
+    ):
+        with pytest.raises(BadRequest) as refusal:
+            names.check([f"checkpoint={given}", "task=text", f"task.path={path}"], ROOT / "configs")
+        assert reason in str(refusal.value)
+    with pytest.raises(BadRequest, match="add task=text"):
+        names.check([f"checkpoint={place}"], ROOT / "configs")
+    code = "import sys; from experiments.runs import names; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_use_names_the_option_that_was_meant() -> None:
+    with pytest.raises(ValueError, match="Did you mean 'sliding_window'"):
+        pe_zoo.hf.use(_of_size("llama", SIZES), "rope", sliding_windw=8)
 
 
 def test_load_says_that_there_is_no_folder() -> None:

@@ -8,30 +8,39 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import (
+    AS_TRAINED,
+    CONTENT,
+    DROPPED,
+    END,
+    NAME,
+    REPLACED,
+    TIME,
+    WINDOW,
+)
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics import blocks
 
-CONTENT = "far_context_content"
 FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
 ENOUGH = 50
 """Windows of a length below which they are few."""
-UNCHANGED = "as it is"
+UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
 USE = 'pe_zoo.hf.use(model, "{name}"{more})'
 
 
-@dataclass
+@dataclass(eq=False)
 class Ranking:
     """The changes of a model at one length, best first.
 
     Args:
         length: in the task's unit.
         multiple: of the training length.
-        table: by condition: ``value``, ``factor``, ``content`` with ``content_low`` and ``content_high`` (bits that
-            distant text saves), and for ``trained_`` (less as it is) and ``best_`` (less the best) ``difference``,
+        table: by condition: ``value``, ``factor``, ``end`` (the value in the last quarter of each window), ``time`` (of
+            reading, over that of the unchanged model), ``content`` with ``content_low`` and ``content_high`` (bits that
+            distant text saves), and for ``trained_`` (less unchanged) and ``best_`` (less the best) ``difference``,
             ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
@@ -81,17 +90,10 @@ def named(condition: str, window: int) -> str:
     return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
 
 
-def tokens_of(corpus: Any) -> float:
-    """Return about how many tokens the measured text has, from the record of a run; NaN if it does not say."""
-    if not isinstance(corpus, dict) or not corpus.get("bytes_per_token"):
-        return math.nan
-    return float(corpus.get("bytes") or math.nan) / float(corpus["bytes_per_token"])
-
-
-def answer(rows: pd.DataFrame, tokens: float = math.nan) -> Answer | None:
+def answer(rows: pd.DataFrame, corpus: Any = None) -> Answer | None:
     """Return what the rows of one run say; None where nothing was measured beyond the training length.
 
-    ``tokens`` is the size of the text.
+    ``corpus`` is what the run has noted of its text.
     """
     rows = rows[(rows["experiment"] == NAME) & (rows["status"] == "ok") & (rows["condition"] != REPLACED)]
     metric = main_metric(rows["metric"].unique())
@@ -107,19 +109,28 @@ def answer(rows: pd.DataFrame, tokens: float = math.nan) -> Answer | None:
     main, last = found[wanted], found[max(found)]
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
+    counts = _counts(found, trained, corpus if isinstance(corpus, dict) else {})
+    if main.blocks < blocks.FEWEST:
+        few = f"{main.windows} windows of {main.length} are" if main.windows else "the sequences measured are"
+        why = f"An interval needs {blocks.FEWEST} of them or more, so no way of reading is ranked or recommended."
+        return Answer(
+            f"{model}, trained to {trained}: {few} too few for an answer", [why, *counts], [], metric, trained, window
+        )
     inside = rows[(rows["condition"] == AS_TRAINED) & (rows["eval_length"] == trained) & rows["part"].isna()]
     inside = inside[inside["metric"] == metric]
+    ranked = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
     return Answer(
         heading=_heading(model, main, metric, trained, window),
         sentences=[
+            _advice(main, window),
             *_changes(main, metric, window),
             *_inside(inside["value"].tolist(), metric, trained),
             *_window(main, metric, window),
             *_distant(main, window),
-            *(_further(last, metric, window) if last is not main else []),
-            *_counts(found, trained, tokens),
+            *(_further(last, metric, window) if last in ranked[1:] else []),
+            *counts,
         ],
-        rankings=[found[length] for length in dict.fromkeys([wanted, max(found)])],
+        rankings=ranked,
         metric=metric,
         train_length=trained,
         window=window,
@@ -145,6 +156,9 @@ def _ranking(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rank
         for name in table.index
     ]
     table["content_low"], table["content_high"] = zip(*ends, strict=True)
+    for column, name in (("end", END), ("time", TIME)):
+        known = here[here["metric"] == name].set_index("condition")["value"]
+        table[column] = [float(known.get(condition, math.nan)) for condition in table.index]
     text = metric == "bits_per_byte"
     windows = int(whole["n"].iloc[0]) // length if text else 0
     return Ranking(length, length / trained, table, windows, len(parts))
@@ -173,10 +187,10 @@ def _heading(model: str, main: Ranking, metric: str, trained: int, window: int) 
     opening, line = f"{model}, trained to {trained}", main.line(main.best)
     value = number(line["value"], metric)
     if main.best == AS_TRAINED:
-        return f"{opening}, reads {main.length} best as it is: {value}"
-    if main.blocks >= blocks.FEWEST and not main.helped:
+        return f"{opening}, reads {main.length} best {UNCHANGED}: {value}"
+    if not main.helped:
         value = number(main.line(AS_TRAINED)["value"], metric)
-        return f"{opening}, reads {main.length} as it is no worse than with any method, by this text: {value}"
+        return f"{opening}, reads {main.length} {UNCHANGED} no worse than with any method, by this text: {value}"
     told = f"{value}, {difference(line, 'trained_', metric)} against {UNCHANGED}"
     if main.best != WINDOW or not (methods := _methods(main)):
         return f"{opening}, reads {main.length} best with {named(main.best, window)}: {told}"
@@ -192,19 +206,32 @@ def _methods(main: Ranking) -> list[str]:
     return [str(name) for name in main.table.index if name not in (AS_TRAINED, WINDOW, DROPPED)]
 
 
+def _advice(main: Ranking, window: int) -> str:
+    """Return what to do, as an instruction."""
+    methods, windowed = _methods(main), WINDOW in (main.best, *main.alike)
+    if not methods or not main.helped:
+        return f"Leave the model as it is: no method is shown to read {main.length} tokens better."
+    factor = main.line(methods[0])["factor"]
+    method = methods[0] if factor != factor else f"{methods[0]} with factor {factor:g}"
+    if main.best == WINDOW:
+        text = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window."
+        return f"{text} Use {method} instead where text further back must be attended to."
+    text = f"To read {main.length} tokens, use {method}."
+    return f"{text} A window of {window} may do as well, but attends to nothing further back." if windowed else text
+
+
 def _changes(main: Ranking, metric: str, window: int) -> list[str]:
-    of = f"95 % intervals over {main.blocks} blocks of the text, paired" if main.blocks >= blocks.FEWEST else ""
-    if not of:
-        return ["Too few sequences were measured for intervals: raise context_extension.samples, or give more text."]
+    of = f"95 % intervals over {main.blocks} blocks of the text, paired; Holm's correction over the methods"
     others = [f"{named(name, window)} ({difference(main.line(name), 'best_', metric)})" for name in main.alike]
     best = named(main.best, window)
-    if not others and len(main.table) > 1:
-        second = str(main.table.index[1])
-        less = difference(main.line(second), "best_", metric)
-        text = f"{best[0].upper()}{best[1:]} is better than every other way: the next, {named(second, window)}, is at "
-        return [f"{text}{less} ({of}; Holm's correction over the methods)."]
-    told = f"Not told apart from {best}: {words.listed(others)} ({of}; Holm's correction over the methods)."
-    return [told, *[f"No method is shown to be better than the model {UNCHANGED}."] * (not main.helped)]
+    if others:
+        return [f"Not told apart from {best}: {words.listed(others)} ({of})."]
+    if len(main.table) < 2:
+        return []
+    second = str(main.table.index[1])
+    less = difference(main.line(second), "best_", metric)
+    text = f"{best[0].upper()}{best[1:]} is better than every other way: the next, {named(second, window)}, is at "
+    return [f"{text}{less} ({of})."]
 
 
 def _inside(inside: list[float], metric: str, trained: int) -> list[str]:
@@ -245,31 +272,37 @@ def _further(last: Ranking, metric: str, window: int) -> list[str]:
     return [text + less + (f"; not told apart: {words.listed(others)}." if others else ".")]
 
 
-def _counts(found: dict[int, Ranking], trained: int, tokens: float) -> list[str]:
+def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any]) -> list[str]:
+    """Say how much of which text was read, and how to read enough of it, or all."""
     counts = {length: ranking.windows for length, ranking in found.items() if ranking.windows}
     if not counts:
         return []
-    text = f"Windows measured: {words.listed([f'{count} of {length}' for length, count in counts.items()])}."
+    read = max(count * length for length, count in counts.items())
+    size = round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
+    windows = words.listed([f"{count} windows of {length}" for length, count in counts.items()])
+    share = f", {min(1, read / size):.0%} of its {size:,}".replace("%", " %") if size else ""
+    text = f"Read: {read:,} tokens of {corpus.get('source', 'the text')}{share} ({windows})."
     few = [length for length, count in counts.items() if count < ENOUGH]
     if not few:
-        return [text]
+        whole = f" context_extension.samples={-(-size // trained)} reads all of it."
+        return [text + (whole if read < 0.9 * size else "")]
     needed = ENOUGH * max(few)
     more = f"context_extension.samples={-(-needed // trained)}"
-    if not tokens >= needed:
-        more = f"a text of {needed:,} tokens and {more}" if tokens == tokens else f"more text and {more}"
-    return [f"{text} Fewer than {ENOUGH} say little: {more} gives {ENOUGH} of {max(few)}."]
+    if size < needed:
+        more = f"a text of {needed:,} tokens and {more}" if size else f"more text and {more}"
+    return [f"{text} Fewer than {ENOUGH} windows say little: {more} gives {ENOUGH} of {max(few)}."]
 
 
 def _code(main: Ranking, window: int) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
     methods = _methods(main)
-    if not methods or main.best == AS_TRAINED or (main.blocks >= blocks.FEWEST and not main.helped):
+    if not methods or not main.helped:
         return []
     factor = main.line(methods[0])["factor"]
     method = USE.format(name=methods[0], more="" if factor != factor else f", factor={factor!r}")
     if WINDOW not in (main.best, *main.alike):
-        return ["import pe_zoo.hf", method]
-    limited = USE.format(name="rope", more=f", sliding_window={window}") + f"  # attends to the last {window} tokens"
-    lines = [limited, f"{method}  # attends to all of it"]
+        return ["import pe_zoo.hf", "", method]
+    limited = [f"# attends to the last {window} tokens", USE.format(name="rope", more=f", sliding_window={window}")]
+    lines = [limited, ["# attends to all of the text", method]]
     first, second = lines if main.best == WINDOW else reversed(lines)
-    return ["import pe_zoo.hf", first, f"{second}, in place of the line above"]
+    return ["import pe_zoo.hf", "", *first, "", f"# or, instead: {second[0].removeprefix('# ')}", f"# {second[1]}"]

@@ -1,21 +1,35 @@
 """Evaluate a trained model beyond its training length: unchanged, changed, and changed and trained on."""
 
 import copy
-from collections.abc import Iterable, Iterator
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Annotated, Any
 
+from torch import Tensor
+
 import pe_zoo
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, FINE_TUNED, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import (
+    AS_TRAINED,
+    CONTENT,
+    DROPPED,
+    END,
+    FINE_TUNED,
+    NAME,
+    REPLACED,
+    TIME,
+    WINDOW,
+)
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.model.transformer import Transformer
 from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.tasks import Task
 from experiments.training.config import TrainConfig
-from experiments.training.evaluate import Scored, Subject, evaluate
+from experiments.training.evaluate import Scored, Subject, chunks, evaluate, in_chunks
 from experiments.training.loop import train
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.relatives import FACTOR
@@ -24,13 +38,15 @@ from pe_zoo._knobs import Count, Positive, Several, number, one_of
 Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
 RATE = 0.1
 """Peak learning rate, as a share of the training's: 2e-5 after 3e-4 in Chen et al. (2023) and Peng et al. (2023)."""
-QUALITY, CONTENT = "bits_per_byte", "far_context_content"
+QUALITY = "bits_per_byte"
 FAR = 4
 """Training lengths at which a model from outside is asked what distant text is worth, beside the longest."""
 BEST = 3
 """Replacements for which that is asked, the best ones."""
 LAST = 0.25
 """Tokens that are scored for it at the end of each window, in training lengths, as in `context_use`."""
+REPEATS = 3
+"""Times that a few windows are read, of which the fastest counts."""
 AS_BEFORE = ("tokens_per_step", "warmup", "beta2", "weight_decay", "gradient_clip", "precision")
 
 
@@ -76,7 +92,10 @@ def measure(
         scored: dict[str, Scored] = {}
         rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
         if length in asked:
-            rows += _distant(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
+            rows += _ends(subject, length, scored)
+            changes = partial(_changes, subject.model, found, reach(length))
+            rows += _distant(subject, samples, length, changes(), scored)
+            rows += _times(subject, samples, length, changes, scored)
     for replacement in found if fine_tuning_share else ():
         cls = pe_zoo.get(replacement.name)
         if cls.fine_tuned and cls.extends == subject.model.encoder.name:
@@ -90,6 +109,42 @@ def _asked(train_length: int, lengths: list[int]) -> set[int]:
     """Return the lengths at which a model from outside is asked what distant text is worth: four times, the longest."""
     beyond = [length for length in lengths if length > train_length]
     return {min(beyond, key=lambda length: abs(length - FAR * train_length)), beyond[-1]} if beyond else set()
+
+
+def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]:
+    """Measure bits of the last quarter of each window, where a model that fails at new positions fails."""
+    last, rows = max(1, length // 4), []
+    for name, answers in scored.items():
+        end = answers.each(lambda each: each[:, -last:])
+        measured = {"condition": name, "value": end.quality()[QUALITY], "n": end.n(QUALITY)}
+        rows.append(subject.row(NAME, END, eval_length=length, **measured))
+    return rows
+
+
+def _times(
+    subject: Subject, samples: int, length: int, changes: Callable[[], Iterable[Change]], scored: dict[str, Scored]
+) -> list[Row]:
+    """Measure how long a few windows take to read, over the time of the model as trained."""
+    if AS_TRAINED not in scored:  # its rows say why
+        return []
+    batch, positions = subject.question(OVER_LENGTHS, samples, length)
+    _, tokens, places = next(chunks(batch.tokens, positions))
+    seconds = dict.fromkeys(scored, math.inf)
+    for _ in range(REPEATS):  # in turn, so that a busy moment is not one method's
+        for where, changed in changes():
+            if (name := where["condition"]) in scored:
+                with changed as model:
+                    seconds[name] = min(seconds[name], _seconds(model, tokens, places))
+    return [
+        subject.row(NAME, TIME, eval_length=length, condition=name, value=taken / seconds[AS_TRAINED], n=REPEATS)
+        for name, taken in seconds.items()
+    ]
+
+
+def _seconds(model: Transformer, tokens: Tensor, positions: Tensor) -> float:
+    start = time.perf_counter()
+    in_chunks(model, tokens, positions, model)
+    return time.perf_counter() - start
 
 
 def _distant(

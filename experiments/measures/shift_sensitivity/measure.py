@@ -7,7 +7,7 @@ from torch import Tensor
 
 from experiments.measures.shift_sensitivity import CHANGE, INITIAL, MAIN, NAME
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row, lost
+from experiments.rows.row import OVER_LENGTHS, Row, lost
 from experiments.tasks import Batch
 from experiments.training.evaluate import Subject, in_chunks, score
 from pe_zoo import Unsupported
@@ -37,7 +37,8 @@ def measure(
     """
     task, main = subject.task, subject.task.metrics[0]
     length = max(task.shortest, round(task.train_length * length_share))
-    batch, positions = subject.question(NAME, samples, length)
+    # Of one model, the windows are those of its other measures, so that a quality has one value.
+    batch, positions = subject.question(OVER_LENGTHS if subject.outside else NAME, samples, length)
     models = {CHANGE: subject.model} | ({} if subject.outside else {INITIAL: subject.initial()})
     before = {change: _answers(model, batch, positions) for change, model in models.items()}
     untouched = score(before[CHANGE], batch)

@@ -1,0 +1,73 @@
+"""What a command line names on this disk, looked up without torch, which takes seconds: a model and a text."""
+
+import re
+from collections.abc import Collection
+from importlib.util import find_spec
+from pathlib import Path
+
+from pe_zoo._knobs import hint
+
+FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
+"""``my_model:logits``: a file and what it has."""
+KNOWN = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
+TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
+"""Options that name a text; the last has a default, so that it names one only where it is given."""
+OF_THE_HUB = ("config.json", "model.safetensors", "model.safetensors.index.json")
+
+
+def files_of(place: str) -> list[Path]:
+    """Return the files of a checkpoint, configuration and weights; ValueError if it is not here."""
+    if function := FUNCTION.fullmatch(place):
+        files = [Path(f"{function[1]}.py")]
+    elif Path(place).is_dir():
+        files = sorted(file for file in Path(place).iterdir() if file.suffix in (".safetensors", ".json", ".bin"))
+        if Path(place, "config.json") not in files:
+            raise ValueError(f"checkpoint={place!r} is a folder without config.json; give {KNOWN}.{_models(place)}")
+    else:
+        files = _of_the_hub(place)
+    if not files or not all(file.is_file() for file in files):
+        raise ValueError(f"checkpoint={place!r} names nothing that is here; give {KNOWN}.{_models(place)}")
+    if not function and find_spec("transformers") is None:
+        raise ValueError("checkpoint= needs the package transformers: pip install 'pe-zoo[hf]'")
+    return files
+
+
+def check_question(place: str, task: str, knobs: Collection[str], *, has_text: bool) -> None:
+    """Refuse what a saved model, which has a tokenizer of its own, cannot be asked; ``knobs`` are those of the task."""
+    if FUNCTION.fullmatch(place):
+        return
+    if "tokenizer" not in knobs:
+        why = f"task={task} has symbols of its own, which mean nothing to a saved language model"
+        raise ValueError(f"checkpoint={place!r}: {why}; add task=text task.path=file.txt")
+    if not has_text:
+        more = "task.path=file.txt (a file or a folder), or task.dataset="
+        raise ValueError(f"checkpoint={place!r}: task={task} does not say which text to read; add {more}")
+
+
+def check_text(path: str) -> None:
+    """Refuse a text that is not here."""
+    if not Path(path).exists():
+        folder = Path(path).parent
+        beside = [str(file) for file in folder.iterdir()] if folder.is_dir() else []
+        more = f".{hint(path, beside, 'Beside it')}" if beside else ""
+        raise ValueError(f"task.path={path!r} does not exist; give a text file or a folder of them{more}")
+
+
+def _models(place: str) -> str:
+    """The name that was meant, perhaps: of models in a folder or beside the place, and of files with functions."""
+    within = Path(place).is_dir()
+    folder = Path(place) if within else Path(place.partition(":")[0]).parent
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    known = [str(path) for path in found if (path / "config.json").is_file()]
+    known += [f"{path}:logits" for path in found if path.suffix == ".py" and FUNCTION.fullmatch(place)]
+    return hint(place, known, "In it" if within else "Beside it") if known else ""
+
+
+def _of_the_hub(place: str) -> list[Path]:
+    try:
+        from huggingface_hub import try_to_load_from_cache  # optional
+
+        found = [try_to_load_from_cache(place, name) for name in OF_THE_HUB]
+    except (ImportError, ValueError):
+        return []
+    return [Path(file) for file in found if isinstance(file, str)]
