@@ -33,6 +33,7 @@ from experiments.statistics.rule import Rule
 TINY = ("figures=false", "model=tiny", "train.steps=4", "train.rounds=1", "experiment=length_extrapolation")
 TINY += ("length_extrapolation.samples=2", "length_extrapolation.multiples=[1,2]", "train.curve_points=2")
 RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
+THEIRS = "raise SystemExit('executed')"
 MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
 
 
@@ -50,10 +51,9 @@ def test_from_an_own_encoder_to_a_verified_submission(
 ) -> None:
     monkeypatch.setattr(verify, "REPEATED", 1)
     place = handed_in(command, tmp_path)
-    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "check.txt", "my_encoder.py"}
+    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "my_encoder.py"}
     found = submission.read(place)
     assert (found.who, found.name, found.licence, found.encoders) == ("ada", "mine", "MIT", ("log_distance",))
-    assert "0 fail" in (place / "check.txt").read_text()
 
     done = command("--verify", str(place))
     assert done.code == 2
@@ -64,6 +64,7 @@ def test_from_an_own_encoder_to_a_verified_submission(
     assert done.code == 0, done.err
     signed = json.loads((place / "verified.json").read_text())
     assert signed["verdict"] == "1 of 1 re-run"
+    assert " 0 fail" in signed["check"]
     assert list(signed["runs"].values()) == ["the same, bit for bit"]
     assert next(iter(signed["runs"])).startswith("log_distance-copy-seed"), "of the submitted encoder"
     assert json.loads((place / "badge.json").read_text())["message"] == "1 of 1 re-run"
@@ -123,12 +124,14 @@ def lengths_only(encoder: str, seed: int) -> Callable[[list[Row]], list[Row]]:
     return changed
 
 
-def sweep_of(folder: Path, seeds: dict[str, int], *, noted: dict[str, int] | None = None, fixed: bool = False) -> Path:
+def sweep_of(
+    folder: Path, seeds: dict[str, int], *, noted: dict[str, int] | None = None, fixed: bool = False, **config: Any
+) -> Path:
     """A folder with so many seeds of each encoder, of which a sweep asked for ``noted``."""
     for encoder, count in seeds.items():
         for seed in range(count):
             run_id = f"{encoder}-copy-seed{seed}"
-            signed(write_run(folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed)))
+            signed(write_run(folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed), config=config))
     runs = tuple(f"{name}-copy-seed{seed}" for name, count in (noted or seeds).items() for seed in range(count))
     rule = None if fixed else asdict(RULE) | {"first_seed": 0}
     sweeps.write(folder, sweeps.Sweep(f"python run.py -m seeds={3 if fixed else 'until_decided'}", runs, rule))
@@ -191,7 +194,6 @@ def test_archives_may_be_large(tmp_path: Path) -> None:
         archive.add(tmp_path / "runs", "runs")
     record = {"who": "ada", "name": "mine", "when": "now", "licence": "MIT", "encoders": ["none"], "files": []}
     (place / "submission.json").write_text(json.dumps(record))
-    (place / "check.txt").write_text("0 fail")
     assert (place / "runs.tar.xz").stat().st_size > 1 << 16
     assert submission.read(place).who == "ada"
     with pytest.raises(ValueError, match=r"no submission in .*: name one of those in it: mine"):
@@ -204,12 +206,12 @@ def test_archives_may_be_large(tmp_path: Path) -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A submission whose encoder must not be imported."""
-    folder = sweep_of(tmp_path / "results" / "mine", {"none": 3, "rope": 3, "alibi": 3}, fixed=True)
+    made_with = {"plugin": hashlib.sha256(THEIRS.encode()).hexdigest()}
+    folder = sweep_of(tmp_path / "results" / "mine", {"none": 3, "rope": 3, "alibi": 3}, fixed=True, **made_with)
     found = tmp_path / "results" / "submissions" / "ada" / "mine"
     found.mkdir(parents=True)
     submission.pack(folder, found / "runs.tar.xz")
-    (found / "check.txt").write_text("alibi: 3 promises hold, 0 fail, 0 do not apply\n")
-    (found / "theirs.py").write_text("raise SystemExit('executed')")
+    (found / "theirs.py").write_text(THEIRS)
     record = {"who": "ada", "name": "mine", "when": "2026-11-25", "licence": "MIT", "encoders": ["alibi"]}
     (found / "submission.json").write_text(json.dumps(record | {"files": ["theirs.py"]}))
     assert submission.read(found).who == "ada"
@@ -217,13 +219,25 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"who": ""}, {"who": "../x"}, {"files": ["../theirs.py"]}, {"name": "a/b"}, {"encoders": []}]
+    "changed",
+    [
+        *({"who": ""}, {"who": "../x"}, {"files": ["../theirs.py"]}, {"name": "a/b"}, {"encoders": []}),
+        *({"who": "bob"}, {"name": "other"}, {"licence": "all mine"}),
+    ],
 )
 def test_a_record_that_cannot_be_used_is_refused(place: Path, changed: dict[str, Any]) -> None:
     record = json.loads((place / "submission.json").read_text())
     (place / "submission.json").write_text(json.dumps(record | changed))
-    with pytest.raises(ValueError, match=r"submission\.json"):
+    with pytest.raises(ValueError, match=r"submission\.json|cannot be used|licence"):
         submission.read(place)
+
+
+def test_a_file_that_the_runs_were_not_made_with_is_not_executed(command: Command, place: Path, tmp_path: Path) -> None:
+    (place / "theirs.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    done = command("--verify", str(place), "--yes")
+    assert done.code == 1
+    assert "not verified: theirs.py is not what the runs were made with" in done.out
+    assert not (tmp_path / "executed").exists()
 
 
 def test_other_files_and_links_are_refused(place: Path, tmp_path: Path) -> None:
@@ -397,7 +411,7 @@ def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     place = "results/submissions/ada/mine"
-    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "check.txt", "my.py", "verified.json")]
+    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "my.py", "verified.json")]
     left = [f"{place}/{name}" for name in ("runs/a/rows.csv", "report/index.html")]
     check = ["git", "-C", str(tmp_path), "check-ignore", *kept, *left]
     assert subprocess.run(check, capture_output=True, text=True).stdout.split() == left
