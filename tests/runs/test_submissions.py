@@ -160,7 +160,7 @@ def test_a_run_that_was_left_out_or_added_is_refused(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, noted={"none": 3, "rope": 2}, fixed=True)
     assert faults(folder) == ["rope-copy-seed2 is beyond what the sweep declared"]
     shutil.rmtree(folder / "runs" / "none-copy-seed1")
-    told = "1 of 5 runs are missing, such as none-copy-seed1; the same command goes on: python run.py -m seeds=3"
+    told = "1 of 5 runs are missing, such as none-copy-seed1; the same command resumes: python run.py -m seeds=3"
     assert faults(folder)[0] == told
 
 
@@ -292,7 +292,7 @@ def test_verify_refuses_in_one_line(command: Command, place: Path, tmp_path: Pat
     (place / "verified.json").write_text("{}")
     done = command("--verify", str(place))
     assert (done.code, done.out.count("\n")) == (1, 1)
-    assert " runs are missing, such as rope-copy-seed1; the same command goes on: python run.py -m " in done.out
+    assert " runs are missing, such as rope-copy-seed1; the same command resumes: python run.py -m " in done.out
     assert not (place / "verified.json").exists()
 
 
