@@ -355,17 +355,23 @@ def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_
     ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
     assert report.main([str(ours)]) == 0
     head, *lines = read_page(ours).tables["Board"]
-    assert head[:4] == ["encoding", "by", "tasks learned", "mean area, %"]
-    assert [(line[0], line[1], line[6]) for line in lines] == [
-        ("rope", "", ""),
-        ("alibi", "ada", "no"),
-        ("none", "", ""),
+    assert head == [
+        *("encoding", "submission", "tasks learned", "seeds", "mean area, %", "against none", "against rope", "re-run")
+    ]
+    assert [(line[0], line[1], line[3], line[7]) for line in lines] == [
+        ("rope", "", "3", ""),
+        ("alibi", "ada/mine", "3", "no"),
+        ("none", "", "3", ""),
     ]
     table = pd.read_csv(ours / "report" / "tables" / "board.csv").set_index("series")
     areas = {name: values_of_area(name) for name in MEANS}
     for name in ("rope", "alibi"):
         assert table.loc[name, "none"] == pytest.approx(effect(areas[name], areas["none"]))
-    assert lines[0][4] == f"{table.loc['rope', 'none']:+.1f}"
+        assert table.loc[name, "area"] == pytest.approx(areas[name].mean())
+        assert table.loc[name, "low"] < areas[name].mean() < table.loc[name, "high"]
+    low, mean, high = (100 * table.loc["rope", column] for column in ("low", "area", "high"))
+    assert lines[0][4:6] == [f"{mean:.0f} [{low:.0f}, {high:.0f}]", f"{table.loc['rope', 'none']:+.1f}"]
+    assert f"| alibi | ada/mine | 1 of 1 | 3 | {lines[1][4].replace('[', chr(92) + '[')[:-1]}" in markdown_of(ours)
     assert not list((place).glob("runs")), "nothing is unpacked into the submission"
 
     digest = submission.read(place).digest
@@ -373,8 +379,28 @@ def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_
     (tmp_path / "results" / "submissions" / "bob" / "broken").mkdir(parents=True)
     (tmp_path / "results" / "submissions" / "bob" / "broken" / "submission.json").write_text("{}")
     assert report.main([str(ours)]) == 0
-    assert read_page(ours).tables["Board"][2][6] == "3 of 3 re-run"
+    assert read_page(ours).tables["Board"][2][7] == "3 of 3 re-run"
     assert "Not readable: bob/broken" in read_page(ours).text
+
+
+def test_results_of_other_settings_stand_apart_and_say_why(place: Path, tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path / "quick", {"none": 3, "rope": 3}, fixed=True, train={"steps": 4})
+    other = tmp_path / "results" / "submissions" / "bob" / "quick"
+    other.mkdir(parents=True)
+    submission.pack(folder, other / "runs.tar.xz")
+    record = {"who": "bob", "name": "quick", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
+    (other / "submission.json").write_text(json.dumps(record))
+    ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
+    assert report.main([str(ours)]) == 0
+    tables = read_page(ours).tables
+    assert [line[1] for line in tables["Board"][1:]] == ["", "ada/mine", ""]
+    (apart,) = tables["Board: other settings, not ranked"][1:]
+    assert (apart[0], apart[1], apart[-1]) == ("rope", "bob/quick", "train.steps")
+    assert "bob/quick" in markdown_of(ours)
+
+
+def markdown_of(folder: Path) -> str:
+    return (folder / "report" / "report.md").read_text()
 
 
 def values_of_area(encoder: str) -> np.ndarray[Any, Any]:
