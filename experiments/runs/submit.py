@@ -1,5 +1,6 @@
 """``python report.py results/<name> --submit <who>``: hand in results, as a folder that anybody can verify."""
 
+import os
 import re
 import shlex
 import shutil
@@ -22,16 +23,18 @@ CHECK_SECONDS = 600
 
 
 def submit(folder: Path, who: str, licence: str) -> Path:
-    """Write ``results/submissions/<who>/<name>`` beside a folder of results and return it.
+    """Write ``results/submissions/<who>/<name>`` beside a folder of results; return its path from the working folder.
 
     ValueError if a name cannot be used, the runs are not those of one declared sweep, the encoder's file is not the one
     they were made with, or breaks a promise, or there is such a submission.
     """
     name = folder.resolve().name
     submission.check(who, name, licence=licence)
-    target = folder.resolve().parent / submission.PLACE / who / name
+    target = Path(os.path.relpath(folder.resolve().parent / submission.PLACE / who / name))
     if target.exists():
         raise ValueError(f"there is a submission in {str(target)!r}: remove it first, or run under another name=")
+    if (folder / ARCHIVE).is_file():
+        raise ValueError(f"{str(folder)!r} came packed with the code: submit a sweep of your own")
     found = results.read(folder)
     if problems := faults(folder):
         raise ValueError(f"the runs are not those of one declared sweep: {'; '.join(problems[:3])}")

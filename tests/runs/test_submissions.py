@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,30 @@ def handed_in(command: Command, folder: Path) -> Path:
     return folder / "results" / "submissions" / "ada" / "mine"
 
 
+def test_a_request_to_submit_that_cannot_be_met_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    submission.pack(sweep_of(tmp_path / "made", {"none": 3}, fixed=True), tmp_path / "runs.tar.xz")
+    packed = tmp_path / "results" / "classic"
+    packed.mkdir(parents=True)
+    (tmp_path / "runs.tar.xz").rename(packed / "runs.tar.xz")
+    for words in (["--submit", "ada"], ["--submit", "ada", "--licence", "none"], ["--submit"]):
+        with suppress(SystemExit):
+            assert report.main(["results/classic", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in packed.iterdir()] == ["runs.tar.xz"]
+
+
 def test_from_an_own_encoder_to_a_verified_submission(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(verify, "REPEATED", 1)
     place = handed_in(command, tmp_path)
+    folder, *after = capfd.readouterr().out.splitlines()[-3:]
+    assert folder == "results/submissions/ada/mine"
+    assert all(folder in line for line in after)
+    assert f"python run.py --verify {folder} --yes" in after[0]
     assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "my_encoder.py"}
     found = submission.read(place)
     assert (found.who, found.name, found.licence, found.encoders) == ("ada", "mine", "MIT", ("log_distance",))
