@@ -22,8 +22,10 @@ ASIDE = ("runs", "sweeps", "report", "export")
 """What ``report.py`` leaves in a folder of results; here nothing reads it, and it is no part of a submission."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 """What people, results and files of a submission may be called."""
-LICENCES = ("MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "GPL-3.0-only", "GPL-3.0-or-later")
-LICENCES += ("0BSD", "Unlicense", "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0")
+LICENCES = (
+    *("MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "GPL-3.0-only", "GPL-3.0-or-later"),
+    *("0BSD", "Unlicense", "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0"),
+)
 """What a submission may be under: SPDX identifiers."""
 MEMBER = re.compile(r"runs|sweeps|runs/[^/]+|runs/[^/]+/(config\.yaml|rows\.csv|run\.json)|sweeps/[^/]+\.json")
 MOST_MEMBERS, MOST_BYTES = 20_000, 2**30

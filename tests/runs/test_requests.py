@@ -233,7 +233,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("said", BROKEN)
-def test_a_mistake_in_a_plugin_is_one_line_before_anything_is_trained(command: Command, tmp_path: Path, said: str) -> None:
+def test_a_mistake_in_a_plugin_is_one_line_before_anything_is_trained(
+    command: Command, tmp_path: Path, said: str
+) -> None:
     build, embed = BROKEN[said]
     (tmp_path / "mine.py").write_text(ENCODER.format(build=build or "pass", embed=embed))
     done = command("-m", "model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine,none", "experiment=structure")

@@ -113,7 +113,7 @@ def _read(found: Submission) -> Results:
 
 
 def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:
-    """Return what keeps results from being ranked with ours: tasks they lack, settings that differ; blank if nothing."""
+    """Return what keeps results from being ranked with ours: tasks they lack, settings that differ; else blank."""
     names = {
         name
         for key in set(keys) & set(theirs.settings)
@@ -126,9 +126,9 @@ def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
     learned = [f"{line['tasks_learned']} of {line['tasks']}" for line in table.to_dict("records")]
     seeds = zip(table["seeds"], table["seeds_learned"], strict=True)
-    areas = (100 * table[["area", "low", "high"]]).to_numpy().tolist()
+    areas = zip(100 * table["area"], 100 * table["low"], 100 * table["high"], strict=True)
     cells = {"encoding": table["series"], "submission": table["submission"], "tasks learned": learned}
     cells |= {"seeds": [f"{every}" if every == some else f"{some} of {every} learned" for every, some in seeds]}
-    cells |= {"mean area, %": [words.interval(*area, ".0f") for area in areas]}
+    cells |= {"mean area, %": [words.interval(area, low, high, ".0f") for area, low, high in areas]}
     cells |= {f"against {name}": [words.fixed(value, "+.1f") for value in table[name]] for name in BASELINES}
     return pd.DataFrame(cells | {"re-run": table["rerun"], "settings": table["settings"]})
