@@ -63,7 +63,7 @@ def verify(words: Sequence[str]) -> int:
     write_json(found.folder / VERIFIED, signed)
     badge = {"schemaVersion": 1, "label": "pe-zoo", "message": signed["verdict"], "color": "brightgreen"}
     write_json(found.folder / BADGE, badge)
-    print(f"{found.who}/{found.name}: {signed['verdict']}\n{found.folder / VERIFIED}")
+    print(f"{found.who}/{found.name}: {signed['verdict']}\n{Path(places[0]) / VERIFIED}")
     return 0
 
 
