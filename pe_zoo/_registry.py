@@ -6,7 +6,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -166,17 +166,8 @@ def load_file(path: str | Path) -> str:
 
 def load_files(paths: str | Sequence[str]) -> str:
     """Import a file or several; return what results depend on: its sha256, or that of all of theirs in any order."""
-    return _combined(map(load_file, [paths] if isinstance(paths, str) else paths))
-
-
-def digest_of(paths: Iterable[Path]) -> str:
-    """Return what `load_files` would, without importing anything."""
-    return _combined(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
-
-
-def _combined(digests: Iterable[str]) -> str:
-    known = sorted(digests)
-    return known[0] if len(known) == 1 else hashlib.sha256("".join(known).encode()).hexdigest()
+    digests = sorted(map(load_file, [paths] if isinstance(paths, str) else paths))
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def registered_by(file: Path) -> list[tuple[str, str]]:

@@ -109,6 +109,12 @@ def check(*names: str, licence: str) -> None:
         raise ValueError(f"{licence!r} is no licence for a submission. Allowed: {', '.join(LICENCES)}")
 
 
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return what runs that were made with some plug-in files declare, as `pe_zoo.load_files` has it."""
+    digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
 def _verified(found: Submission) -> str:
     try:
         signed = read_mapping(found.folder / VERIFIED, found.folder)

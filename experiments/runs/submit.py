@@ -17,7 +17,6 @@ from experiments.rows.untrusted import message_of
 from experiments.runs import isolated
 from experiments.runs.declared import faults
 from experiments.statistics.comparisons import BASELINES
-from pe_zoo._registry import digest_of
 
 CHECK_SECONDS = 600
 
@@ -102,6 +101,6 @@ def _sources(found: Results, folder: Path) -> list[Path]:
     ]
     if missing := [path for path in paths if not path.is_file()]:
         raise ValueError(f"the plug-in {str(missing[0])!r} is not here: run this where the sweep was started")
-    if digests != {digest_of(paths)}:
+    if digests != {submission.digest_of(paths)}:
         raise ValueError(f"{', '.join(path.name for path in paths)} changed since the runs: restore it, or run again")
     return paths

@@ -26,7 +26,6 @@ from experiments.runs.declared import faults
 from experiments.runs.provenance import commit, now, processor
 from experiments.runs.submit import checked
 from experiments.training.heartbeat import doing
-from pe_zoo._registry import digest_of
 
 AGREE = "--yes"
 REPEATED = 3
@@ -72,7 +71,7 @@ def _verified(found: Submission, place: Path, *, agreed: bool) -> dict[str, Any]
         raise Refused("; ".join(problems[:5]))
     print(f"format, sweep and seeds: {len(list((place / 'runs').iterdir()))} runs are as declared", flush=True)
     made_with = {config.get("plugin", "null") for config in results.read(place).configs.values()}
-    if made_with != {digest_of(found.sources) if found.files else "null"}:
+    if made_with != {submission.digest_of(found.sources) if found.files else "null"}:
         raise Refused(f"{', '.join(found.files) or 'no plug-in'} is not what the runs were made with")
     files = ", ".join(map(str, found.sources))
     if files and not agreed:
