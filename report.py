@@ -7,6 +7,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print a mistake and exit."""
+        self.exit(2, f"error: {message}; see python report.py --help\n")
 
 from experiments.training import heartbeat
 
@@ -33,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="report.py", description="Compare the runs of a folder on one page.")
+    parser = Parser(prog="report.py", description="Compare the runs of a folder on one page.")
     parser.add_argument("folder", type=Path, help="results/<name>, as written by run.py")
     against = "another such folder to compare with; goes to <folder>/report/against"
     parser.add_argument("against", type=Path, nargs="?", help=against)
@@ -47,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--submit", metavar="WHO", help=submit)
     formats = "write <folder>/export: JSON in the schema of Every Eval Ever, or a Hugging Face dataset"
     parser.add_argument("--export", choices=("evaluations", "dataset"), help=formats)
-    parser.add_argument("--licence", help="of what --submit hands in (default: MIT, as this repository)")
+    licence = "of what --submit hands in, such as Apache-2.0 (default: MIT, as this repository)"
+    parser.add_argument("--licence", help=licence)
     parser.add_argument("--status", action="store_true", help="only print which runs are done and which are missing")
     return parser
 
@@ -63,7 +73,9 @@ def _run(options: argparse.Namespace) -> int:
             print(status.text(options.folder))
             return 0
         if options.submit:
-            print(submit.submit(options.folder, options.submit, options.licence or "MIT"))
+            target = submit.submit(options.folder, options.submit, options.licence or "MIT")
+            print(f"{target}\nverify it:     python run.py --verify {target} --yes")
+            print(f"then commit:   {target}, and nothing else, in a pull request (CONTRIBUTING.md, Submit results)")
             return 0
         if options.export:
             print(export.write(options.folder, options.export))

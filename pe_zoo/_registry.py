@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pe_zoo._encoder import Encoder, Geometry
-from pe_zoo._knobs import check_knobs, hint, knobs
+from pe_zoo._knobs import check_knobs, hint, knobs, suggestion
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -139,7 +139,8 @@ def load_file(path: str | Path) -> str:
     """
     file = Path(path).resolve()
     if not file.is_file():
-        raise PluginError(f"plug-in file {str(path)!r} does not exist")
+        near = suggestion(str(path), map(str, Path(path).parent.glob("*.py")))
+        raise PluginError(f"plug-in file {str(path)!r} does not exist.{near}")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     key = f"{file}:{digest}"
     if key in _loaded:

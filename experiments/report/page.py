@@ -99,7 +99,7 @@ class Front:
 class Table:
     """A table of strings, ``cells``, and the numbers behind it, ``data``, for the CSV file.
 
-    With ``sortable=False``, readers can neither sort nor filter its lines.
+    With ``sortable=False``, readers can neither sort nor filter its lines; ``pasted`` tables are in ``report.md``, too.
     """
 
     stem: str
@@ -108,6 +108,7 @@ class Table:
     data: pd.DataFrame
     note: str = ""
     sortable: bool = True
+    pasted: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ def _no_formula(cell: Any) -> Any:
 
 
 def markdown(page: Page) -> str:
-    """Return the findings and the board as GitHub Markdown, to be pasted."""
+    """Return the findings and the boards as GitHub Markdown, to be pasted."""
     blocks = [f"# {_md(page.title)}", *map(_md, page.summary), *(f"> **Warning.** {_md(w)}" for w in page.warnings)]
     if page.front is not None:
         board = page.front.board
@@ -286,9 +287,16 @@ def markdown(page: Page) -> str:
             for each in board.entries
         ]
         used = [place for place, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
-        lines = [[line[place] for place in used] for line in (heads, ["---"] * len(heads), *rows)]
-        blocks.append("\n".join(f"| {' | '.join(map(_md, line))} |" for line in lines))
+        blocks.append(_md_table(*([line[place] for place in used] for line in (heads, *rows))))
+    for part in (part for section in page.sections for part in section.parts if isinstance(part, Table)):
+        if part.pasted:
+            lines = _md_table(list(part.cells.columns), *part.cells.to_numpy().tolist())
+            blocks += [f"## {_md(part.caption)}", lines, _md(part.note)]
     return "\n\n".join(blocks) + "\n"
+
+
+def _md_table(head: list[str], *rows: list[str]) -> str:
+    return "\n".join(f"| {' | '.join(map(_md, line))} |" for line in (head, ["---"] * len(head), *rows))
 
 
 def _md(text: object) -> str:

@@ -1,8 +1,8 @@
 """A submission: results of other people, ``results/submissions/<who>/<name>/``. Nothing of it is imported or executed.
 
 It holds ``submission.json`` (who, when, licence, encoders, files), ``runs.tar.xz`` (runs and the record of their sweep,
-packed as those that come with the code), ``check.txt`` (what the contract check printed) and the encoder's file, if it
-is not one of the zoo. `experiments.runs.verify` adds ``verified.json`` and ``badge.json``.
+packed as those that come with the code) and the encoder's file, if it is not one of the zoo. What a verification finds
+is not handed in: `experiments.runs.verify` adds ``verified.json`` and ``badge.json``.
 """
 
 import hashlib
@@ -17,14 +17,16 @@ from tempfile import TemporaryDirectory
 from experiments.rows.read import ARCHIVE
 from experiments.rows.untrusted import check_file, read_mapping, stays_within
 
-PLACE, RECORD, CHECK, VERIFIED, BADGE = (
-    *("submissions", "submission.json", "check.txt"),
-    *("verified.json", "badge.json"),
-)
+PLACE, RECORD, VERIFIED, BADGE = "submissions", "submission.json", "verified.json", "badge.json"
 ASIDE = ("runs", "sweeps", "report", "export")
 """What ``report.py`` leaves in a folder of results; here nothing reads it, and it is no part of a submission."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 """What people, results and files of a submission may be called."""
+LICENCES = (
+    *("MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "GPL-3.0-only", "GPL-3.0-or-later"),
+    *("0BSD", "Unlicense", "CC0-1.0", "CC-BY-4.0", "CC-BY-SA-4.0"),
+)
+"""What a submission may be under: SPDX identifiers."""
 MEMBER = re.compile(r"runs|sweeps|runs/[^/]+|runs/[^/]+/(config\.yaml|rows\.csv|run\.json)|sweeps/[^/]+\.json")
 MOST_MEMBERS, MOST_BYTES = 20_000, 2**30
 """Of a submission's archive, unpacked."""
@@ -68,7 +70,7 @@ class Submission:
     @property
     def contents(self) -> list[str]:
         """The names of the files that were handed in."""
-        return [RECORD, ARCHIVE, CHECK, *sorted(self.files)]
+        return [RECORD, ARCHIVE, *sorted(self.files)]
 
 
 def read(folder: Path) -> Submission:
@@ -87,15 +89,30 @@ def read(folder: Path) -> Submission:
     if not all((who, name, when, licence, encoders)):
         raise ValueError(f"{RECORD} needs who, name, when, licence and encoders")
     found = Submission(folder, who, name, when, licence, encoders, files)
-    for given in (who, name, *files):
-        if not NAME.fullmatch(given):
-            raise ValueError(f"{RECORD}: {given!r} cannot be used as a name: letters, digits, . _ and - are allowed")
+    check(who, name, *files, licence=licence)
+    if (place := (folder.parent.name, folder.name)) != (who, name):
+        raise ValueError(f"{RECORD} names {who}/{name}, but its folder is {'/'.join(place)}: make them the same")
     if strangers := {path.name for path in folder.iterdir()} - {*found.contents, VERIFIED, BADGE, *ASIDE}:
         raise ValueError(f"{min(strangers)} is no part of the submission: remove it")
     for part in found.contents:
         (stays_within if part == ARCHIVE else check_file)(folder / part, folder)
     check_archive(folder / ARCHIVE)
     return replace(found, verified=_verified(found))
+
+
+def check(*names: str, licence: str) -> None:
+    """Raise ValueError unless people, results and files have usable names and the licence is a known one."""
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be used as a name: use letters, digits, . _ and -")
+    if licence not in LICENCES:
+        raise ValueError(f"{licence!r} is no licence for a submission. Allowed: {', '.join(LICENCES)}")
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return what runs that were made with some plug-in files declare, as `pe_zoo.load_files` has it."""
+    digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _verified(found: Submission) -> str:

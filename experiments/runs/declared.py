@@ -26,7 +26,7 @@ def faults(folder: Path) -> list[str]:
         return told
     if missing := [run for run in noted[0].runs if run not in begun]:
         count = f"{len(missing)} of {words.count(len(noted[0].runs), 'run')}"
-        told.append(f"{count} are missing, such as {missing[0]}; the same command goes on: {noted[0].command}")
+        told.append(f"{count} are missing, such as {missing[0]}; the same command resumes: {noted[0].command}")
     told += [f"{run} is beyond what the sweep declared" for run in sorted({*found.runs["run_id"]} - {*noted[0].runs})]
     unfinished = found.runs[~found.runs["status"].isin(found.finished["status"])]
     told += [

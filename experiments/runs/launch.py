@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
+from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
@@ -33,7 +34,7 @@ from experiments.training import checkpoint, evaluate
 from experiments.training.heartbeat import doing, span
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
-from pe_zoo import PluginError, load_files
+from pe_zoo import PluginError, get, load_files
 from pe_zoo._knobs import hint
 
 Point = tuple[str, ...]
@@ -125,6 +126,10 @@ def _plan(
         launch.add(point)
     if not launch.runs:
         return 2
+    if rule:
+        launch.check_baseline(rule[0].question)
+    if engine is None or engine.here:
+        launch.check_plugins()
     todo = forecast.left(launch.runs)
     text, seconds = forecast.text(todo, len(launch.runs) - len(todo), engine.workers if engine else 1)
     print(text)
@@ -195,8 +200,25 @@ class Launch:
         if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
             raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
 
+    def check_plugins(self) -> None:
+        """Refuse, before the others are trained, an encoder from a file of which no run can be done; BadRequest."""
+        own = dict[str, list[RunConfig]]()
+        for run in (job.configs[0] for job in self._jobs):
+            if get(run.encoder["name"]).__module__.startswith("pe_zoo_plugin_"):
+                own.setdefault(run.encoder["name"], []).append(run)
+        for runs in own.values():
+            for run in runs:
+                try:
+                    prepare(run)
+                    break
+                except BadRequest:
+                    if run is runs[-1]:
+                        raise
+
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
+        if self.given.multirun and (engine is None or engine.here):
+            self.check_plugins()
         self.note(self._before)
         try:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):

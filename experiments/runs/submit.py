@@ -1,6 +1,6 @@
 """``python report.py results/<name> --submit <who>``: hand in results, as a folder that anybody can verify."""
 
-import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -22,28 +22,28 @@ CHECK_SECONDS = 600
 
 
 def submit(folder: Path, who: str, licence: str) -> Path:
-    """Write ``results/submissions/<who>/<name>`` beside a folder of results and return it.
+    """Write ``results/submissions/<who>/<name>`` beside a folder of results; return its path from the working folder.
 
     ValueError if a name cannot be used, the runs are not those of one declared sweep, the encoder's file is not the one
     they were made with, or breaks a promise, or there is such a submission.
     """
     name = folder.resolve().name
-    for given in (who, name):
-        if not submission.NAME.fullmatch(given):
-            raise ValueError(f"{given!r} cannot be used as a name: use letters, digits, . _ and -")
-    target = folder.resolve().parent / submission.PLACE / who / name
+    submission.check(who, name, licence=licence)
+    target = Path(os.path.relpath(folder.resolve().parent / submission.PLACE / who / name))
     if target.exists():
         raise ValueError(f"there is a submission in {str(target)!r}: remove it first, or run under another name=")
+    if (folder / ARCHIVE).is_file():
+        raise ValueError(f"{str(folder)!r} came packed with the code: submit a sweep of your own")
     found = results.read(folder)
     if problems := faults(folder):
         raise ValueError(f"the runs are not those of one declared sweep: {'; '.join(problems[:3])}")
     sources, encoders = _sources(found, folder), _encoders(found)
     with TemporaryDirectory() as temporary:
-        place = Path(temporary) / name
-        place.mkdir()
+        place = Path(temporary) / who / name
+        place.mkdir(parents=True)
         for source in sources:
             shutil.copy(source, place / source.name)
-        (place / submission.CHECK).write_text(checked([place / source.name for source in sources], encoders), "utf-8")
+        checked([place / source.name for source in sources], encoders)
         submission.pack(folder, place / ARCHIVE)
         record = {
             "who": who,
@@ -101,8 +101,6 @@ def _sources(found: Results, folder: Path) -> list[Path]:
     ]
     if missing := [path for path in paths if not path.is_file()]:
         raise ValueError(f"the plug-in {str(missing[0])!r} is not here: run this where the sweep was started")
-    sums = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
-    # As `pe_zoo.load_files` has it, which would import the files.
-    if digests != {sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()}:
+    if digests != {submission.digest_of(paths)}:
         raise ValueError(f"{', '.join(path.name for path in paths)} changed since the runs: restore it, or run again")
     return paths

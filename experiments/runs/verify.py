@@ -62,7 +62,7 @@ def verify(words: Sequence[str]) -> int:
     write_json(found.folder / VERIFIED, signed)
     badge = {"schemaVersion": 1, "label": "pe-zoo", "message": signed["verdict"], "color": "brightgreen"}
     write_json(found.folder / BADGE, badge)
-    print(f"{found.who}/{found.name}: {signed['verdict']}\n{found.folder / VERIFIED}")
+    print(f"{found.who}/{found.name}: {signed['verdict']}\n{Path(places[0]) / VERIFIED}")
     return 0
 
 
@@ -70,6 +70,9 @@ def _verified(found: Submission, place: Path, *, agreed: bool) -> dict[str, Any]
     if problems := faults(place):
         raise Refused("; ".join(problems[:5]))
     print(f"format, sweep and seeds: {len(list((place / 'runs').iterdir()))} runs are as declared", flush=True)
+    made_with = {config.get("plugin", "null") for config in results.read(place).configs.values()}
+    if made_with != {submission.digest_of(found.sources) if found.files else "null"}:
+        raise Refused(f"{', '.join(found.files) or 'no plug-in'} is not what the runs were made with")
     files = ", ".join(map(str, found.sources))
     if files and not agreed:
         raise BadRequest(

@@ -31,6 +31,8 @@ from pe_zoo._encoder import Encoder, Geometry, Unsupported
 PROMISES = [
     of for module in (dtypes, hooks, claims, relatives) for of in vars(module).values() if isinstance(of, Promise)
 ]
+AFTER_LEAK = (hooks.check_prefix_does_not_change, hooks.check_history_does_not_matter)
+"""Promises that a leak from the future breaks, too."""
 SIZES = [
     Bench.geometry,
     *(
@@ -70,11 +72,17 @@ def check(make: Maker) -> Iterator[Verdict]:
     refused = _refused(make, bench)
     works = "It works in a causal model, a bidirectional one, or both; it raises Unsupported in the other."
     yield Verdict(works, FAILS if len(refused) == len(BOTH) else HOLDS, "; ".join(refused.values()))
+    leaks = False
     for promise in PROMISES if len(refused) < len(BOTH) else []:
-        if masks := [mask for mask in promise.masks if mask not in refused]:
+        if leaks and promise in AFTER_LEAK:
+            waits = "not judged until no output depends on a later input"
+            yield Verdict(promise.sentence, NOT_APPLICABLE, waits)
+        elif masks := [mask for mask in promise.masks if mask not in refused]:
             where = {True: "causal: ", False: "bidirectional: "} if len(promise.masks) > 1 else dict.fromkeys(BOTH, "")
             asked = whole if promise is claims.check_axes_claim else make
-            yield judge(promise.sentence, {where[mask]: partial(promise.check, asked, mask, bench) for mask in masks})
+            trials = {where[mask]: partial(promise.check, asked, mask, bench) for mask in masks}
+            yield (verdict := judge(promise.sentence, trials))
+            leaks |= promise is hooks.check_no_leak_from_the_future and verdict.outcome == FAILS
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
 

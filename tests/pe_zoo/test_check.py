@@ -132,6 +132,22 @@ def test_one_fault_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert said.count("the same fault as above") > 3
 
 
+def test_a_leak_is_not_taken_for_other_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leak = "\n    def mix(self, scores, v, site):\n        return scores.nan_to_num(neginf=0.0).softmax(-1) @ v\n"
+    (tmp_path / "my_encoder.py").write_text(GOOD + leak)
+    assert main(["check", str(tmp_path / "my_encoder.py")]) == 1
+    said = unwrapped(capsys.readouterr().out)
+    assert said.count("FAILS") == 1
+    assert "FAILS Under a causal mask no output depends on a later input" in said
+    assert said.count("not judged until no output depends on a later input") == 2
+
+
+def test_a_mistyped_file_is_told_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my_encoder.py").write_text(GOOD)
+    assert main(["check", str(tmp_path / "my_encodr.py")]) == 2
+    assert f"my_encodr.py' does not exist. Did you mean {str(tmp_path / 'my_encoder.py')!r}?" in capsys.readouterr().err
+
+
 def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
     (tmp_path / "my_encoder.py").write_text(GOOD)
     done = command("plugin=my_encoder.py", "encoder=root_distance", "encoder.strength=0.25", *QUICK)

@@ -233,16 +233,16 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("said", BROKEN)
-def test_a_mistake_in_a_plugin_is_one_line_and_stops_no_sweep(command: Command, tmp_path: Path, said: str) -> None:
+def test_a_mistake_in_a_plugin_is_one_line_before_anything_is_trained(
+    command: Command, tmp_path: Path, said: str
+) -> None:
     build, embed = BROKEN[said]
     (tmp_path / "mine.py").write_text(ENCODER.format(build=build or "pass", embed=embed))
     done = command("-m", "model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine,none", "experiment=structure")
     assert done.code == 2
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert errors
-    assert said in errors[0]
-    assert "Traceback" not in done.err
-    assert [run.name.split("-")[0] for run in (tmp_path / "results" / "scratch" / "runs").iterdir()] == ["none"]
+    assert done.err.count("\n") == 1
+    assert said in done.err
+    assert not (tmp_path / "results").exists()
 
 
 LEAKS = {
@@ -256,11 +256,13 @@ LEAKS = {
 def test_a_plugin_that_shows_a_causal_model_the_future_is_refused(command: Command, tmp_path: Path, leak: str) -> None:
     (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed=LEAKS[leak]))
     asked = ("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "experiment=structure")
-    for words in (asked, (*asked, "--plan")):
+    swept = ("-m", *asked[:3], "encoder=none,mine", asked[-1])
+    for words in (asked, (*asked, "--plan"), swept, (*swept, "--plan")):
         done = command(*words)
         assert done.code == 2
         assert done.err.count("\n") == 1
         assert "encoder=mine breaks a promise: Under a causal mask no output depends on a later input" in done.err
+        assert not (tmp_path / "results").exists(), "the other encoder was not trained for nothing"
         assert "python -m pe_zoo check mine.py" in done.err
     assert not (tmp_path / "results").exists()
     assert command(*asked, "model.causal=false").code == 0

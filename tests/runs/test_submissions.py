@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from experiments.statistics.rule import Rule
 TINY = ("figures=false", "model=tiny", "train.steps=4", "train.rounds=1", "experiment=length_extrapolation")
 TINY += ("length_extrapolation.samples=2", "length_extrapolation.multiples=[1,2]", "train.curve_points=2")
 RULE = Rule("none", looks=(3, 5), weights=(0.5, 0.5))
+THEIRS = "raise SystemExit('executed')"
 MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
 
 
@@ -45,15 +47,33 @@ def handed_in(command: Command, folder: Path) -> Path:
     return folder / "results" / "submissions" / "ada" / "mine"
 
 
+def test_a_request_to_submit_that_cannot_be_met_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    submission.pack(sweep_of(tmp_path / "made", {"none": 3}, fixed=True), tmp_path / "runs.tar.xz")
+    packed = tmp_path / "results" / "classic"
+    packed.mkdir(parents=True)
+    (tmp_path / "runs.tar.xz").rename(packed / "runs.tar.xz")
+    for words in (["--submit", "ada"], ["--submit", "ada", "--licence", "none"], ["--submit"]):
+        with suppress(SystemExit):
+            assert report.main(["results/classic", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in packed.iterdir()] == ["runs.tar.xz"]
+
+
 def test_from_an_own_encoder_to_a_verified_submission(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(verify, "REPEATED", 1)
     place = handed_in(command, tmp_path)
-    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "check.txt", "my_encoder.py"}
+    folder, *after = capfd.readouterr().out.splitlines()[-3:]
+    assert folder == "results/submissions/ada/mine"
+    assert all(folder in line for line in after)
+    assert f"python run.py --verify {folder} --yes" in after[0]
+    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "my_encoder.py"}
     found = submission.read(place)
     assert (found.who, found.name, found.licence, found.encoders) == ("ada", "mine", "MIT", ("log_distance",))
-    assert "0 fail" in (place / "check.txt").read_text()
 
     done = command("--verify", str(place))
     assert done.code == 2
@@ -64,6 +84,7 @@ def test_from_an_own_encoder_to_a_verified_submission(
     assert done.code == 0, done.err
     signed = json.loads((place / "verified.json").read_text())
     assert signed["verdict"] == "1 of 1 re-run"
+    assert " 0 fail" in signed["check"]
     assert list(signed["runs"].values()) == ["the same, bit for bit"]
     assert next(iter(signed["runs"])).startswith("log_distance-copy-seed"), "of the submitted encoder"
     assert json.loads((place / "badge.json").read_text())["message"] == "1 of 1 re-run"
@@ -123,12 +144,14 @@ def lengths_only(encoder: str, seed: int) -> Callable[[list[Row]], list[Row]]:
     return changed
 
 
-def sweep_of(folder: Path, seeds: dict[str, int], *, noted: dict[str, int] | None = None, fixed: bool = False) -> Path:
+def sweep_of(
+    folder: Path, seeds: dict[str, int], *, noted: dict[str, int] | None = None, fixed: bool = False, **config: Any
+) -> Path:
     """A folder with so many seeds of each encoder, of which a sweep asked for ``noted``."""
     for encoder, count in seeds.items():
         for seed in range(count):
             run_id = f"{encoder}-copy-seed{seed}"
-            signed(write_run(folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed)))
+            signed(write_run(folder, encoder, seed, run_id=run_id, rows=lengths_only(encoder, seed), config=config))
     runs = tuple(f"{name}-copy-seed{seed}" for name, count in (noted or seeds).items() for seed in range(count))
     rule = None if fixed else asdict(RULE) | {"first_seed": 0}
     sweeps.write(folder, sweeps.Sweep(f"python run.py -m seeds={3 if fixed else 'until_decided'}", runs, rule))
@@ -157,7 +180,7 @@ def test_a_run_that_was_left_out_or_added_is_refused(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, noted={"none": 3, "rope": 2}, fixed=True)
     assert faults(folder) == ["rope-copy-seed2 is beyond what the sweep declared"]
     shutil.rmtree(folder / "runs" / "none-copy-seed1")
-    told = "1 of 5 runs are missing, such as none-copy-seed1; the same command goes on: python run.py -m seeds=3"
+    told = "1 of 5 runs are missing, such as none-copy-seed1; the same command resumes: python run.py -m seeds=3"
     assert faults(folder)[0] == told
 
 
@@ -191,7 +214,6 @@ def test_archives_may_be_large(tmp_path: Path) -> None:
         archive.add(tmp_path / "runs", "runs")
     record = {"who": "ada", "name": "mine", "when": "now", "licence": "MIT", "encoders": ["none"], "files": []}
     (place / "submission.json").write_text(json.dumps(record))
-    (place / "check.txt").write_text("0 fail")
     assert (place / "runs.tar.xz").stat().st_size > 1 << 16
     assert submission.read(place).who == "ada"
     with pytest.raises(ValueError, match=r"no submission in .*: name one of those in it: mine"):
@@ -204,12 +226,12 @@ def test_archives_may_be_large(tmp_path: Path) -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A submission whose encoder must not be imported."""
-    folder = sweep_of(tmp_path / "results" / "mine", {"none": 3, "rope": 3, "alibi": 3}, fixed=True)
+    made_with = {"plugin": hashlib.sha256(THEIRS.encode()).hexdigest()}
+    folder = sweep_of(tmp_path / "results" / "mine", {"none": 3, "rope": 3, "alibi": 3}, fixed=True, **made_with)
     found = tmp_path / "results" / "submissions" / "ada" / "mine"
     found.mkdir(parents=True)
     submission.pack(folder, found / "runs.tar.xz")
-    (found / "check.txt").write_text("alibi: 3 promises hold, 0 fail, 0 do not apply\n")
-    (found / "theirs.py").write_text("raise SystemExit('executed')")
+    (found / "theirs.py").write_text(THEIRS)
     record = {"who": "ada", "name": "mine", "when": "2026-11-25", "licence": "MIT", "encoders": ["alibi"]}
     (found / "submission.json").write_text(json.dumps(record | {"files": ["theirs.py"]}))
     assert submission.read(found).who == "ada"
@@ -217,13 +239,25 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"who": ""}, {"who": "../x"}, {"files": ["../theirs.py"]}, {"name": "a/b"}, {"encoders": []}]
+    "changed",
+    [
+        *({"who": ""}, {"who": "../x"}, {"files": ["../theirs.py"]}, {"name": "a/b"}, {"encoders": []}),
+        *({"who": "bob"}, {"name": "other"}, {"licence": "all mine"}),
+    ],
 )
 def test_a_record_that_cannot_be_used_is_refused(place: Path, changed: dict[str, Any]) -> None:
     record = json.loads((place / "submission.json").read_text())
     (place / "submission.json").write_text(json.dumps(record | changed))
-    with pytest.raises(ValueError, match=r"submission\.json"):
+    with pytest.raises(ValueError, match=r"submission\.json|cannot be used|licence"):
         submission.read(place)
+
+
+def test_a_file_that_the_runs_were_not_made_with_is_not_executed(command: Command, place: Path, tmp_path: Path) -> None:
+    (place / "theirs.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    done = command("--verify", str(place), "--yes")
+    assert done.code == 1
+    assert "not verified: theirs.py is not what the runs were made with" in done.out
+    assert not (tmp_path / "executed").exists()
 
 
 def test_other_files_and_links_are_refused(place: Path, tmp_path: Path) -> None:
@@ -278,7 +312,7 @@ def test_verify_refuses_in_one_line(command: Command, place: Path, tmp_path: Pat
     (place / "verified.json").write_text("{}")
     done = command("--verify", str(place))
     assert (done.code, done.out.count("\n")) == (1, 1)
-    assert " runs are missing, such as rope-copy-seed1; the same command goes on: python run.py -m " in done.out
+    assert " runs are missing, such as rope-copy-seed1; the same command resumes: python run.py -m " in done.out
     assert not (place / "verified.json").exists()
 
 
@@ -341,17 +375,23 @@ def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_
     ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
     assert report.main([str(ours)]) == 0
     head, *lines = read_page(ours).tables["Board"]
-    assert head[:4] == ["encoding", "by", "tasks learned", "mean area, %"]
-    assert [(line[0], line[1], line[6]) for line in lines] == [
-        ("rope", "", ""),
-        ("alibi", "ada", "no"),
-        ("none", "", ""),
+    assert head == [
+        *("encoding", "submission", "tasks learned", "seeds", "mean area, %", "against none", "against rope", "re-run")
+    ]
+    assert [(line[0], line[1], line[3], line[7]) for line in lines] == [
+        ("rope", "", "3", ""),
+        ("alibi", "ada/mine", "3", "no"),
+        ("none", "", "3", ""),
     ]
     table = pd.read_csv(ours / "report" / "tables" / "board.csv").set_index("series")
     areas = {name: values_of_area(name) for name in MEANS}
     for name in ("rope", "alibi"):
         assert table.loc[name, "none"] == pytest.approx(effect(areas[name], areas["none"]))
-    assert lines[0][4] == f"{table.loc['rope', 'none']:+.1f}"
+        assert table.loc[name, "area"] == pytest.approx(areas[name].mean())
+        assert table.loc[name, "low"] < areas[name].mean() < table.loc[name, "high"]
+    low, mean, high = (100 * table.loc["rope", column] for column in ("low", "area", "high"))
+    assert lines[0][4:6] == [f"{mean:.0f} [{low:.0f}, {high:.0f}]", f"{table.loc['rope', 'none']:+.1f}"]
+    assert f"| alibi | ada/mine | 1 of 1 | 3 | {lines[1][4].replace('[', chr(92) + '[')[:-1]}" in markdown_of(ours)
     assert not list((place).glob("runs")), "nothing is unpacked into the submission"
 
     digest = submission.read(place).digest
@@ -359,8 +399,28 @@ def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_
     (tmp_path / "results" / "submissions" / "bob" / "broken").mkdir(parents=True)
     (tmp_path / "results" / "submissions" / "bob" / "broken" / "submission.json").write_text("{}")
     assert report.main([str(ours)]) == 0
-    assert read_page(ours).tables["Board"][2][6] == "3 of 3 re-run"
+    assert read_page(ours).tables["Board"][2][7] == "3 of 3 re-run"
     assert "Not readable: bob/broken" in read_page(ours).text
+
+
+def test_results_of_other_settings_stand_apart_and_say_why(place: Path, tmp_path: Path) -> None:
+    folder = sweep_of(tmp_path / "quick", {"none": 3, "rope": 3}, fixed=True, train={"steps": 4})
+    other = tmp_path / "results" / "submissions" / "bob" / "quick"
+    other.mkdir(parents=True)
+    submission.pack(folder, other / "runs.tar.xz")
+    record = {"who": "bob", "name": "quick", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
+    (other / "submission.json").write_text(json.dumps(record))
+    ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
+    assert report.main([str(ours)]) == 0
+    tables = read_page(ours).tables
+    assert [line[1] for line in tables["Board"][1:]] == ["", "ada/mine", ""]
+    (apart,) = tables["Board: other settings, not ranked"][1:]
+    assert (apart[0], apart[1], apart[-1]) == ("rope", "bob/quick", "train.steps")
+    assert "bob/quick" in markdown_of(ours)
+
+
+def markdown_of(folder: Path) -> str:
+    return (folder / "report" / "report.md").read_text()
 
 
 def values_of_area(encoder: str) -> np.ndarray[Any, Any]:
@@ -397,7 +457,7 @@ def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     place = "results/submissions/ada/mine"
-    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "check.txt", "my.py", "verified.json")]
+    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "my.py", "verified.json")]
     left = [f"{place}/{name}" for name in ("runs/a/rows.csv", "report/index.html")]
     check = ["git", "-C", str(tmp_path), "check-ignore", *kept, *left]
     assert subprocess.run(check, capture_output=True, text=True).stdout.split() == left

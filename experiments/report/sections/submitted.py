@@ -1,4 +1,7 @@
-"""The board: every encoder of a folder and of the submissions beside it, one line each. Submitted code is never run."""
+"""The board: every encoder of a folder and of the submissions beside it, one line each. Submitted code is never run.
+
+Only results of the same settings are ranked together.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,32 +18,32 @@ from experiments.rows import submission
 from experiments.rows.results import Results
 from experiments.rows.submission import Submission
 from experiments.statistics.comparisons import BASELINES, effect, find_baseline
-from experiments.statistics.intervals import Vector
+from experiments.statistics.intervals import Vector, bounded
 from experiments.statistics.scores import scores
 
 NOTE = (
-    "Mean area: over these tasks, where all were learned. Against none, against rope: Hedges' g, the difference of "
-    "mean areas in deviations of one seed, the median over tasks; each line is compared with runs of its own sweep."
+    "Mean area: over these tasks, where all were learned, with its 95 % interval over the seeds that all tasks have. "
+    "Against none, against rope: Hedges' g, the difference of mean areas in deviations of one seed, the median over "
+    "tasks; each line is compared with runs of its own sweep."
 )
-OF_SUBMISSIONS = (
-    "Re-run: runs of a submission, chosen by its hash, that python run.py --verify repeated. Settings: where those of "
-    "a submission differ from this folder's, its areas are not comparable."
-)
-OWN = ("plugin", "drawn", "threads")
-"""Settings that say nothing about how a model was trained."""
+OF_SUBMISSIONS = "Re-run: runs of a submission, chosen by its hash, that python run.py --verify repeated."
+APART = "Their tasks or settings differ from this folder's where the last column says, so areas are not comparable."
+COMPARED = ("data", "layout.", "length_extrapolation.", "model.", "task.", "train.", "tune")
+"""Settings that two areas must share to be compared."""
+LINE = ("series", "encoder", "tasks", "tasks_learned", "seeds", "seeds_learned", "area", "low", "high")
 
 
 def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
     """Make the section, where there are submissions or both baselines; ``tasks`` are those that lines are about."""
     keys, told = [task.key for task in tasks], []
-    parts = [lines(results, keys).assign(by="", rerun="", settings="")]
+    parts = [lines(results, keys).assign(submission="", rerun="", settings="")]
     for found in submission.below(results.folder.resolve().parent):
         if isinstance(found, Submission):
             theirs = _read(found)
             own = lines(theirs, keys)
             own = own[own["encoder"].isin(found.encoders)]
-            differ = {"by": found.who, "rerun": found.verified or "no", "settings": _differ(theirs, results, keys)}
-            parts += [own.assign(**differ)] if len(own) else []
+            named = {"submission": f"{found.who}/{found.name}", "rerun": found.verified or "no"}
+            parts += [own.assign(**named, settings=_differ(theirs, results, keys))] if len(own) else []
         else:
             told.append(found)
     table = pd.concat(parts, ignore_index=True).sort_values("area", ascending=False, kind="stable")
@@ -48,27 +51,47 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
         return []
     submitted = len(parts) > 1
     note = " ".join([NOTE, *[OF_SUBMISSIONS] * submitted, *(f"Not readable: {one}." for one in told)])
-    shown = _cells(table) if submitted else _cells(table).drop(columns=["by", "re-run", "settings"])
-    return [Section("Board", [f"Tasks: {', '.join(keys)}."], [Table("board", "Board", shown, table, note)])]
+    here, apart = table[table["settings"] == ""], table[table["settings"] != ""]
+    hidden = ["settings"] if submitted else ["submission", "re-run", "settings"]
+    boards = [Table("board", "Board", _cells(here).drop(columns=hidden), here, note, pasted=submitted)]
+    if len(apart):
+        caption = "Board: other settings, not ranked"
+        boards.append(Table("board_apart", caption, _cells(apart), apart, APART, pasted=True))
+    return [Section("Board", [f"Tasks: {', '.join(keys)}."], [*boards])]
 
 
 def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
     """Return one line for each series on some tasks.
 
     Returns:
-        ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``area`` (mean over tasks; NaN where one was
-        not learned) and the median effect against each of `BASELINES`, NaN where nothing can be compared.
+        ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``seeds`` and ``seeds_learned`` (on the task
+        with the fewest), ``area`` (mean over tasks; NaN where one was not learned) with ``low`` and ``high``, and the
+        median effect against each of `BASELINES`, NaN where nothing can be compared.
     """
     quality = results.quality[results.quality["task"].isin(keys)]
-    areas = {key: part["area"].dropna().to_numpy() for key, part in scores(quality).groupby(["series", "task"])}
+    scored = scores(quality)
+    areas = {key: part["area"].dropna().to_numpy() for key, part in scored.groupby(["series", "task"])}
     encoders = dict(zip(quality["series"], quality["encoder"].str.split("(").str[0], strict=True))
     found = []
     for series, encoder in sorted(encoders.items()):
         own = {task: values for (name, task), values in areas.items() if name == series}
         known = [values.mean() for values in own.values() if len(values)]
-        line = [series, encoder, len(own), len(known), float(np.mean(known)) if len(known) == len(own) else math.nan]
+        part = scored[scored["series"] == series]
+        seeds = [int(part.groupby("task").size().min()), min(map(len, own.values()))]
+        ends = (math.nan, math.nan, math.nan)
+        if len(known) == len(own):
+            ends = (float(np.mean(known)), *_interval(part))
+        line = [series, encoder, len(own), len(known), *seeds, *ends]
         found.append([*line, *(_against(areas, own, _baseline(quality, name)) for name in BASELINES)])
-    return pd.DataFrame(found, columns=["series", "encoder", "tasks", "tasks_learned", "area", *BASELINES])
+    return pd.DataFrame(found, columns=[*LINE, *BASELINES])
+
+
+def _interval(scored: pd.DataFrame) -> tuple[float, float]:
+    """Return the interval of a series' mean area over tasks, from the seeds that have one on each."""
+    tasks = scored.groupby("task")
+    means = scored.pivot(index="seed", columns="task", values="area").dropna().mean(axis=1).to_numpy(dtype=float)
+    bounds = float(tasks["worst"].min().mean()), float(tasks["best"].max().mean())
+    return bounded(means, bounds, float(scored["noise"].mean()) / len(tasks))
 
 
 def _against(areas: Mapping[Any, Vector], own: Mapping[Any, Vector], baseline: str) -> float:
@@ -90,18 +113,22 @@ def _read(found: Submission) -> Results:
 
 
 def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:
+    """Return what keeps results from being ranked with ours: tasks they lack, settings that differ; else blank."""
     names = {
         name
-        for key in keys
-        for name in theirs.settings.get(key, {}).keys() | ours.settings.get(key, {}).keys()
-        if key in theirs.settings and theirs.settings[key].get(name) != ours.settings.get(key, {}).get(name)
+        for key in set(keys) & set(theirs.settings)
+        for name in theirs.settings[key].keys() | ours.settings[key].keys()
+        if name.startswith(COMPARED) and theirs.settings[key].get(name) != ours.settings[key].get(name)
     }
-    return words.few(sorted(names - set(OWN))) if names - set(OWN) else "as here"
+    return words.few([*(f"no {key}" for key in keys if key not in theirs.settings), *sorted(names)])
 
 
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
     learned = [f"{line['tasks_learned']} of {line['tasks']}" for line in table.to_dict("records")]
-    cells = {"encoding": table["series"], "by": table["by"], "tasks learned": learned}
-    cells |= {"mean area, %": [words.fixed(100 * area, ".0f") for area in table["area"]]}
+    seeds = zip(table["seeds"], table["seeds_learned"], strict=True)
+    areas = zip(100 * table["area"], 100 * table["low"], 100 * table["high"], strict=True)
+    cells = {"encoding": table["series"], "submission": table["submission"], "tasks learned": learned}
+    cells |= {"seeds": [f"{every}" if every == some else f"{some} of {every} learned" for every, some in seeds]}
+    cells |= {"mean area, %": [words.interval(area, low, high, ".0f") for area, low, high in areas]}
     cells |= {f"against {name}": [words.fixed(value, "+.1f") for value in table[name]] for name in BASELINES}
     return pd.DataFrame(cells | {"re-run": table["rerun"], "settings": table["settings"]})
