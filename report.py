@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from experiments.rows.untrusted import message_of
+from experiments.training import heartbeat
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
@@ -16,8 +19,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print a mistake and exit."""
         self.exit(2, f"error: {message}; see python report.py --help\n")
-
-from experiments.training import heartbeat
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     # Imported here because matplotlib and pandas take seconds: --help and a mistyped option must answer at once.
     from experiments.report import build, comparison, export
-    from experiments.rows.untrusted import message_of
     from experiments.runs import status, submit
 
     try:
