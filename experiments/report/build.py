@@ -39,7 +39,8 @@ SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
     "training": other.training,
     "tuning": fairness.tuning,
 }
-"""Experiments with a section of their own, in the order of a task's sections; others follow them."""
+"""Experiments with a section of their own, in the order of a task's sections; others stand before `LAST`."""
+LAST = ("training", "tuning")
 LONG = 15
 """Rows from which on a table of a task with as many series has its place on a page of its own."""
 READING = (
@@ -114,10 +115,7 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
     page.sections = [section for section in checkpoint.sections(results, found) if _has_content(section)]
     for task in of_tasks:
         present = set(task.rows["experiment"]) - ({EXTENDED} if found else set())
-        known = [experiment for experiment in SECTIONS if experiment in present]
-        page.sections += [
-            checkpoint.of_one(_section(experiment, task)) for experiment in [*known, *sorted(present - set(SECTIONS))]
-        ]
+        page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present)]
     page.summary = list(found[0].sentences) if found else []
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
@@ -134,7 +132,7 @@ def _measured(
     of_tasks = _of_tasks(results, baselines)
     page.title, page.front = front.make(of_tasks, results, statements_page.told(decided))
     of_pages = [_task_page(task) for task in of_tasks]
-    page.title = page.title if page.front else of_pages[0].title
+    page.title = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
@@ -208,8 +206,7 @@ def _task_page(task: TaskResults) -> Page:
             f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
             "training length. Tables show all."
         )
-    known = [experiment for experiment in SECTIONS if experiment in present]
-    shown = [_section(experiment, task) for experiment in [*known, *sorted(present - set(SECTIONS))]]
+    shown = [_section(experiment, task) for experiment in _ordered(present)]
     if screen is None:  # then the first figure has the answer
         titles = (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture))
         heading = next(titles, heading)
@@ -218,6 +215,11 @@ def _task_page(task: TaskResults) -> Page:
     sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]
     page = Page(heading, [] if screen else [task.described], sections, screen, path=task.path, name=task.key)
     return _without_long_tables(page) if len(task.order) > LONG else page
+
+
+def _ordered(present: set[str]) -> list[str]:
+    first = [experiment for experiment in SECTIONS if experiment in present - set(LAST)]
+    return [*first, *sorted(present - set(SECTIONS)), *(experiment for experiment in LAST if experiment in present)]
 
 
 def _without_long_tables(page: Page) -> Page:

@@ -74,6 +74,11 @@ def told(decided: list[Decided]) -> list[Told]:
     return found
 
 
+def verdict(decided: list[Decided]) -> str:
+    """Return the verdict on the first statement that was measured, in words; blank if none was."""
+    return next((f"{d.statement.statement}: {d.verdict}" for d in decided if d.verdict != NOT_MEASURED), "")
+
+
 def sections(decided: list[Decided]) -> list[Section]:
     """Return a table of the statements that were measured, and a section for each published finding."""
     general = [each for each in decided if not each.statement.setting]
