@@ -228,7 +228,7 @@ def test_links_lead_through_the_pages(index: Opened) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.locator(".links a", has_text="sort").click()
-    sync_api.expect(page.locator("h1")).to_contain_text("trained to length 16", timeout=WAIT)
+    sync_api.expect(page.locator("h1")).to_contain_text("Trained to length 16", timeout=WAIT)
     page.locator(".board a", has_text="rope").click()
     sync_api.expect(page.locator("h1")).to_have_text("rope", timeout=WAIT)
     page.get_by_role("link", name="Method and data").click()
