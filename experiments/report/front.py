@@ -163,14 +163,16 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     if line["difference"] != line["difference"]:
         whose = "" if verdict.startswith(f"{ours}: ") else f"{other}: "
         return Finding(f"{ours} and {other}: no comparison", f"({whose}{verdict}).")
-    points = words.count(round(abs(100 * line["difference"])), "point")
+    areas = task.standing.set_index("series")["area"]
+    points = words.count(round(abs(100 * (areas[ours] - areas[other]))), "point")
     head = {
         WORSE: f"{ours} beats {other} by {points}",
         BETTER: f"{ours} loses to {other} by {points}",
         EQUAL: f"{ours} and {other} are equal",
     }.get(verdict, f"{ours} and {other}: {verdict}")
     difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
-    text = f"({other} less {ours}: {words.interval(difference, low, high, '+.0f')} points of area, "
+    when = " at the look that decided" if task.declared else ""
+    text = f"({other} less {ours}{when}: {words.interval(difference, low, high, '+.0f')} points of area, "
     text += f"p {words.p_value(line['p_holm'])}, {line['seeds']} against {words.count(line['baseline_seeds'], 'run')})."
     return Finding(head, text)
 

@@ -309,11 +309,18 @@ def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None
         return None
     if not multirun:
         raise BadRequest(f"seeds={UNTIL_DECIDED} is a sweep: add -m")
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in ("looks", "weights") and not value.startswith("["):
+            raise BadRequest(f"{word} must be a list: '{name}=[{value}]'")
     given = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
     if given.against is None:
         raise BadRequest(f"seeds={UNTIL_DECIDED} needs its question: against=<series>, best or statements")
     try:
-        found = Rule(given.against, tuple(given.looks), tuple(given.weights), given.delta)
+        looks, weights = tuple(given.looks), tuple(given.weights)
+        if looks != Rule.looks and weights == Rule.weights:
+            weights = (1 / len(looks),) * len(looks)
+        found = Rule(given.against, looks, weights, given.delta)
     except ValueError as error:
         raise BadRequest(str(error)) from error
     return found, whole("seed", given.seed, at_least=0, at_most=LAST_SEED - found.looks[-1])

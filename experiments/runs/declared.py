@@ -30,7 +30,7 @@ def faults(folder: Path) -> list[str]:
     told += [f"{run} is beyond what the sweep declared" for run in sorted({*found.runs["run_id"]} - {*noted[0].runs})]
     unfinished = found.runs[~found.runs["status"].isin(found.finished["status"])]
     told += [
-        f"{run} is {status}: {message}"
+        f"{run} is {status}{': ' * bool(message)}{message}"
         for run, status, message in unfinished[["run_id", "status", "message"]].to_numpy()
     ]
     return told or [*_altered(folder, found), *_seeds(found, noted[0])]

@@ -38,7 +38,7 @@ OPTIONS = {
     "seeds=until_decided against=none": "with -m: add seeds at declared looks until each comparison is decided",
     "against=best": "the same, until it is known which series may be the best",
     "against=statements": "the same, until published statements are decided; +statements= and +sweep=claims imply it",
-    "looks=[5,8,12,20] weights=[…]": "numbers of seeds after which is tested, and the share of the level of each",
+    "looks=[5,8,12,20] weights=[…]": "numbers of seeds after which is tested, and each one's share of the level",
     "delta=null": "difference below which two series, or contestants of a statement, count as equal",
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",

@@ -344,7 +344,10 @@ def _page(place: Path, report: bool) -> str:
     with doing("writing the report"):
         command = [sys.executable, str(ROOT / "report.py"), str(place)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stderr.strip() if done.returncode else f"page: {done.stdout.split()[-1]}"
+    if done.returncode:
+        return done.stderr.strip()
+    said = [line for line in done.stdout.splitlines() if line and not line.startswith("warning: ")]
+    return f"{said[0]}\npage: {said[-1]}"
 
 
 def _from_folder(folder: Path, before: dict[str, Any] | None) -> Outcome:

@@ -123,7 +123,7 @@ def _time(runs: list[Standing], sweeps: list[sweep_notes.Sweep]) -> list[str]:
         mean = sum(done) / len(done)
         each = f"{words.count(left, 'run')} at {_span(mean)}, the mean of the {len(done)} done"
         lines.append(f"About {_span(mean * left)} left in one process: {each}.")
-    elif planned := [sweep for sweep in sweeps if sweep.seconds is not None]:
+    elif left and (planned := [sweep for sweep in sweeps if sweep.seconds is not None]):
         seconds, count = sum(sweep.seconds or 0.0 for sweep in planned), sum(len(sweep.runs) for sweep in planned)
         lines.append(f"About {_span(seconds)} in one process for {words.count(count, 'run')}, as --plan estimated.")
     return lines

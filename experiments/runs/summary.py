@@ -281,7 +281,9 @@ def _next(record: dict[str, Any], folder: str) -> str:
         words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
         return f"longer    {shlex.join(['python', 'run.py', *words])}"
     names = ",".join(dict.fromkeys(OTHERS.format(name).split(",")))
-    words = ["python", "run.py", "-m", f"encoder={names}", "seed=0,1,2", *chosen, "name=compared"]
+    theirs = any(word.startswith("plugin=") for word in chosen)
+    seeds = ["seeds=until_decided", f"against={name}"] if theirs else ["seed=0,1,2"]
+    words = ["python", "run.py", "-m", f"encoder={names}", *seeds, *chosen, "name=compared"]
     return f"compare   {shlex.join(words)}\n          then: python report.py results/compared"
 
 

@@ -133,16 +133,22 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> 
     """
     counts: Counter[str] = Counter()
     faults: set[str] = set()
+    failed: list[str] = []
     for verdict in verdicts:
         counts[verdict.outcome] += 1
         reason = "the same fault as above" if verdict.reason in faults else verdict.reason
-        faults |= {verdict.reason} - {""} if verdict.outcome == FAILS else set()
+        if verdict.outcome == FAILS:
+            failed.append(verdict.sentence)
+            faults |= {verdict.reason} - {""}
         told = (f"{verdict.outcome:6}  {verdict.sentence}", reason and " " * 8 + reason)
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
-    _print(f"{name}: {held}\n")
+    _print(f"{name}: {held}")
+    for sentence in failed:
+        _print(f"  broken: {sentence}")
+    _print("")
     if source is not None:
         with suppress(OSError):
             _kept(source, name).parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def test_one_run_is_planned_too(command: Command) -> None:
 
 
 def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
-    rule = ["encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5]", "weights=[0.5,0.5]"]
+    rule = ["encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5]"]
     planned = command("-m", *TINY, *rule, "--plan")
     assert planned.code == 0, planned.err
     assert "6 runs, 0 of them finished before" in planned.out

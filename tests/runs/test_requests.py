@@ -166,6 +166,7 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
     [
         ([], "its question: against=<series>, best or statements"),
         (["against=none", "looks=[2,5]"], "looks=(2, 5)"),
+        (["against=none", "looks=3,5"], "looks=3,5 must be a list: 'looks=[3,5]'"),
         (["encoder=none,rope", "against=rop"], "against=rop: no run of this sweep has that encoder. Did you mean"),
     ],
 )

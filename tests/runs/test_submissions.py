@@ -461,3 +461,15 @@ def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path
     left = [f"{place}/{name}" for name in ("runs/a/rows.csv", "report/index.html")]
     check = ["git", "-C", str(tmp_path), "check-ignore", *kept, *left]
     assert subprocess.run(check, capture_output=True, text=True).stdout.split() == left
+
+
+def test_a_folder_that_was_submitted_stands_on_its_own_board_once(tmp_path: Path) -> None:
+    ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
+    place = tmp_path / "results" / "submissions" / "eve" / "ours"
+    place.mkdir(parents=True)
+    submission.pack(ours, place / "runs.tar.xz")
+    record = {"who": "eve", "name": "ours", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
+    (place / "submission.json").write_text(json.dumps(record))
+    assert report.main([str(ours)]) == 0
+    assert {tuple(line[:2]) for line in read_page(ours).tables["Board"][1:]} == {("rope", "eve/ours"), ("none", "")}
+    assert len(read_page(ours).tables["Board"]) == 3

@@ -40,16 +40,20 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
     for found in submission.below(results.folder.resolve().parent):
         if isinstance(found, Submission):
             theirs = _read(found)
+            named = {"submission": f"{found.who}/{found.name}", "rerun": found.verified or "no"}
+            ours = {*results.runs["run_id"]} if found.name == results.folder.resolve().name else set()
+            if {*theirs.runs["run_id"]} <= ours:  # made from this folder
+                parts[0].loc[parts[0]["encoder"].isin(found.encoders), list(named)] = list(named.values())
+                continue
             own = lines(theirs, keys)
             own = own[own["encoder"].isin(found.encoders)]
-            named = {"submission": f"{found.who}/{found.name}", "rerun": found.verified or "no"}
             parts += [own.assign(**named, settings=_differ(theirs, results, keys))] if len(own) else []
         else:
             told.append(found)
     table = pd.concat(parts, ignore_index=True).sort_values("area", ascending=False, kind="stable")
-    if len(parts) == 1 and not (len(table) and set(BASELINES) <= set(table["encoder"])):
+    submitted = bool((table["submission"] != "").any())
+    if not submitted and not (len(table) and set(BASELINES) <= set(table["encoder"])):
         return []
-    submitted = len(parts) > 1
     note = " ".join([NOTE, *[OF_SUBMISSIONS] * submitted, *(f"Not readable: {one}." for one in told)])
     here, apart = table[table["settings"] == ""], table[table["settings"] != ""]
     hidden = ["settings"] if submitted else ["submission", "re-run", "settings"]
