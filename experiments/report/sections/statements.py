@@ -36,10 +36,9 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
     holding, failing, equal, undecided = (tested.count(verdict) for verdict in (HOLDS, FAILS, EQUAL, UNDECIDED))
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
-    sentences = [
-        f"Published statements tested here: {len(tested)}. Holding: {holding}; in some cases alone: {partly}; failing: "
-        f"{failing}; equal: {equal}; undecided: {undecided}."
-    ]
+    counts = {"holding": holding, "in some cases alone": partly, "failing": failing, EQUAL: equal, UNDECIDED: undecided}
+    told = "; ".join(f"{number} {how}" for how, number in counts.items() if number)
+    sentences = [f"Published statements tested here: {len(tested)} ({told})."]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
 
