@@ -141,6 +141,12 @@ def test_every_run_command_composes(command: Command, tmp_path: Path, arguments:
     words = shlex.split(arguments)
     if words == ["--help"] or "--verify" in words:  # neither composes a run
         return
+    for key, _, named in (word.partition("=") for word in words):  # the reader's own
+        if key == "task.path":
+            (tmp_path / named).write_text("a text")
+        elif key == "checkpoint" and ":" not in named:
+            (tmp_path / named).mkdir(parents=True)
+            (tmp_path / named / "config.json").touch()
     flags = [word for word in words if word == "-m"]
     done = command("--cfg", "job", *[word for word in words if word not in flags])
     # --cfg does not go with -m, and a list of values is refused there for that reason alone.
