@@ -30,7 +30,7 @@ NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
 FIXED = "nothing can be put into the model: "
 REMEDIES = {
-    "scaled already": "Measure the model without that scaling, which is `rope_parameters` (or `rope_scaling`) of its "
+    "scaled already": "Measure the model without that scaling, which is rope_parameters (or rope_scaling) in its "
     "config.json.",
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
