@@ -73,3 +73,11 @@ def test_a_length_out_of_reach_is_said() -> None:
     assert found is not None
     assert "1 window of 128 is too few" in found.heading
     assert any("256 tokens, 4 times its length, are out of reach" in sentence for sentence in found.sentences)
+
+
+def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
+    """Where no several methods extend it, its encoder is not plain rope, and rope must not take its place."""
+    assert told({AS_TRAINED: 2.5, WINDOW: 2.3}, {}).code == []
+    assert any(
+        "sliding_window=64" in line for line in told({AS_TRAINED: 2.5, "a": 2.4, "b": 2.4, WINDOW: 2.3}, {}).code
+    )

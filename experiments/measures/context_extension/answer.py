@@ -151,13 +151,16 @@ def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ())
     main, last = found[wanted], found[max(found)]
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
-    counts = _counts(found, trained, corpus if isinstance(corpus, dict) else {})
+    corpus = corpus if isinstance(corpus, dict) else {}
+    counts = _counts(found, trained, corpus)
     for length in sorted(length for length in asked - set(found) if length > trained):
         counts.append(f"{length} tokens, {length / trained:g} times its length, are out of reach of this text.")
     if main.blocks < blocks.FEWEST:
         many = words.count(main.windows, "window")
         few = f"{many} of {main.length} {'is' if main.windows == 1 else 'are'}" if main.windows else "the sequences are"
         why = f"An interval needs {blocks.FEWEST} of them or more, so no way of reading is ranked or recommended."
+        if main.windows and 0 < _size(corpus) < blocks.FEWEST * FAR * trained:
+            why += f" Four times the length, {FAR * trained}, is out of reach of a text of {_size(corpus):,} tokens."
         return Answer(
             f"{model}, trained to {trained}: {few} too few for an answer", [why, *counts], [], metric, trained, window
         )
@@ -321,10 +324,11 @@ def _distant(main: Ranking, window: int) -> list[str]:
         line = main.line(name)
         gain = words.interval(line["content"], line["content_low"], line["content_high"], "+.3f").replace("-", "−")
         verdict = HELPS if line["content_low"] > 0 else HURTS if line["content_high"] < 0 else UNSHOWN
-        told[verdict].append(f"{named(name, window)} ({gain})")
+        way = "the model unchanged" if name == AS_TRAINED else named(name, window)
+        told[verdict].append(f"{way} ({gain})")
     with_each = [f"it {verdict} with {words.listed(each)}" for verdict, each in told.items() if each]
-    if not told[HELPS] and len(known) > 1:
-        with_each.insert(0, "it is shown to help with none of the ways of reading")
+    if len(told[UNSHOWN]) == len(known) > 1:
+        with_each = [f"it is shown to help with none of {words.listed(told[UNSHOWN])}"]
     text = f"Text further back than {window} tokens, by the bits per byte that it saves: {'; '.join(with_each)}."
     corrected = f", with Bonferroni's correction over these {len(known)}" * (len(known) > 1)
     layers = " In a window it can help through stacked layers, each of which looks back." * (WINDOW in known)
@@ -345,7 +349,7 @@ def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any
     if not counts:
         return []
     read = max(count * length for length, count in counts.items())
-    size = round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
+    size = _size(corpus)
     windows = words.listed([f"{words.count(count, 'window')} of {length}" for length, count in counts.items()])
     share = f", {min(1, read / size):.0%} of its {size:,}".replace("%", " %") if size else ""
     text = f"Read: {read:,} tokens of {corpus.get('source', 'the text')}{share} ({windows})."
@@ -360,10 +364,16 @@ def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any
     return [f"{text} Fewer than {ENOUGH} windows say little: {more} gives {ENOUGH} of {max(few)}."]
 
 
+def _size(corpus: Mapping[str, Any]) -> int:
+    """Return how many tokens a text has, 0 where that is not known."""
+    return round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
+
+
 def _code(main: Ranking, window: int) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
     limit = USE.format(name="rope", more=f", sliding_window={window}")
-    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if WINDOW in main.better else {}
+    plain = len(main.methods) > 1  # several extend rope alone; a model with another encoder must keep that one
+    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if plain and WINDOW in main.better else {}
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
         more = f", train_length={window}" + ("" if factor != factor else f", factor={factor!r}")
