@@ -61,7 +61,10 @@ def lacking(place: str, knob: str) -> str:
     if knob == "tokenizer":
         remedy = "write one beside it, tokenizer.save_pretrained(folder), or set task.tokenizer="
         return f"checkpoint={place!r} has no tokenizer (no tokenizer.json is there): {remedy}"
-    return f"checkpoint={place!r} does not say how many positions it was made for: set task.{knob}="
+    text = f"checkpoint={place!r} does not say how many positions it was made for: set task.{knob}="
+    if why := _hub().refused(place):
+        text += f"; but no method to read further can be put into it ({why}), so that it is measured unchanged alone"
+    return text
 
 
 @lru_cache(maxsize=1)

@@ -54,6 +54,17 @@ Table = dict[str, list[Any]]
 """Column -> cells, of one run."""
 
 
+def refusals(folder: Path) -> dict[str, list[str]]:
+    """Return why a run could not measure something, by experiment, from its log; nothing where that is not there."""
+    found: dict[str, list[str]] = {}
+    log = folder / "run.log"
+    for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
+        before, told, why = line.partition(": unsupported: ")
+        if told:
+            found.setdefault(before.partition(" INFO ")[2].partition(" ")[0], []).append(why)
+    return {name: list(dict.fromkeys(each)) for name, each in found.items()}
+
+
 def run_folders(folder: Path) -> list[Path]:
     """Return every folder below ``<folder>/runs``, in alphabetical order; runs that come packed are unpacked first.
 

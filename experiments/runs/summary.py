@@ -6,7 +6,7 @@ import shlex
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
-from experiments.rows.read import read_run
+from experiments.rows.read import read_run, refusals
 from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
@@ -40,6 +40,14 @@ OTHERS = "none,{},rope"
 """What a run's encoder is compared with in the next command."""
 SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force")
 """Options that the next command does not take over."""
+OF_ONE = " of the unchanged model, in other windows"
+WINDOWS = (
+    "separate: windows that follow one another; sliding: windows that move on by a few tokens, where all\n"
+    "tokens have about as much text before them"
+)
+"""What is said of `context_use` below the answer about one model."""
+ROUNDING = 1e-7
+"""Below this a value is rounding alone."""
 FREE_RUNNING = "generated_token_accuracy"
 NOT_RUN = {
     "finished before": "{run_id} finished before; force=true repeats it",
@@ -126,7 +134,7 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
         return None
     from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), record["corpus"])
+    return answer(frame(rows), record["corpus"], refusals(outcome.folder).get("context_extension", []))
 
 
 def _does_its_task(row: Row) -> bool:
@@ -230,7 +238,7 @@ def _show_results(outcome: Outcome) -> None:
     if others := [
         row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")
     ]:
-        _show_others(others, told is not None)
+        _show_others(others, told is not None, refusals(outcome.folder))
     if record["tuning"]:
         print(f"rate      {_tuned(record['tuning'])}")
     spent = f"measuring {span(record['measure_seconds'])}, on {record['device']}"
@@ -247,20 +255,29 @@ def _show_results(outcome: Outcome) -> None:
     print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
 
-def _show_others(rows: list[Row], answered: bool) -> None:
+def _show_others(rows: list[Row], answered: bool, refused: Mapping[str, list[str]]) -> None:
     from experiments.statistics.intervals import with_series  # with scipy, which most runs need not wait for
 
     for name in dict.fromkeys(row.experiment for row in rows):
         table = with_series(frame(row for row in rows if row.experiment == name))
         shown = report_of(name).shown(table) if has_report(name) else _plain(table)
         lines = [
-            (line["head"], f"{line['value']:.3g}" if line["status"] == "ok" else line["status"])
+            (line["head"], _brief(line["value"]) if line["status"] == "ok" else line["status"])
             for line in shown.head(LINES).to_dict("records")
         ]
-        title = name.replace("_", " ") + (", of other windows" if answered and name == "context_use" else "")
-        _print([(title, ""), *lines])
+        of_one = answered and name == "context_use"
+        title = name.replace("_", " ") + OF_ONE * of_one
+        _print([(title, ""), *dict.fromkeys(lines)])
+        if of_one:
+            print(WINDOWS)
+        if (shown["status"] != "ok").any():
+            print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refused.get(name, ())))
         if len(shown) > LINES:
             print(f"{len(shown) - LINES} more are in rows.csv")
+
+
+def _brief(value: float) -> str:
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

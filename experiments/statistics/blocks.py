@@ -40,9 +40,9 @@ def against(whole: "pd.Series[float]", parts: pd.DataFrame, baseline: str) -> pd
     return table.assign(p_holm=holm(table["p"]))
 
 
-def interval(value: float, parts: "pd.Series[float]") -> tuple[float, float]:
-    """Return the 95 % interval of a value, from those of its blocks."""
-    return _paired(np.array(parts.dropna(), dtype=np.float64), value)[:2]
+def interval(value: float, parts: "pd.Series[float]", several: int = 1) -> tuple[float, float]:
+    """Return the 95 % interval of a value, from those of its blocks; Bonferroni's, for one of several."""
+    return _paired(np.array(parts.dropna(), dtype=np.float64), value, several)[:2]
 
 
 def alike(p_holm: float) -> bool:
@@ -50,11 +50,11 @@ def alike(p_holm: float) -> bool:
     return not p_holm < SIGNIFICANCE
 
 
-def _paired(values: Vector, centre: float) -> tuple[float, float, float]:
+def _paired(values: Vector, centre: float, several: int = 1) -> tuple[float, float, float]:
     count = len(values)
     if count < FEWEST:
         return math.nan, math.nan, math.nan
     error = float(values.std(ddof=1)) / math.sqrt(count)
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * error
+    half = float(stdtrit(count - 1, 1 - (1 - CONFIDENCE) / 2 / several)) * error
     p = 2 * float(stdtr(count - 1, -abs(centre) / error)) if error else float(centre == 0)
     return centre - half, centre + half, p

@@ -10,6 +10,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils.logging import disable_progress_bar
 
 from pe_zoo import Encoder, Geometry, Unsupported
+from pe_zoo.hf.families import REFUSED, tried
 from pe_zoo.hf.listen import family, read, tokens_for
 from pe_zoo.hf.own import own_rotation, rotates
 from pe_zoo.hf.saved import load
@@ -72,6 +73,12 @@ def longest(place: str) -> int | None:
     if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
         raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
     return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
+def refused(place: str) -> str:
+    """Why no encoder can be put into a saved model's family, as far as a small one of it shows; empty if one can."""
+    found = tried(AutoConfig.from_pretrained(place, local_files_only=True).model_type)
+    return found.reason if found.outcome == REFUSED else ""
 
 
 def open_model(place: str, train_length: int, device: torch.device) -> Opened:

@@ -75,6 +75,14 @@ def test_a_folder_without_a_tokenizer_says_so(command: Command, tmp_path: Path) 
     assert "task.tokenizer=" in said
 
 
+def test_a_family_without_methods_is_told_with_its_length(command: Command, tmp_path: Path) -> None:
+    place = saved("bloom", tmp_path / "bloom")
+    said = refused(
+        command, f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}", "task.tokenizer=bytes"
+    )
+    assert "set task.train_length=; but no method to read further can be put into it (bloom does not attend" in said
+
+
 def test_a_wrong_path_offers_what_lies_beside_it(command: Command, tmp_path: Path) -> None:
     saved("llama", tmp_path / "my-llama")
     assert f"Did you mean '{tmp_path / 'my-llama'}'?" in refused(command, f"checkpoint={tmp_path / 'my-lama'}")

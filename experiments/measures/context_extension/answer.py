@@ -1,7 +1,7 @@
 """What a user of one saved model learns from its rows: how to read a longer text, and how sure that is."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,28 @@ ENOUGH = 50
 UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
+FIXED = "nothing can be put into the model: "
+REMEDIES = {
+    "scaled already": "Measure the model without that scaling, which is rope_parameters (or rope_scaling) in its "
+    "config.json.",
+    FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
+}
+"""What to do where no method could be tried, by a part of the reason."""
+HELPS, HURTS, UNSHOWN = "helps", "hurts", "is not shown to help"
+"""What distant text does with a way of reading."""
 USE = 'pe_zoo.hf.use(model, "{name}"{more})'
+BEFORE = [
+    "import pe_zoo.hf",
+    "from transformers import AutoModelForCausalLM, AutoTokenizer",
+    "",
+    'model = AutoModelForCausalLM.from_pretrained("path/to/model")',
+]
+AFTER = [
+    'model.save_pretrained("longer")',
+    'AutoTokenizer.from_pretrained("path/to/model").save_pretrained("longer")',
+    '# pe_zoo.hf.load("longer") reads it again; plain from_pretrained loses the change without a word',
+]
+"""How the lines that apply a method begin and end."""
 
 
 @dataclass(eq=False)
@@ -40,8 +61,8 @@ class Ranking:
         multiple: of the training length.
         table: by condition: ``value``, ``factor``, ``end`` (the value in the last quarter of each window), ``time`` (of
             reading, over that of the unchanged model), ``content`` with ``content_low`` and ``content_high`` (bits that
-            distant text saves), and for ``trained_`` (less unchanged) and ``best_`` (less the best) ``difference``,
-            ``low``, ``high``, ``p`` and ``p_holm``.
+            distant text saves, with Bonferroni's correction), and for ``trained_`` (less unchanged) and ``best_`` (less
+            the best) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
     """
@@ -67,9 +88,28 @@ class Ranking:
         return [str(name) for name in self.table.index[1:] if blocks.alike(self.line(name)["best_p_holm"])]
 
     @property
+    def better(self) -> list[str]:
+        """The conditions that are better than the unchanged model, best first."""
+        names = [str(name) for name in self.table.index]
+        ahead = names[: names.index(AS_TRAINED)]
+        return [name for name in ahead if not blocks.alike(self.line(name)["trained_p_holm"])]
+
+    @property
     def helped(self) -> bool:
         """Whether the best is better than the unchanged model."""
-        return self.best != AS_TRAINED and not blocks.alike(self.line(self.best)["trained_p_holm"])
+        return self.best in self.better
+
+    @property
+    def methods(self) -> list[str]:
+        """The replacements, best first."""
+        return [str(name) for name in self.table.index if name not in (AS_TRAINED, WINDOW, DROPPED)]
+
+    @property
+    def chosen(self) -> str | None:
+        """The replacement to use, better than the unchanged model: beside a window, one that uses distant text."""
+        better = [name for name in self.better if name in self.methods]
+        using = [name for name in better if self.line(name)["content_low"] > 0]
+        return next(iter([*using * (self.best == WINDOW), *better]), None)
 
 
 @dataclass
@@ -90,12 +130,14 @@ def named(condition: str, window: int) -> str:
     return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
 
 
-def answer(rows: pd.DataFrame, corpus: Any = None) -> Answer | None:
+def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ()) -> Answer | None:
     """Return what the rows of one run say; None where nothing was measured beyond the training length.
 
-    ``corpus`` is what the run has noted of its text.
+    ``corpus`` is what the run has noted of its text, ``refusals`` the reasons of what it could not measure.
     """
-    rows = rows[(rows["experiment"] == NAME) & (rows["status"] == "ok") & (rows["condition"] != REPLACED)]
+    rows = rows[(rows["experiment"] == NAME) & (rows["condition"] != REPLACED)]
+    asked = set(rows.loc[rows["condition"] == AS_TRAINED, "eval_length"].astype(int))
+    rows = rows[rows["status"] == "ok"]
     metric = main_metric(rows["metric"].unique())
     if metric is None or rows.empty:
         return None
@@ -109,10 +151,16 @@ def answer(rows: pd.DataFrame, corpus: Any = None) -> Answer | None:
     main, last = found[wanted], found[max(found)]
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
-    counts = _counts(found, trained, corpus if isinstance(corpus, dict) else {})
+    corpus = corpus if isinstance(corpus, dict) else {}
+    counts = _counts(found, trained, corpus)
+    for length in sorted(length for length in asked - set(found) if length > trained):
+        counts.append(f"{length} tokens, {length / trained:g} times its length, are out of reach of this text.")
     if main.blocks < blocks.FEWEST:
-        few = f"{main.windows} windows of {main.length} are" if main.windows else "the sequences measured are"
+        many = words.count(main.windows, "window")
+        few = f"{many} of {main.length} {'is' if main.windows == 1 else 'are'}" if main.windows else "the sequences are"
         why = f"An interval needs {blocks.FEWEST} of them or more, so no way of reading is ranked or recommended."
+        if main.windows and 0 < _size(corpus) < blocks.FEWEST * FAR * trained:
+            why += f" Four times the length, {FAR * trained}, is out of reach of a text of {_size(corpus):,} tokens."
         return Answer(
             f"{model}, trained to {trained}: {few} too few for an answer", [why, *counts], [], metric, trained, window
         )
@@ -122,7 +170,7 @@ def answer(rows: pd.DataFrame, corpus: Any = None) -> Answer | None:
     return Answer(
         heading=_heading(model, main, metric, trained, window),
         sentences=[
-            _advice(main, window),
+            *_advice(main, window, refusals),
             *_changes(main, metric, window),
             *_inside(inside["value"].tolist(), metric, trained),
             *_window(main, metric, window),
@@ -152,7 +200,7 @@ def _ranking(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rank
     content, of_parts = gains[gains["part"].isna()].set_index("condition")["value"], _parts(gains)
     table["content"] = [float(content.get(name, math.nan)) for name in table.index]
     ends = [
-        blocks.interval(content[name], of_parts[name]) if name in of_parts.columns else (math.nan, math.nan)
+        blocks.interval(content[name], of_parts[name], len(content)) if name in of_parts else (math.nan, math.nan)
         for name in table.index
     ]
     table["content_low"], table["content_high"] = zip(*ends, strict=True)
@@ -186,38 +234,55 @@ def difference(line: Mapping[str, float], prefix: str, metric: str) -> str:
 def _heading(model: str, main: Ranking, metric: str, trained: int, window: int) -> str:
     opening, line = f"{model}, trained to {trained}", main.line(main.best)
     value = number(line["value"], metric)
+    if len(main.table) == 1:
+        return f"{opening}, reads {main.length} {UNCHANGED} at {value}; no method could be tried"
     if main.best == AS_TRAINED:
         return f"{opening}, reads {main.length} best {UNCHANGED}: {value}"
     if not main.helped:
         value = number(main.line(AS_TRAINED)["value"], metric)
         return f"{opening}, reads {main.length} {UNCHANGED} no worse than with any method, by this text: {value}"
     told = f"{value}, {difference(line, 'trained_', metric)} against {UNCHANGED}"
-    if main.best != WINDOW or not (methods := _methods(main)):
+    if main.best != WINDOW or not main.methods:
         return f"{opening}, reads {main.length} best with {named(main.best, window)}: {told}"
-    second = main.line(methods[0])
+    opening = f"{opening}: at {main.length}, {named(WINDOW, window)} is best ({told})"
+    if main.chosen is None:
+        return f"{opening}; to attend to all of it, no method is shown better than {UNCHANGED}"
+    second = main.line(main.chosen)
     return (
-        f"{opening}: at {main.length}, {named(WINDOW, window)} is best ({told}); of the ways to read all of it, "
-        f"{methods[0]} ({number(second['value'], metric)}, {difference(second, 'trained_', metric)})"
+        f"{opening}; to attend to all of it, {main.chosen} "
+        f"({number(second['value'], metric)}, {difference(second, 'trained_', metric)})"
     )
 
 
-def _methods(main: Ranking) -> list[str]:
-    """Return the replacements, best first."""
-    return [str(name) for name in main.table.index if name not in (AS_TRAINED, WINDOW, DROPPED)]
-
-
-def _advice(main: Ranking, window: int) -> str:
-    """Return what to do, as an instruction."""
-    methods, windowed = _methods(main), WINDOW in (main.best, *main.alike)
-    if not methods or not main.helped:
-        return f"Leave the model as it is: no method is shown to read {main.length} tokens better."
-    factor = main.line(methods[0])["factor"]
-    method = methods[0] if factor != factor else f"{methods[0]} with factor {factor:g}"
+def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
+    """Return what to do, as instructions."""
+    limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
+    limited += f"{_time(main, WINDOW)}."
+    if not main.methods:
+        why = next(iter(refusals), "the measure was asked for none")
+        remedy = next((text for part, text in REMEDIES.items() if part in why), "")
+        tried = f"No {'other ' * (WINDOW in main.table.index)}method could be tried: {why.removeprefix(FIXED)}."
+        return [limited] * (WINDOW in main.better) + [f"{tried} {remedy}".rstrip()]
+    if main.chosen is None:
+        same = f"no method is shown to read {main.length} tokens better than {UNCHANGED}."
+        if WINDOW not in main.better:
+            return [f"Leave the model as it is: {same}"]
+        return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
+    factor = main.line(main.chosen)["factor"]
+    method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
     if main.best == WINDOW:
-        text = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window."
-        return f"{text} Use {method} instead where text further back must be attended to."
+        unshown = ", though it is not shown to help" * (main.line(main.chosen)["content_low"] <= 0)
+        return [f"{limited} Use {method} instead where text further back must be attended to{unshown}."]
     text = f"To read {main.length} tokens, use {method}."
-    return f"{text} A window of {window} may do as well, but attends to nothing further back." if windowed else text
+    if WINDOW in main.alike:
+        text += f" A window of {window}{_time(main, WINDOW)} may do as well, but attends to nothing further back."
+    return [text]
+
+
+def _time(main: Ranking, name: str) -> str:
+    """Return how long a way of reading takes, if that was measured."""
+    taken = main.line(name)["time"] if name in main.table.index else math.nan
+    return "" if taken != taken else f" (takes {taken:.1f} times as long to read as {UNCHANGED})"
 
 
 def _changes(main: Ranking, metric: str, window: int) -> list[str]:
@@ -250,18 +315,24 @@ def _window(main: Ranking, metric: str, window: int) -> list[str]:
 
 
 def _distant(main: Ranking, window: int) -> list[str]:
-    known = main.table[main.table["content"].notna()]
-    methods = [name for name in known.index if name not in (AS_TRAINED, WINDOW)]
-    if not methods:
+    """Say with which ways of reading distant text is shown to help."""
+    known = [str(name) for name in main.table.index if main.table["content"].notna()[name]]
+    if not known:
         return []
-    told = []
-    for name in dict.fromkeys([methods[0], *([WINDOW] if WINDOW in known.index else [])]):
-        line = main.line(str(name))
+    told: dict[str, list[str]] = {HELPS: [], HURTS: [], UNSHOWN: []}
+    for name in known:
+        line = main.line(name)
         gain = words.interval(line["content"], line["content_low"], line["content_high"], "+.3f").replace("-", "−")
-        helps = line["content_low"] > 0
-        verdict = "helps" if helps else "hurts" if line["content_high"] < 0 else "is not shown to help"
-        told.append(f"under {named(str(name), window)} it {verdict}: {gain}")
-    return [f"Text further back than {window} tokens, in bits per byte that it saves: {'; '.join(told)}."]
+        verdict = HELPS if line["content_low"] > 0 else HURTS if line["content_high"] < 0 else UNSHOWN
+        way = "the model unchanged" if name == AS_TRAINED else named(name, window)
+        told[verdict].append(f"{way} ({gain})")
+    with_each = [f"it {verdict} with {words.listed(each)}" for verdict, each in told.items() if each]
+    if len(told[UNSHOWN]) == len(known) > 1:
+        with_each = [f"it is shown to help with none of {words.listed(told[UNSHOWN])}"]
+    text = f"Text further back than {window} tokens, by the bits per byte that it saves: {'; '.join(with_each)}."
+    corrected = f", with Bonferroni's correction over these {len(known)}" * (len(known) > 1)
+    layers = " In a window it can help through stacked layers, each of which looks back." * (WINDOW in known)
+    return [f"{text} 95 % intervals{corrected}.{layers}"]
 
 
 def _further(last: Ranking, metric: str, window: int) -> list[str]:
@@ -278,8 +349,8 @@ def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any
     if not counts:
         return []
     read = max(count * length for length, count in counts.items())
-    size = round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
-    windows = words.listed([f"{count} windows of {length}" for length, count in counts.items()])
+    size = _size(corpus)
+    windows = words.listed([f"{words.count(count, 'window')} of {length}" for length, count in counts.items()])
     share = f", {min(1, read / size):.0%} of its {size:,}".replace("%", " %") if size else ""
     text = f"Read: {read:,} tokens of {corpus.get('source', 'the text')}{share} ({windows})."
     few = [length for length, count in counts.items() if count < ENOUGH]
@@ -293,16 +364,24 @@ def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any
     return [f"{text} Fewer than {ENOUGH} windows say little: {more} gives {ENOUGH} of {max(few)}."]
 
 
+def _size(corpus: Mapping[str, Any]) -> int:
+    """Return how many tokens a text has, 0 where that is not known."""
+    return round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
+
+
 def _code(main: Ranking, window: int) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
-    methods = _methods(main)
-    if not methods or not main.helped:
+    limit = USE.format(name="rope", more=f", sliding_window={window}")
+    plain = len(main.methods) > 1  # several extend rope alone; a model with another encoder must keep that one
+    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if plain and WINDOW in main.better else {}
+    if main.chosen:
+        factor = main.line(main.chosen)["factor"]
+        more = f", train_length={window}" + ("" if factor != factor else f", factor={factor!r}")
+        lines[main.chosen] = ["# attends to all of the text", USE.format(name=main.chosen, more=more)]
+        if WINDOW not in (main.best, *main.alike):
+            lines.pop(WINDOW, None)
+    if not lines:
         return []
-    factor = main.line(methods[0])["factor"]
-    method = USE.format(name=methods[0], more="" if factor != factor else f", factor={factor!r}")
-    if WINDOW not in (main.best, *main.alike):
-        return ["import pe_zoo.hf", "", method]
-    limited = [f"# attends to the last {window} tokens", USE.format(name="rope", more=f", sliding_window={window}")]
-    lines = [limited, ["# attends to all of the text", method]]
-    first, second = lines if main.best == WINDOW else reversed(lines)
-    return ["import pe_zoo.hf", "", *first, "", f"# or, instead: {second[0].removeprefix('# ')}", f"# {second[1]}"]
+    first, *others = lines.values() if main.best == WINDOW else reversed(lines.values())
+    instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
+    return [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]

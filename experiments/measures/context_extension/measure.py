@@ -32,7 +32,6 @@ from experiments.training.config import TrainConfig
 from experiments.training.evaluate import Scored, Subject, chunks, evaluate, in_chunks
 from experiments.training.loop import train
 from pe_zoo import Encoder, Unsupported
-from pe_zoo._contract.relatives import FACTOR
 from pe_zoo._knobs import Count, Positive, Several, number, one_of
 
 Change = tuple[dict[str, Any], AbstractContextManager[Transformer]]
@@ -205,7 +204,7 @@ def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replac
         except Unsupported as reason:
             refused[name] = str(reason)
     if not found and not refused:
-        refused[REPLACED] = f"no encoder with a knob {FACTOR!r} and nothing to train is {encoder.name} at any factor"
+        refused[REPLACED] = f"no encoder with nothing to train extends {encoder.name}: none is the same at any factor"
     return found, refused
 
 

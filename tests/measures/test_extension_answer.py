@@ -1,0 +1,83 @@
+"""What one model's rows say: which way of reading is recommended, what may be said of the others, and what to do."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, NAME, TIME, WINDOW
+from experiments.measures.context_extension.answer import Answer, answer
+from experiments.rows.row import Row, frame
+
+SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "text", "seed": 0, "experiment": NAME}
+NOISE = (0.0, 0.02, -0.02, 0.01, -0.01, 0.02, -0.02, 0.0)
+
+
+def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, ...] = (), **noise: float) -> Answer:
+    """The answer where ways of reading have such bits at four times the length, their difference as noisy as said."""
+    rows = [row(AS_TRAINED, 2.0, 64)]
+    for name, value in bits.items():
+        for part, each in [(None, 0.0), *enumerate(NOISE, 1)]:
+            rows.append(row(name, value + each * noise.get(name, 0.1), 256, part=part, n=256 * 100))
+            if name in saved:
+                rows.append(row(name, saved[name] + each, 256, part=part, metric=CONTENT))
+        rows.append(row(name, 2.0, 256, metric=TIME))
+    found = answer(frame(rows), None, refusals)
+    assert found is not None
+    return found
+
+
+def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: int | None) -> Row:
+    size = 64 if condition == WINDOW else None
+    factor = None if condition in (AS_TRAINED, WINDOW) else 4.0
+    where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
+    return Row(**SHARED, **where, eval_length=length, value=value, **more)  # type: ignore[arg-type]
+
+
+def test_where_nothing_was_tried_the_reason_is_said() -> None:
+    why = "nothing can be put into the model: llama's rotation is scaled already (rope_type yarn)"
+    found = told({AS_TRAINED: 2.5}, {}, (why,))
+    assert "no method could be tried" in found.heading
+    assert found.sentences[0].startswith("No method could be tried: llama's rotation is scaled already")
+    assert "without that scaling" in found.sentences[0]
+    assert "best" not in found.heading + found.sentences[0]
+
+
+def test_a_method_must_be_better_than_unchanged() -> None:
+    """A window that is better does not make a method recommended that is not."""
+    found = told({AS_TRAINED: 2.5, "yarn": 2.499, WINDOW: 2.3}, {}, yarn=5.0)
+    assert "limit attention to the last 64 tokens, a window (takes 2.0 times as long" in found.sentences[0]
+    assert "leave the model as it is: no method is shown" in found.sentences[0]
+    assert not any('"yarn"' in line for line in found.code)
+
+
+@pytest.mark.parametrize("used", [("dual_chunk",), ("dual_chunk", "yarn"), ()])
+def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]) -> None:
+    bits = {AS_TRAINED: 2.5, "yarn": 2.35, "dual_chunk": 2.4, WINDOW: 2.3}
+    found = told(bits, {name: 0.2 if name in used else 0.001 for name in bits})
+    chosen = "dual_chunk" if used == ("dual_chunk",) else "yarn"
+    assert f"Use {chosen} with factor 4 (takes 2.0 times as long" in found.sentences[0]
+    assert ("though it is not shown to help" in found.sentences[0]) == (not used)
+    (distant,) = (sentence for sentence in found.sentences if sentence.startswith("Text further back"))
+    assert "Bonferroni's correction over these 4" in distant
+    assert ("it is shown to help with none" in distant) == (not used)
+    assert all(name in distant.partition("is not shown")[0] for name in used)
+    assert found.code[3].startswith("model = AutoModelForCausalLM")
+    assert any(f'"{chosen}", train_length=64, factor=4.0' in line for line in found.code)
+
+
+def test_a_length_out_of_reach_is_said() -> None:
+    rows = frame([row(AS_TRAINED, 2.0, 64), row(AS_TRAINED, 2.0, 128, n=128)])
+    missing = pd.concat([rows, rows.tail(1).assign(eval_length=256, status="unsupported", value=float("nan"))])
+    found = answer(missing)
+    assert found is not None
+    assert "1 window of 128 is too few" in found.heading
+    assert any("256 tokens, 4 times its length, are out of reach" in sentence for sentence in found.sentences)
+
+
+def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
+    """Where no several methods extend it, its encoder is not plain rope, and rope must not take its place."""
+    assert told({AS_TRAINED: 2.5, WINDOW: 2.3}, {}).code == []
+    assert any(
+        "sliding_window=64" in line for line in told({AS_TRAINED: 2.5, "a": 2.4, "b": 2.4, WINDOW: 2.3}, {}).code
+    )
