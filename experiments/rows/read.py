@@ -5,6 +5,7 @@ import json
 import math
 import tarfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from experiments.rows.packed import unpack
 from experiments.rows.row import COLUMNS, COORDINATES, Row
 from experiments.rows.series import flat
-from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
+from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, read_text, stays_within
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
@@ -57,11 +58,11 @@ Table = dict[str, list[Any]]
 def refusals(folder: Path) -> dict[str, list[str]]:
     """Return why a run could not measure something, by experiment, from its log; nothing where that is not there."""
     found: dict[str, list[str]] = {}
-    log = folder / "run.log"
-    for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
-        before, told, why = line.partition(": unsupported: ")
-        if told:
-            found.setdefault(before.partition(" INFO ")[2].partition(" ")[0], []).append(why)
+    with suppress(OSError, ValueError):
+        for line in read_text(folder / "run.log", folder).splitlines():
+            before, told, why = line.partition(": unsupported: ")
+            if told:
+                found.setdefault(before.partition(" INFO ")[2].partition(" ")[0], []).append(why)
     return {name: list(dict.fromkeys(each)) for name, each in found.items()}
 
 

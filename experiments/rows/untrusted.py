@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, where it is built in
-MOST_BYTES = {".json": 2**22, ".yaml": 2**20, ".csv": 2**28}
+MOST_BYTES = {".json": 2**22, ".log": 2**22, ".yaml": 2**20, ".csv": 2**28}
 """Largest file that is read, by ending; 64 KiB for others."""
 DEEPEST = 32
 LONGEST_NAME = 500
