@@ -1,8 +1,9 @@
 """A submission: results of other people, ``results/submissions/<who>/<name>/``. Nothing of it is imported or executed.
 
 It holds ``submission.json`` (who, when, licence, encoders, files), ``runs.tar.xz`` (runs and the record of their sweep,
-packed as those that come with the code) and the encoder's file, if it is not one of the zoo. What a verification finds
-is not handed in: `experiments.runs.verify` adds ``verified.json`` and ``badge.json``.
+packed as those that come with the code), ``check.txt`` (what the contract check printed) and the encoder's file, if it
+is not one of the zoo. What a verification finds is not handed in: `experiments.runs.verify` adds ``verified.json`` and
+``badge.json``.
 """
 
 import hashlib
@@ -17,7 +18,8 @@ from tempfile import TemporaryDirectory
 from experiments.rows.read import ARCHIVE
 from experiments.rows.untrusted import check_file, read_mapping, stays_within
 
-PLACE, RECORD, VERIFIED, BADGE = "submissions", "submission.json", "verified.json", "badge.json"
+PLACE, RECORD, CHECK = "submissions", "submission.json", "check.txt"
+VERIFIED, BADGE = "verified.json", "badge.json"
 ASIDE = ("runs", "sweeps", "report", "export")
 """What ``report.py`` leaves in a folder of results; here nothing reads it, and it is no part of a submission."""
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -70,7 +72,7 @@ class Submission:
     @property
     def contents(self) -> list[str]:
         """The names of the files that were handed in."""
-        return [RECORD, ARCHIVE, *sorted(self.files)]
+        return [RECORD, ARCHIVE, CHECK, *sorted(self.files)]
 
 
 def read(folder: Path) -> Submission:

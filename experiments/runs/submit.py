@@ -43,7 +43,7 @@ def submit(folder: Path, who: str, licence: str) -> Path:
         place.mkdir(parents=True)
         for source in sources:
             shutil.copy(source, place / source.name)
-        checked([place / source.name for source in sources], encoders)
+        (place / submission.CHECK).write_text(checked([place / source.name for source in sources], encoders), "utf-8")
         submission.pack(folder, place / ARCHIVE)
         record = {
             "who": who,

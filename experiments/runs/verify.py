@@ -81,9 +81,14 @@ def _verified(found: Submission, place: Path, *, agreed: bool) -> dict[str, Any]
         )
     try:
         with doing("checking the contract"):
-            promises = checked(found.sources, found.encoders).strip().splitlines()[-1]
+            printed = checked(found.sources, found.encoders)
     except ValueError as error:
         raise Refused(message_of(error)) from error
+    if (found.folder / submission.CHECK).read_text("utf-8") != printed:
+        raise Refused(
+            f"{submission.CHECK} is not what the check prints here: python report.py results/… --submit again"
+        )
+    promises = printed.strip().splitlines()[-1]
     print(promises, flush=True)
     runs = {run: _repeated(found, place, run) for run in chosen(found, place)}
     return {

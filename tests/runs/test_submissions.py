@@ -71,7 +71,7 @@ def test_from_an_own_encoder_to_a_verified_submission(
     assert folder == "results/submissions/ada/mine"
     assert all(folder in line for line in after)
     assert f"python run.py --verify {folder} --yes" in after[0]
-    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "my_encoder.py"}
+    assert {path.name for path in place.iterdir()} == {"submission.json", "runs.tar.xz", "check.txt", "my_encoder.py"}
     found = submission.read(place)
     assert (found.who, found.name, found.licence, found.encoders) == ("ada", "mine", "MIT", ("log_distance",))
 
@@ -91,6 +91,10 @@ def test_from_an_own_encoder_to_a_verified_submission(
     assert submission.read(place).verified == "1 of 1 re-run"
     assert not (tmp_path / "results" / "mine-rerun").exists(), "it was repeated elsewhere"
 
+    said = (place / "check.txt").read_text()
+    (place / "check.txt").write_text(said.replace("hold", "held"))
+    assert "check.txt is not what the check prints here" in command("--verify", str(place), "--yes").out
+    (place / "check.txt").write_text(said)
     repack(place, lambda folder: [alter(run) for run in folder.glob("runs/log_distance-*")])
     assert submission.read(place).verified == "", "what was verified was something else"
     done = command("--verify", str(place), "--yes")
@@ -214,6 +218,7 @@ def test_archives_may_be_large(tmp_path: Path) -> None:
         archive.add(tmp_path / "runs", "runs")
     record = {"who": "ada", "name": "mine", "when": "now", "licence": "MIT", "encoders": ["none"], "files": []}
     (place / "submission.json").write_text(json.dumps(record))
+    (place / "check.txt").touch()
     assert (place / "runs.tar.xz").stat().st_size > 1 << 16
     assert submission.read(place).who == "ada"
     with pytest.raises(ValueError, match=r"no submission in .*: name one of those in it: mine"):
@@ -234,6 +239,7 @@ def place(tmp_path: Path) -> Path:
     (found / "theirs.py").write_text(THEIRS)
     record = {"who": "ada", "name": "mine", "when": "2026-11-25", "licence": "MIT", "encoders": ["alibi"]}
     (found / "submission.json").write_text(json.dumps(record | {"files": ["theirs.py"]}))
+    (found / "check.txt").touch()
     assert submission.read(found).who == "ada"
     return found
 
@@ -410,6 +416,7 @@ def test_results_of_other_settings_stand_apart_and_say_why(place: Path, tmp_path
     submission.pack(folder, other / "runs.tar.xz")
     record = {"who": "bob", "name": "quick", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
     (other / "submission.json").write_text(json.dumps(record))
+    (other / "check.txt").touch()
     ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
     assert report.main([str(ours)]) == 0
     tables = read_page(ours).tables
@@ -457,7 +464,7 @@ def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path
     shutil.copy(ROOT / ".gitignore", tmp_path)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     place = "results/submissions/ada/mine"
-    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "my.py", "verified.json")]
+    kept = [f"{place}/{name}" for name in ("submission.json", "runs.tar.xz", "check.txt", "my.py", "verified.json")]
     left = [f"{place}/{name}" for name in ("runs/a/rows.csv", "report/index.html")]
     check = ["git", "-C", str(tmp_path), "check-ignore", *kept, *left]
     assert subprocess.run(check, capture_output=True, text=True).stdout.split() == left
@@ -470,6 +477,7 @@ def test_a_folder_that_was_submitted_stands_on_its_own_board_once(tmp_path: Path
     submission.pack(ours, place / "runs.tar.xz")
     record = {"who": "eve", "name": "ours", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
     (place / "submission.json").write_text(json.dumps(record))
+    (place / "check.txt").touch()
     assert report.main([str(ours)]) == 0
     assert {tuple(line[:2]) for line in read_page(ours).tables["Board"][1:]} == {("rope", "eve/ours"), ("none", "")}
     assert len(read_page(ours).tables["Board"]) == 3
