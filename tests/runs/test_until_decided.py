@@ -169,4 +169,5 @@ def test_before_the_baseline_has_runs_nothing_is_decided(tmp_path: Path) -> None
     note = asdict(RULE) | {"first_seed": 0}
     sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", ("none-copy-seed0",), note))
     assert "Nothing to decide yet: against=none" in status.text(tmp_path)
+    assert "No run has ended yet of none-copy," in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
