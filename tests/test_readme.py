@@ -220,7 +220,12 @@ def test_installed_packages_run_as_the_guide_says(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-own\nVersion: 1.0\n")
     lines = [f"[{group}]\n{name} = {module}\n" for group, of in groups.items() for name, module in of.items()]
     (info / "entry_points.txt").write_text("".join(lines))
-    words = ["encoder=log_distance", "task=last_repeat", "experiment=[confidence]", *QUICK[:-2]]
+    words = [
+        "encoder=log_distance",
+        "task=last_repeat",
+        "experiment=[confidence]",
+        *(word for word in QUICK if ".samples" not in word and "generated" not in word),
+    ]
     path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     assert "answer_probability" in outside(tmp_path, str(ROOT / "run.py"), *words, "confidence.samples=4", **path)
     for topic, (name, *_) in zip(("encoders", "tasks", "experiments"), groups.values(), strict=True):

@@ -30,6 +30,7 @@ from experiments.training.parallel import Team
 FOR_WORKERS = FOR_ALL | {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent anywhere
     "RAY_DEDUP_LOGS": "0",  # runs print similar lines, and each is meant
+    "RAY_raylet_start_wait_time_s": "600",  # a busy machine takes longer than its 30 to start a node
 }
 """Environment variables of workers, unless the user has set them."""
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from support import examples
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 import pe_zoo.hf
 from pe_zoo.hf.families import small, trial
@@ -67,6 +69,8 @@ def test_a_window_of_no_key_is_refused(window: int) -> None:
 def test_the_guide_s_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = examples("hugging_face")["longer"]
     small("llama").save_pretrained(tmp_path / "path" / "to" / "model")
+    letters = Tokenizer(WordLevel({"a": 0}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=letters).save_pretrained(tmp_path / "path" / "to" / "model")
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {}
     exec(source, scope)

@@ -63,7 +63,8 @@ def test_a_worker_is_killed_and_then_all_are_told_to_stop(
     assert "the same command resumes" in stopped.stderr
     until(lambda: not at_work(tmp_path, "swept"), "the workers to end")
     assert record_of(killed)["resumed"] == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "slow.py"}, "something was left"
+    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert left == {"results", "slow.py"}, "something was left"
 
     (tmp_path / "go").touch()
     found = command("-m", *LONG, "seed=0,1", "name=swept")  # an engine can be left for another with as many threads

@@ -96,7 +96,8 @@ def test_what_cannot_be_repeated_is_refused_in_one_line(command: Command, tmp_pa
 
 def test_times_are_not_compared_and_everything_else_is() -> None:
     timed = {name for name, metric in METRICS.items() if not metric.repeats}
-    assert timed == {name for name in METRICS if name.endswith(("_per_second", "_time", "_ms_per_token"))}
+    endings = ("_per_second", "_time", "_ms_per_token", "_read_seconds")
+    assert timed == {name for name in METRICS if name.endswith(endings)}
     table = {"experiment": ["cost"] * 2, "train_length": [1] * 2, "eval_length": [1] * 2, "condition": [""] * 2}
     table |= {column: [None] * 2 for column in COORDINATES}
     table |= {"chance": [float("nan")] * 2, "n": [1] * 2, "status": ["ok"] * 2}

@@ -48,5 +48,5 @@ def test_only_a_quiet_handler_leaves_progress_out(capsys: pytest.CaptureFixture[
         handler = heartbeat._Stderr()
         handler.quiet = quiet
         for name in ("pe_zoo", heartbeat.logger.name):
-            handler.emit(logging.makeLogRecord({"name": name, "msg": name}))
+            handler.emit(logging.makeLogRecord({"name": name, "msg": name, "levelno": logging.INFO}))
         assert ("pe_zoo.progress" in capsys.readouterr().err) == (not quiet)
