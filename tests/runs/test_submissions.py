@@ -409,14 +409,19 @@ def test_the_board_has_both_one_line_each_and_executes_nothing(place: Path, tmp_
     assert "Not readable: bob/broken" in read_page(ours).text
 
 
+def hand_in(folder: Path, place: Path) -> None:
+    """Make a submission about ``rope`` of a folder of results."""
+    place.mkdir(parents=True)
+    submission.pack(folder, place / "runs.tar.xz")
+    names = {"who": place.parent.name, "name": place.name}
+    record = {"when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
+    (place / "submission.json").write_text(json.dumps(names | record))
+    (place / "check.txt").touch()
+
+
 def test_results_of_other_settings_stand_apart_and_say_why(place: Path, tmp_path: Path) -> None:
     folder = sweep_of(tmp_path / "quick", {"none": 3, "rope": 3}, fixed=True, train={"steps": 4})
-    other = tmp_path / "results" / "submissions" / "bob" / "quick"
-    other.mkdir(parents=True)
-    submission.pack(folder, other / "runs.tar.xz")
-    record = {"who": "bob", "name": "quick", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
-    (other / "submission.json").write_text(json.dumps(record))
-    (other / "check.txt").touch()
+    hand_in(folder, tmp_path / "results" / "submissions" / "bob" / "quick")
     ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
     assert report.main([str(ours)]) == 0
     tables = read_page(ours).tables
@@ -472,12 +477,7 @@ def test_what_is_submitted_is_committed_and_what_a_report_leaves_is_not(tmp_path
 
 def test_a_folder_that_was_submitted_stands_on_its_own_board_once(tmp_path: Path) -> None:
     ours = sweep_of(tmp_path / "results" / "ours", {"none": 3, "rope": 3}, fixed=True)
-    place = tmp_path / "results" / "submissions" / "eve" / "ours"
-    place.mkdir(parents=True)
-    submission.pack(ours, place / "runs.tar.xz")
-    record = {"who": "eve", "name": "ours", "when": "2026-11-25", "licence": "MIT", "encoders": ["rope"], "files": []}
-    (place / "submission.json").write_text(json.dumps(record))
-    (place / "check.txt").touch()
+    hand_in(ours, tmp_path / "results" / "submissions" / "eve" / "ours")
     assert report.main([str(ours)]) == 0
     assert {tuple(line[:2]) for line in read_page(ours).tables["Board"][1:]} == {("rope", "eve/ours"), ("none", "")}
     assert len(read_page(ours).tables["Board"]) == 3
