@@ -94,6 +94,7 @@ def of_task(task: TaskResults) -> Board:
         entries=tuple(entries),
         note=_note(task, metric),
         stem="standings",
+        asked=task.asked,
     )
 
 

@@ -59,7 +59,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Board:
-    """A table of `Entry`: heads of the cells, of the mean, of what it is better than, and of the last column."""
+    """A table of `Entry`: heads of the cells, of the mean, of what it is better than, and of the last column.
+
+    ``asked``: the comparison is what the report was asked, and stays on a narrow page.
+    """
 
     caption: str
     heads: tuple[tuple[str, str], ...]
@@ -71,6 +74,7 @@ class Board:
     entries: tuple[Entry, ...]
     note: str
     stem: str
+    asked: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 def _claims(results: Results) -> list[str]:
     """Return what the runs of a folder say of published statements, a claim in two lines."""
     found = told(verdicts.decide(schema.load(), results))
-    lines = [f"{verdict:<10} {what}\n           {said}" for what, verdict, said, _ in found if said]
+    lines = [f"{each.verdict:<10} {each.claim}\n           {each.numbers}" for each in found if each.numbers]
     return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 

@@ -107,7 +107,7 @@ def text(folder: Path) -> str:
             parts.append(decisions_text(decisions(found, *declared)[0], *declared, found))
         except ValueError as error:  # until runs of both sides have ended
             parts.append(f"Nothing to decide yet: {error}")
-        ended = {run.run_id.rpartition("-seed")[0] for run in runs if run.state == "done"}
+        ended = {run.run_id.rpartition("-seed")[0] for run in runs if run.state not in UNFINISHED}
         if waiting := sorted({run.run_id.rpartition("-seed")[0] for run in runs} - ended):
             parts[-1] += f"\nNo run has ended yet of {words.few(waiting)}, which are counted in none of this."
     for state, advice in STATES.items():

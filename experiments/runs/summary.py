@@ -45,7 +45,7 @@ WINDOWS = (
     "separate: windows that follow one another; sliding: windows that move on by a few tokens, where all\n"
     "tokens have about as much text before them"
 )
-"""What is said of `context_use` below the answer about one model."""
+"""Printed below `context_use` where a run answers about one model."""
 ROUNDING = 1e-7
 """Below this a value is rounding alone."""
 FREE_RUNNING = "generated_token_accuracy"

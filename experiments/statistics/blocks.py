@@ -46,7 +46,7 @@ def interval(value: float, parts: "pd.Series[float]", several: int = 1) -> tuple
 
 
 def alike(p_holm: float) -> bool:
-    """Whether two changes are not told apart."""
+    """Whether two changes do not differ significantly."""
     return not p_holm < SIGNIFICANCE
 
 

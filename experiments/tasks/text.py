@@ -175,6 +175,9 @@ class Text(Task):
     def data_sha256(cls, **knobs: Any) -> str:
         return Source(**{field.name: knobs[field.name] for field in fields(Source) if field.name in knobs}).sha256()
 
+    def places(self, length: int) -> int:
+        raise Unsupported(f"{self.name}: the answer depends on all of the text; task=needles asks for a part of one")
+
     def windows(self, ends: Tensor, length: int, *, causal: bool) -> Batch:
         if not self._joined:
             raise Unsupported("text: whole documents are no running text; set task.documents=joined")

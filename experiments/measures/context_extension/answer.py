@@ -84,7 +84,7 @@ class Ranking:
 
     @property
     def alike(self) -> list[str]:
-        """The conditions that are not told apart from the best."""
+        """The conditions that do not differ significantly from the best."""
         return [str(name) for name in self.table.index[1:] if blocks.alike(self.line(name)["best_p_holm"])]
 
     @property
@@ -290,7 +290,7 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     others = [f"{named(name, window)} ({difference(main.line(name), 'best_', metric)})" for name in main.alike]
     best = named(main.best, window)
     if others:
-        return [f"Not told apart from {best}: {words.listed(others)} ({of})."]
+        return [f"No significant difference from {best}: {words.listed(others)} ({of})."]
     if len(main.table) < 2:
         return []
     second = str(main.table.index[1])
@@ -340,7 +340,7 @@ def _further(last: Ranking, metric: str, window: int) -> list[str]:
     less = "" if last.best == AS_TRAINED else f", {difference(line, 'trained_', metric)} against {UNCHANGED}"
     text = f"At {last.length} ({last.multiple:g} times), {named(last.best, window)} is best: "
     text += number(line["value"], metric)
-    return [text + less + (f"; not told apart: {words.listed(others)}." if others else ".")]
+    return [text + less + (f"; no significant difference: {words.listed(others)}." if others else ".")]
 
 
 def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any]) -> list[str]:

@@ -177,8 +177,7 @@ class Task:
         Raises:
             Unsupported: the answer depends on all of the input.
         """
-        why = "no part of the input is the evidence; the answer depends on all of it"
-        raise Unsupported(f"{self.name}: {why}; task=needles asks for a part of a text")
+        raise Unsupported(f"{self.name}: no part of the input is the evidence; the answer depends on all of it")
 
     def placed(
         self, place: int, batch_size: int, length: int, generator: Generator, *, causal: bool, other: int | None = None
