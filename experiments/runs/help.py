@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 pe-zoo: what does this positional encoding do to a Transformer?
 
-  python run.py -m +sweep=hello                                      compare five, in five minutes
+  python run.py -m +sweep=hello                                      compare five, in two minutes
   python run.py encoder=rope encoder.base=500000 task=copy seed=3    one run; knobs stand below their group
   python run.py -m encoder=none,rope seed=0,1,2 name=mine            all combinations, on all cores
   python run.py plugin=my_encoder.py encoder=mine                    an encoder of your own
