@@ -172,8 +172,10 @@ class Launch:
     _before: dict[Path, dict[str, Any] | None] = field(default_factory=dict)
     _outcomes: list[Outcome] = field(default_factory=list)
     _lost: bool = False
+    _whole: int = 0
+    """How many runs this command did from their beginning, so that their time tells that of others."""
     _last: float = 0.0
-    """When a run ended that was not done before."""
+    """When the last of them ended."""
 
     def add(self, point: Sequence[str]) -> list[Path]:
         """Add the runs of one point of a sweep and return their folders; note why it cannot be run."""
@@ -287,21 +289,20 @@ class Launch:
     def _progress(self, began: float) -> str:
         """Return how far workers are: runs done, the time left by the pace so far, and one that is under way.
 
-        The pace is that of the runs done in this command, up to the last of them; so what is left falls with the clock.
-        Where none ends for long, it rises again.
+        The pace is that of the runs this command did from the beginning, up to the last of them; so what is left falls
+        with the clock. Where none ends for long, it rises again.
         """
         passed, every = time.monotonic() - began, len(self._before)
         text = f"{self._done()} of {every} runs done in {span(passed)}"
-        new = sum(outcome.status not in summary.NOT_RUN for outcome in self._outcomes)
         under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
-        if new and self._last:
+        if self._whole:
             told = {outcome.folder for outcome in self._outcomes}
             to_do = sum(
                 each not in told and (record or {}).get("status") not in ("ok", "diverged")
                 for each, record in self._before.items()
             )
-            pace, since = (self._last - began) / new, time.monotonic() - self._last
-            least = passed / (new + len(under_way)) * (to_do - len(under_way) / 2)
+            pace, since = (self._last - began) / self._whole, time.monotonic() - self._last
+            least = passed / (self._whole + len(under_way)) * (to_do - len(under_way) / 2)
             text += f", about {span(max(pace * to_do - since, least))} left"
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
@@ -314,8 +315,8 @@ class Launch:
         """Note an outcome; an error is printed once, however many runs of a sweep it stops."""
         if outcome.status == "refused" and outcome.message not in {other.message for other in self._outcomes}:
             print(f"error: {outcome.message}", file=sys.stderr)
-        if outcome.status not in summary.NOT_RUN:
-            self._last = time.monotonic()
+        if outcome.status not in summary.NOT_RUN and not (record_of(outcome.folder) or {}).get("resumed"):
+            self._whole, self._last = self._whole + 1, time.monotonic()
         self._outcomes.append(outcome)
 
     def _lose(self, reason: str) -> None:

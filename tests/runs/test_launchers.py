@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_
 from experiments.plan.request import RESULTS
 from experiments.runs import config, job, launch, pool
 from experiments.runs.options import PARCEL
+from experiments.runs.outcome import Outcome
 
 SWEEP = """# @package _global_
 name: parted
@@ -170,3 +173,16 @@ def test_cores_are_those_of_the_container(tmp_path: Path, monkeypatch: pytest.Mo
     for quota, cores in {"max 100000": 8, "250000 100000": 2, "50000 100000": 1}.items():
         (tmp_path / "cpu.max").write_text(quota)
         assert pool.cores() == cores
+
+
+def test_the_time_left_counts_no_run_that_was_half_done_before(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abc"]
+    swept = launch.Launch(None, None)  # type: ignore[arg-type]
+    swept._before = dict.fromkeys(folders)
+    began = time.monotonic() - 100
+    for folder, resumed in zip(folders, (700, 0), strict=False):
+        folder.mkdir()
+        (folder / "run.json").write_text(json.dumps({"run_id": folder.name, "resumed": resumed}))
+        swept._add(Outcome("ok", folder.name, folder))
+        assert ("left" in swept._progress(began)) == (not resumed)
+    assert re.search(r"^2 of 3 runs done in 1 min 40 s, about (1 min 40|1 min 39) s left", swept._progress(began))
