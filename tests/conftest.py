@@ -66,13 +66,13 @@ published: list[tuple[str, str, object]] = []
 """What is in Hydra's menus."""
 
 
-compose_anew = config.compose.__wrapped__
+choose_anew = config.chosen.__wrapped__
 
 
 @lru_cache(maxsize=64)
 def composed(_: tuple[str, ...], *overrides: str) -> DictConfig:
     """The configuration of this repository's folder, by Hydra's search path and the overrides."""
-    return compose_anew(*overrides)
+    return choose_anew(*overrides)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     Menus and the last configurations, which every command asks for anew, are kept: composing takes most of the time of
     a request that is refused.
     """
-    make_menus, of_one_command = config.publish, config.compose
+    make_menus, of_one_command = config.publish, config.chosen
 
     def publish() -> None:
         menus = [(group, name, get(name)) for group, (names, get) in config.MENUS.items() for name in names()]
@@ -92,13 +92,13 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
             composed.cache_clear()
             published[:] = menus
 
-    def compose(*overrides: str) -> DictConfig:
+    def chosen(*overrides: str) -> DictConfig:
         ours = run.CONFIGS == ROOT / "configs"
         return composed(tuple(config._search), *overrides) if ours else of_one_command(*overrides)
 
-    compose.cache_clear = of_one_command.cache_clear  # type: ignore[attr-defined]
+    chosen.cache_clear = of_one_command.cache_clear  # type: ignore[attr-defined]
     monkeypatch.setattr(config, "publish", publish)
-    monkeypatch.setattr(config, "compose", compose)
+    monkeypatch.setattr(config, "chosen", chosen)
     monkeypatch.setattr(heartbeat, "SECONDS", 3600)
     monkeypatch.setattr(pool, "cores", lambda: 1)  # a sweep starts no workers unless it is asked to
 

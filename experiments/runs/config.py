@@ -3,7 +3,6 @@
 import itertools
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import torch
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
@@ -27,19 +26,17 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, errors
 
 import pe_zoo
-from experiments.model.layout import Layout
 from experiments.plan import checkpoint, places
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.refusal import BadRequest
-from experiments.plan.request import LAST_SEED, ModelConfig, RunConfig
+from experiments.plan.request import LAST_SEED, RunConfig
 from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
 from experiments.runs.names import DECLARED, LISTS, UNTIL_DECIDED
-from experiments.runs.options import MENUS, PARCEL
+from experiments.runs.options import MENUS, PARCEL, PARTS
 from experiments.statistics.rule import Rule
-from experiments.training.config import TrainConfig
 from pe_zoo._knobs import hint, listing, number, whole
 
 ERRORS = (HydraException, errors.OmegaConfBaseException)
@@ -81,7 +78,7 @@ def initialized(configs: Path, config_dir: str | None) -> Iterator[None]:
     _move_launchers()  # again: an engine in this process restores Hydra's state
     with hydra.initialize_config_dir(str(configs), job_name="pe_zoo", version_base=VERSION):
         _search[:] = [f"hydra.searchpath=['file://{Path(config_dir).resolve()}']"] if config_dir else []
-        compose.cache_clear()
+        chosen.cache_clear()
         yield
 
 
@@ -99,10 +96,28 @@ def show(given: Arguments, configs: Path) -> None:
         raise BadRequest(str(error)) from error
 
 
-@lru_cache(maxsize=256)
 def compose(*overrides: str) -> DictConfig:
-    """Compose the configuration of one run, which takes a tenth of a second and more."""
+    """Return the configuration of one run."""
+    values = list(filter(_is_value, _parse(overrides)))
+    lines = {each.input_line for each in values}
+    config = deepcopy(chosen(*(word for word in overrides if word not in lines)))
+    try:
+        for each in values:
+            OmegaConf.update(config, each.key_or_group, each.value())
+    except errors.OmegaConfBaseException:
+        return chosen(*overrides)  # which says what is wrong
+    return config
+
+
+@lru_cache(maxsize=256)
+def chosen(*overrides: str) -> DictConfig:
+    """Let Hydra compose what was chosen from its groups, a quarter of a second each; values are set in a copy of it."""
     return hydra.compose("config", overrides=[*_search, *overrides], return_hydra_config=True)
+
+
+def _is_value(override: Override) -> bool:
+    plain = override.type is OverrideType.CHANGE and override.package is None and not override.is_sweep_override()
+    return plain and override.key_or_group not in (*MENUS, *PARTS) and not is_hydras(override.input_line or "")
 
 
 def _parse(words: Iterable[str]) -> list[Override]:
@@ -132,11 +147,8 @@ def _values(words: Sequence[str]) -> list[list[str]]:
 
 def job_of(words: Sequence[str], *, multirun: bool) -> Job:
     """Compose a point of a sweep, or a single request, to its runs; BadRequest for what Hydra lets pass."""
-    seeds = [word for word in words if re.fullmatch(r"seed=\d{1,18}", word)]
-    composed = deepcopy(compose(*(word for word in words if word not in seeds)))  # once for all seeds of a point
+    composed = compose(*words)
     try:
-        for word in seeds:
-            composed.seed = int(word.removeprefix("seed="))
         plain = {str(name): value for name, value in composed.items() if name != "hydra"}
         _check_options("", options.schema(), plain)  # ``+zzz=1`` passes Hydra, and must not vanish
         resolve = OmegaConf.to_container
@@ -165,8 +177,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     check_name(config["name"])
     first, count = config["seed"], whole("seeds", config["seeds"], at_least=1, at_most=MOST_SEEDS)
     whole("seed" if count == 1 else "the last of seeds", first + count - 1, at_least=0, at_most=LAST_SEED)
-    parts = {"layout": Layout, "model": ModelConfig, "train": TrainConfig}
-    for group, node in parts.items():  # ``+model.widht=3`` passes Hydra
+    for group, node in PARTS.items():  # ``+model.widht=3`` passes Hydra
         _check_options(f"{group}.", node, config[group])
     digest, plugin = "", config["plugin"]
     if config["checkpoint"]:
@@ -176,7 +187,7 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         raise BadRequest("task.measured=all holds no text out: it is for checkpoint=, where nothing is trained")
     run = RunConfig(
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
-        **{group: node(**config[group]) for group, node in parts.items()},
+        **{group: node(**config[group]) for group, node in PARTS.items()},
         experiments={name: config[name] for name in measured},
         plugin=pe_zoo.load_files(plugin) if plugin else None,
         checkpoint=config["checkpoint"],

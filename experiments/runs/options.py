@@ -20,6 +20,8 @@ MENUS: dict[str, tuple[Callable[[], Iterable[str]], Callable[[str], type]]] = {
     "positions": (pe_zoo.numberings.names, pe_zoo.numberings.get),
 }
 """Groups whose choices are registered classes; a choice's options are the class's knobs."""
+PARTS = {"layout": Layout, "model": ModelConfig, "train": TrainConfig}
+"""Groups whose choices are files in configs/, and what each makes."""
 HANDLING = ("force", "retry", "checkpoint_seconds", "tracker", "figures")
 """Options that change what happens to a run's files, not its results."""
 PARCEL = "parcel"
@@ -64,7 +66,7 @@ def schema() -> type:
 @cache
 def _schema(measured: tuple[str, ...]) -> type:
     fields: list[tuple[str, Any, Any]] = [(group, Any, REQUIRED) for group in MENUS]
-    for name, node in {"layout": Layout, "model": ModelConfig, "train": TrainConfig}.items():
+    for name, node in PARTS.items():
         fields.append((name, node, field(default_factory=node)))
     for name in measured:
         node = choice(name, load_experiment(name).knobs.values(), named=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import hydra
 import pytest
 import torch
 from support import QUICK as FEW
@@ -22,7 +22,7 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import LATER, RESULTS, ModelConfig, RunConfig
-from experiments.runs import arguments, job, names, options, summary
+from experiments.runs import arguments, config, job, names, options, summary
 from experiments.runs.outcome import Outcome
 from experiments.training.config import TrainConfig
 
@@ -176,14 +176,15 @@ def test_a_rule_that_means_nothing_is_refused(command: Command, tmp_path: Path, 
     assert not list(tmp_path.rglob("runs")), "nothing was trained"
 
 
-def test_seeds_of_a_point_are_composed_once(
+def test_runs_that_differ_in_values_alone_are_composed_once(
     command: Command, asked: list[RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    composed: list[object] = []
-    compose = hydra.compose
-    monkeypatch.setattr(hydra, "compose", lambda *given, **more: composed.append(given) or compose(*given, **more))
+    composed: set[tuple[str, ...]] = set()
+    choose = config.chosen
+    noted = wraps(choose)(lambda *overrides: composed.add(overrides) or choose(*overrides))
+    monkeypatch.setattr(config, "chosen", noted)
     assert command("-m", *QUICK, "encoder=none,rope", "seed=0,1,2", "name=at${seed}").code == 0
-    assert len(composed) == 3, "two points, and the engine's options"
+    assert len(composed) == 3, "two encoders, and the engine's options"
     together = [(run.run_id, run.name) for run in asked]
     asked.clear()
     for encoder in ("none", "rope"):

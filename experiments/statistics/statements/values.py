@@ -59,6 +59,8 @@ def measure(test: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> di
     changed = {key for each in (test.get("against", {}), *test["contestants"].values()) for key in each}
     shared = {key: value for key, value in test["rows"].items() if key in rows.columns and key not in changed}
     rows = select(rows, shared, results)
+    if rows.empty:  # as with most statements in most folders
+        return dict.fromkeys(test["contestants"], Measured(reason=NO_ROWS))
     return {name: _measured(test, test["rows"] | own, rows, results) for name, own in test["contestants"].items()}
 
 
