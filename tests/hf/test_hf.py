@@ -34,6 +34,12 @@ REFUSALS = {
     "falcon": "AttentionInterface",
     "minimax": "more than its attention",
 }
+KINDS = (
+    *("sinusoidal", "learned", "t5", "fire", "rope", "xpos", "pope", "mla_rope", "repo", "dual_chunk", "fox", "cope"),
+    *("transformer_xl", "tupe", "path", "short_convolution"),
+)
+"""Encoders of every kind, by what they change: inputs, scores, rotations of all or of a part, values, weights."""
+EVERYWHERE = [(family, name) for family in FAMILIES for name in KINDS]
 BY_INDEX = {"tupe"}
 """Counts tokens from the start of the tensor, padding included: its first token is one of a kind."""
 
@@ -49,9 +55,12 @@ def moved(encoder: pe_zoo.Encoder) -> None:
             parameter.add_(0.3 * torch.randn_like(parameter))
 
 
-@pytest.mark.parametrize("name", pe_zoo.names())
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_encoder_in_every_family(family: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "name"),
+    dict.fromkeys([*EVERYWHERE, *((family, name) for family in ("llama", "gpt_neox") for name in pe_zoo.names())]),
+)
+def test_every_encoder_and_every_family(family: str, name: str) -> None:
+    """A family meets encoders of every kind, and every encoder a family of whole and one of partial rotations."""
     model = small(family)
     rotates_a_part = family == "gpt_neox" and pe_zoo.get(name).extends == "rope"
     encoder = pe_zoo.hf.use(model, name, **({"base": 10000.0} if rotates_a_part else {}))
