@@ -54,10 +54,10 @@ def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[
     """Return what stands behind the name of a series: that it is a control, or an extension trained by itself."""
     known, found = {entry.name: entry.declared for entry in _catalogue.encoders()}, {}
     for run in rows.drop_duplicates("series").to_dict("records"):
-        declared = known.get(_plain(run["encoder"]), {})
-        if declared.get("control") or configs.get(run["run_id"], {}).get("model.as_many_as", "null") != "null":
+        declared, config = known.get(_plain(run["encoder"]), {}), configs.get(run["run_id"], {})
+        if declared.get("control") or config.get("model.as_many_as", "null") != "null":
             found[str(run["series"])] = " (control)"
-        elif declared.get("extends"):
+        elif declared.get("extends") and "train.elsewhere" not in config:
             found[str(run["series"])] = ", trained from scratch"
     return found
 
