@@ -44,13 +44,14 @@ LAST = ("training", "tuning")
 LONG = 15
 """Rows from which on a table of a task with as many series has its place on a page of its own."""
 READING = (
-    "A place is a range: the true places of all encodings of a task lie in theirs with 95 % probability (Welch's test "
-    "with Holm's correction; a pair that was not tested decides nothing).",
-    "Area: quality at a length is 1 where a run is as good as in range and 0 where it is no better than guessing "
-    "without reading; the area is its mean over doublings of the training length.",
+    "In range: at the lengths of the training. Area: how much of the quality in range a run keeps beyond, the mean "
+    "over doublings of the training length; 1 is all of it, 0 no more than guessing without reading.",
+    "Place: the places that an encoding may have. The true ones of all encodings of a task lie in these ranges with "
+    "95 % probability (Welch's test with Holm's correction; a pair that was not tested decides nothing).",
     "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "
     "no place.",
     "Teacher-forced: each token is predicted from the true ones before it. Free-running: the model reads its own.",
+    "Colours tell what an encoding changes: inputs, rotations of queries and keys, scores, or nothing.",
 )
 
 
@@ -102,7 +103,6 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
     unlearned = folder.marked(results.runs)
     page.summary += unlearned
     page.sections += [Section("What did not learn", parts=[Block("list", unlearned)])] if unlearned else []
-    page.sections.append(Section("How to read this", parts=[Block("list", READING)]))
     page.sections.append(Section("Method", [" ".join(method)], folded=True))
     data.sections += [folder.runs_section(results), folder.provenance_section(results)]
     return page
@@ -137,6 +137,7 @@ def _measured(
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
+    page.sections.append(Section("How to read this", parts=[Block("list", READING)]))
     page.sections += [claims] if claims.title else []
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
     page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)

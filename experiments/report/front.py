@@ -128,7 +128,8 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     )
     if best == worst:
         return first
-    named = next((each for each in claims if each.encoder in values and each.verdict in (HOLDS, FAILS)), None)
+    decided = (each for each in claims if each.lengths and each.verdict in (HOLDS, FAILS))
+    named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
     of_best = f"; {best} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
@@ -206,12 +207,13 @@ def _told_apart(beaten: list[str], open_to: list[str], seeds: int) -> str:
     if not open_to:
         return f"better than each of the other {len(beaten)}" if len(beaten) > 1 else "better than the other"
     better = f"better than {words.few(beaten)}; " if beaten else ""
-    return f"the most; {better}{words.count(seeds, 'seed')} leave open how it compares with {words.few(open_to)}"
+    leave = f"{words.count(seeds, 'seed')} {'leaves' if seeds == 1 else 'leave'}"
+    return f"the most; {better}{leave} open how it compares with {words.few(open_to)}"
 
 
 def _claimed(claims: Sequence[Told]) -> list[Finding]:
-    """Say of the first published statement that was decided whether it holds here."""
-    found = [each for each in claims if each.numbers][:1]
+    """Say of the first published statement on lengths that was decided whether it holds here."""
+    found = [each for each in claims if each.numbers and each.lengths][:1]
     return [Finding(f"“{each.claim.partition(':')[0]}”: {each.verdict}", f"{each.numbers}.") for each in found]
 
 
@@ -311,7 +313,7 @@ def _nobody(tasks: Sequence[TaskResults]) -> list[Finding]:
 
 def setting(tasks: Sequence[TaskResults]) -> str:
     """Return what was run, in one line."""
-    runs = pd.concat([task.runs for task in tasks])
+    runs = pd.concat([task.runs[task.runs["run_id"].isin(task.quality["run_id"])] for task in tasks])
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
     each = words.count(int(seeds.max()), "seed") if seeds.min() == seeds.max() else f"{seeds.min()}–{seeds.max()} seeds"
     parts = [tasks[0].described if len(tasks) == 1 else f"{len(tasks)} tasks"]
@@ -322,7 +324,7 @@ def setting(tasks: Sequence[TaskResults]) -> str:
     sizes = pd.to_numeric(runs["model_parameters"], errors="coerce").dropna() / 1e6
     if len(sizes):
         low, high = f"{sizes.min():.2g}", f"{sizes.max():.2g}"
-        parts.append(f"{low if low == high else f'{low}–{high}'} M parameters")
+        parts.append(f"{low if low == high else f'{low}–{high}'} M parameters beside the encoding's")
     if len(tasks) == 1 and len(quality := tasks[0].quality):
         parts.append(
             f"trained to {int(quality['train_length'].max())}, measured to {int(quality['eval_length'].max())}"
@@ -331,7 +333,8 @@ def setting(tasks: Sequence[TaskResults]) -> str:
         pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
     )
     if spent:
-        parts.append(f"{spent / 3600:.1f} hours of runs" if spent > 7200 else f"{spent / 60:.1f} minutes of runs")
+        long = f"{spent / 3600:.1f} hours" if spent > 7200 else f"{spent / 60:.1f} minutes"
+        parts.append(f"{long}, all runs added up")
     return " · ".join(parts)
 
 

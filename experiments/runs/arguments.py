@@ -79,7 +79,7 @@ def _check(overrides: Iterable[str]) -> None:
             raise BadRequest(f"{word!r} names no option; write option=value")
         if not equals:
             groups = [group for group in names.REGISTERED if word in names.entries(group)]
-            meant = f"{groups[0]}={word}" if groups else f"option=value; {HELP}"
+            meant = f"{groups[0]}={word}" if groups else f"option=value, without spaces; {HELP}"
             raise BadRequest(f"{word!r} is no option; write {meant}")
         if name.partition(".")[0].partition("/")[0] == "hydra" and not name.startswith(OF_HYDRA):
             allowed = f"of its options you may give {', '.join(OF_HYDRA)}"

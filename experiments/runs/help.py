@@ -17,8 +17,9 @@ HEAD = """\
 pe-zoo: what does this positional encoding do to a Transformer?
 
   python run.py -m +sweep=hello                                      compare five, in two minutes
+  python run.py encoder=sinusoidal                                   one run
   python run.py encoder=rope encoder.base=500000 task=copy seed=3    one run; knobs stand below their group
-  python run.py -m encoder=none,rope seed=0,1,2 name=mine            all combinations, on all cores
+  python run.py -m encoder=none,rope seed=0,1,2 name=mine            -m: all combinations, on all cores
   python run.py plugin=my_encoder.py encoder=mine                    an encoder of your own
   python run.py checkpoint=my_model task=text task.path=file.txt     measure a model that you have
   python run.py -m +sweep=zoo --plan                                 runs, tokens, time and disk; trains nothing
@@ -64,6 +65,8 @@ def text(topic: str = "") -> str:
         return _table("options of a run", OPTIONS)
     if topic in groups:
         return _list(groups[topic])
+    if topic in names.entries("encoder"):
+        raise BadRequest(f"no list of {topic!r}, which is one encoder: python -m pe_zoo {topic} shows it")
     if topic:
         raise BadRequest(f"no list of {topic!r}.{hint(topic, groups)}")
     lines = [_glance(group) for group in groups.values()]

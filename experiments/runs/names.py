@@ -87,7 +87,7 @@ def check(overrides: Iterable[str], configs: Path) -> None:
                     _check_choices(name, re.findall(r"\w+", value), configs)
             elif name not in options():
                 nested = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
-                _refuse(f"option {name!r}", name.partition(".")[0], options() | nested, "options")
+                _refuse(f"option {name!r}", name, options() | nested, "options")
         _check_places(given, _defaults(configs) | given)
     except BadRequest:
         if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
@@ -138,7 +138,10 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
     else:
         return
     if knob.partition(".")[0] not in (*known, "name"):
-        _refuse(f"option {name!r}", name, [f"{group}.{one}" for one in known], topic)
+        near = [f"{group}.{one}" for one in known]
+        if group in PARTS and given["task"] in entries("task"):  # ``train.length`` is ``task.train_length``
+            near += [f"task.{one}" for one in entries("task")[given["task"]].knobs]
+        _refuse(f"option {name!r}", name, near, topic)
 
 
 def _refuse(what: str, given: str, known: Collection[str], topic: str, more: str = "") -> None:

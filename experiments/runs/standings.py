@@ -9,7 +9,7 @@ from tabulate import tabulate
 from experiments.figures import words
 from experiments.report.sections.statements import told
 from experiments.rows.results import Results, load
-from experiments.rows.row import metric_of
+from experiments.rows.row import beyond_training, metric_of
 from experiments.statistics import comparisons
 from experiments.statistics.scores import scores
 from experiments.statistics.statements import schema, verdicts
@@ -43,7 +43,8 @@ def _claims(results: Results) -> list[str]:
 
 
 def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> str:
-    found = comparisons.family(part)
+    beyond = beyond_training(rows)
+    found = comparisons.family(part, comparisons.default_baseline(beyond) if len(beyond) else None)
     table = comparisons.standings(part, found)
     lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
     means = rows.groupby(["series", "eval_length"])["value"].mean()

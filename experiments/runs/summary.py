@@ -214,10 +214,12 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if works >= beyond[-1].eval_length:
         return f"It extrapolates, {keeping}, to all measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
-    far = f"; from {guesses} on it guesses" if guesses else ""
+    far = f"; from {guesses} on it keeps next to none" if guesses else ""
     if works > trained:
         return f"It extrapolates, {keeping}, to {works / trained:.3g} times the longest length in training{far}."
-    return f"It does not extrapolate: it works, {keeping}, at trained lengths alone{far}."
+    first, kept = beyond[0].eval_length, max(0.0, _kept(beyond[0], lengths))
+    share = f"{100 * kept:.0f} % of its quality"
+    return f"It does not extrapolate: at {first}, beyond those trained, it keeps {share}{far}."
 
 
 def _show_results(outcome: Outcome) -> None:
@@ -322,8 +324,8 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
         lines, tablefmt="plain", disable_numparse=True, colalign=("left", *["right"] * (len(lines[0]) - 1))
     )
     guess = f"   {_guess(lengths[-1])}"
-    legend = "right: tokens, each after the true ones; whole: sequences"
-    legend += "; free: tokens, each after its own" if any(line[0] == labels[FREE_RUNNING] for line in grid) else ""
+    legend = "right: tokens after the true ones; whole: sequences without a mistake"
+    legend += "; free: tokens after the model's own" if any(line[0] == labels[FREE_RUNNING] for line in grid) else ""
     print("\n" + drawn.replace("\n", guess + "\n", 1))
     if len(grid) > 2:
         print(legend)
@@ -342,10 +344,11 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
         lines.append([name, *("" if math.isnan(points) else _signed(points) for points in both)])
     if lines and trained:
         _print([["order: points of accuracy", "tokens moved", "positions alone"], *lines])
+        print("what it costs when the input's tokens change places, or the positions that they are given")
     seen = {row.metric: row.value for row in rows if row.condition == "shuffle" and row.status == "ok"}
     if not trained and (error := seen.get("equivariance_error")) is not None:
         blind = ": it is blind to order" if error < BLIND else ""
-        print(f"\nA shuffled input gives other outputs by {error:.2g} of their size, beyond their new places{blind}.")
+        print(f"\nWhen its input is shuffled, outputs move along, and change by {100 * error:.2g} %{blind}.")
 
 
 def _signed(points: float) -> str:

@@ -172,7 +172,9 @@ def test_figures_are_loaded_when_their_section_is_opened(browser: Any, folder: P
     opened = Opened(browser, folder, "tasks/copy.html", viewport={"width": 1400, "height": 900})
     assert not [url for url in opened.requests if "/figures/" in url]
     opened.page.locator("details > summary").first.click()
-    opened.page.wait_for_function("[...document.images].some((image) => image.complete && image.naturalWidth > 0)")
+    image = opened.page.locator("details[open] img").first
+    sync_api.expect(image).to_have_js_property("complete", True, timeout=WAIT)
+    assert image.evaluate("image => image.naturalWidth") > 0
     opened.context.close()
 
 

@@ -32,7 +32,7 @@ def test_a_measurement_that_contradicts_is_named() -> None:
     assert section.paragraphs[1].startswith("2 of 3 measurements contradict the prediction: majority with none; copy")
     cells = section.parts[0].cells  # type: ignore[union-attr]
     assert list(cells["kept at 2×, %"]) == ["60", "100", "95"]
-    assert list(cells[""]) == ["contradicts", "contradicts", ""]
+    assert list(cells["verdict"]) == ["contradicted", "contradicted", "agrees"]
 
 
 def test_what_theory_does_not_speak_of_is_left_out() -> None:

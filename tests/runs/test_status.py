@@ -59,7 +59,7 @@ def test_every_state_is_told_with_reason_and_command(tmp_path: Path, capsys: pyt
         "missing": "1",
         "in all": "7",
     }
-    assert "took 0:10:16 so far" in said
+    assert "ended took 0:10:16" in said
     assert "About 0:06:00 left" in said
     assert all(len(line) <= 100 for line in said.splitlines()[1:])
 

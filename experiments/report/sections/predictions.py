@@ -54,9 +54,9 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     cells = data.assign(
         predicted=["generalises" if good else "fails" for good in data["predicted"]],
         kept_2=[words.fixed(100 * kept, ".0f") for kept in data["kept_2"]],
-        contradicts=["contradicts" if wrong else "" for wrong in data["contradicts"]],
+        contradicts=["contradicted" if wrong else "agrees" for wrong in data["contradicts"]],
     ).astype(str)
-    cells = cells.rename(columns={"kept_2": "kept at 2×, %", "contradicts": "", "runs": "runs that learned"})
+    cells = cells.rename(columns={"kept_2": "kept at 2×, %", "contradicts": "verdict", "runs": "runs that learned"})
     note = f"Kept: share of the quality in range above guessing, mean of the runs; {KEEPS:.0%} counts as generalising."
     return [Section("Predicted and measured", [TEXT, said], [Table("predictions", "C-RASP", cells, data, note)])]
 

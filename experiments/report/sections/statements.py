@@ -1,6 +1,7 @@
 """What a report says of the published statements that its rows decide."""
 
 import math
+import re
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ import pandas as pd
 from experiments.figures.words import count, interval, listed, p_value
 from experiments.report import drawing
 from experiments.report.page import Block, Section, Table
+from experiments.rows.row import OVER_LENGTHS
 from experiments.statistics.comparisons import EQUAL, UNDECIDED
+from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
 from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, Outcome, comparison_table
@@ -20,9 +23,9 @@ HOW = (
     "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
 BARS = (
-    "Numbers: what was measured, first that which the claim names first. A bar: how far it lies from what the claim "
-    "needs (the line), with the 95 % interval, one scale for each claim; to the right the claim holds. Cases that no "
-    "run of this folder measures are left out and counted."
+    "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
+    "the right of the line the claim holds. Each claim has a scale, a measure and tests of its own: it may be decided "
+    "where places in the table are open. Cases that no run of this folder measures are left out and counted."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
@@ -43,12 +46,16 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
 
 
 class Told(NamedTuple):
-    """What a statement claims, its verdict, the first case with its numbers, and the encoder that it speaks of."""
+    """What a statement claims, its verdict, and the first case with its numbers.
+
+    ``lengths`` says whether it is about quality over lengths, ``encoder`` of which one, if of one alone.
+    """
 
     claim: str
     verdict: str
     numbers: str
     encoder: str
+    lengths: bool
 
 
 def told(decided: list[Decided]) -> list[Told]:
@@ -63,13 +70,14 @@ def told(decided: list[Decided]) -> list[Told]:
             for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
         )
         numbers = (
-            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {one.comparison}"
+            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}"
             for case, one, measured in cases
             if measured and _css(one.verdict) == _css(each.verdict)
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
-        found.append(Told(each.statement.statement, each.verdict, next(numbers, ""), of))
+        lengths = all(case.test["rows"].get("experiment") == OVER_LENGTHS for case in each.outcomes)
+        found.append(Told(each.statement.statement, each.verdict, next(numbers, ""), of, lengths))
     return found
 
 
@@ -108,7 +116,7 @@ def claim(each: Decided) -> dict[str, Any]:
     scale = min([*ends, -delta, 0.0]), max([*ends, delta, 0.0])
     tests = [
         {
-            "of": f"{case.test['of']}: {one.comparison}" if case.test["of"] else one.comparison,
+            "of": ": ".join(filter(None, (case.test["of"], _said(one)))),
             "strip": drawing.interval(one.low, one.difference, one.high, scale, 0.0),
             "said": ", ".join(filter(None, (_measured(case, asked), one.verdict))),
             "css": _css(one.verdict),
@@ -117,7 +125,7 @@ def claim(each: Decided) -> dict[str, Any]:
     ]
     statement = each.statement
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    verdict = each.verdict if measured == every else f"{each.verdict} ({measured} of its {every} cases run)"
+    verdict = each.verdict if measured == every else f"{each.verdict} ({measured} of its {every} cases measured)"
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests}
@@ -130,6 +138,11 @@ def _measured(case: Outcome, asked: Directed) -> str:
     if any(math.isnan(each.measured) for each in sides):
         return ""
     return " and ".join(interval(each.measured, each.low, each.high, ".3g") for each in sides)
+
+
+def _said(one: Comparison) -> str:
+    """Return a comparison in words, where the encoder ``none`` would read as nobody."""
+    return re.sub(r"\bnone\b", "no encoding", one.comparison)
 
 
 def _css(verdict: str) -> str:

@@ -34,7 +34,10 @@ LINE = ("series", "encoder", "tasks", "tasks_learned", "seeds", "seeds_learned",
 
 
 def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
-    """Make the section, where there are submissions or both baselines; ``tasks`` are those that lines are about."""
+    """Make the section, where there are submissions, or several tasks and both baselines.
+
+    ``tasks`` are those that lines are about.
+    """
     keys, told = [task.key for task in tasks], []
     parts = [lines(results, keys).assign(submission="", rerun="", settings="")]
     for found in submission.below(results.folder.resolve().parent):
@@ -52,7 +55,7 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
             told.append(found)
     table = pd.concat(parts, ignore_index=True).sort_values("area", ascending=False, kind="stable")
     submitted = bool((table["submission"] != "").any())
-    if not submitted and not (len(table) and set(BASELINES) <= set(table["encoder"])):
+    if not submitted and (len(keys) < 2 or not set(BASELINES) <= set(table["encoder"])):
         return []
     note = " ".join([NOTE, *[OF_SUBMISSIONS] * submitted, *(f"Not readable: {one}." for one in told)])
     here, apart = table[table["settings"] == ""], table[table["settings"] != ""]

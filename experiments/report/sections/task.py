@@ -27,7 +27,10 @@ MOST = 200
 PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 FREE_RUNNING = "generated_token_accuracy"
-MEANS = "Mean over seeds [95 % interval; none from one]. A series marked † has runs in it that did not learn."
+MEANS = (
+    "Mean over seeds [95 % interval; none from one, nor where seeds form two groups]. A series marked † has runs in it "
+    "that did not learn."
+)
 ONE_MODEL = "One model, measured as it is: there are no seeds."
 
 
