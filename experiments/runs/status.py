@@ -110,10 +110,13 @@ def text(folder: Path) -> str:
         ended = {run.run_id.rpartition("-seed")[0] for run in runs if run.state not in UNFINISHED}
         if waiting := sorted({run.run_id.rpartition("-seed")[0] for run in runs} - ended):
             parts[-1] += f"\nNo run has ended yet of {words.few(waiting)}, which are counted in none of this."
+    told: set[str] = set()
     for state, advice in STATES.items():
         of_state = [run for run in runs if run.state == state] if advice else []
         for command in dict.fromkeys(run.command for run in of_state):
-            parts.append(_group(state, advice, command, [run for run in of_state if run.command == command]))
+            alike = [run for run in of_state if run.command == command]
+            parts.append(_group(state, advice, "the same command" if command in told else command, alike))
+            told |= {command} - {""}
     return "\n\n".join(parts)
 
 

@@ -204,7 +204,7 @@ def test_a_run_reports_both_ways_of_asking(command: Command, tmp_path: Path) -> 
     assert rows["generated_exact_match", "32"]["n"] == "5"
     assert rows["generated_token_accuracy", "32"]["n"] == str(5 * 32)
     assert rows["generated_token_accuracy", "4"]["chance"] == "0.1"
-    assert "free: tokens, each after its own" in done.out
+    assert "free: tokens after the model's own" in done.out
 
 
 @pytest.mark.parametrize(
