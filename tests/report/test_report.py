@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ from support import (
 )
 
 import report
-from experiments.figures.words import p_value
+from experiments.figures.words import p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
@@ -42,6 +43,8 @@ from experiments.report.sections import task as task_page
 from experiments.rows import results
 from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame
+from experiments.runs import standings
+from experiments.statistics import comparisons
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +225,18 @@ def test_the_first_screen_names_the_best_and_its_equals(sweep: Path) -> None:
     heading = re.search(rf"{claim} \d+ % of tokens at 32; (\w+) gets \d+ %", text)
     assert heading is not None
     assert heading[1] == max(twice, key=lambda name: twice[name])
+
+
+def test_the_terminal_gives_the_places_of_the_page(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Mock(side_effect=comparisons.family)
+    monkeypatch.setattr(comparisons, "family", family)
+    runs = {run.name for run in (sweep / "runs").iterdir()}
+    found = re.findall(r"^([\d–]+) +(\w+) ", standings.text(sweep, runs), re.MULTILINE)
+    printed = {series: places for places, series in found}
+    page = pd.read_csv(sweep / "report/tables/standings.csv").dropna(subset="place")
+    places = map(span, page["place_low"], page["place_high"])
+    assert printed == dict(zip(page["series"], places, strict=True))
+    assert family.call_args.args[1] == "none", "comparisons with it share half of the level there, too"
 
 
 def test_tables_as_csv_are_exact(sweep: Path) -> None:
