@@ -195,7 +195,7 @@ def _first(task: TaskResults) -> list[Finding]:
         if task.asked
         else f", {_told_apart(beaten, open_to, len(seeds))}."
     )
-    small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if len(seeds) <= 10 else ""
+    small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."

@@ -87,6 +87,10 @@ def check(overrides: Iterable[str], configs: Path) -> None:
                     _check_choices(name, re.findall(r"\w+", value), configs)
             elif name not in options():
                 nested = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
+                chosen = _defaults(configs) | given
+                for group in REGISTERED:
+                    if entry := entries(group).get(chosen[group]):
+                        nested |= {f"{group}.{knob}" for knob in entry.knobs}
                 _refuse(f"option {name!r}", name, options() | nested, "options")
         _check_places(given, _defaults(configs) | given)
     except BadRequest:

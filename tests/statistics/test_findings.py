@@ -257,7 +257,7 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     assert compared[:3] == ["test 0", "none higher than rope", "3"]
     assert compared[3].startswith("+0.793")
     assert compared[4:] == ["< 0.001", "holds"]
-    assert "test 0: no encoding higher than rope" in page.text
+    assert "test 0: “none” higher than rope" in page.text
     assert "test 1: fails, the opposite of none below 0.5" in page.text
     assert "1 run of this folder failed or did not finish" in page.text
     numbers = pd.read_csv(tmp_path / "report" / "tables" / f"statement_{tmp_path.name}.csv")

@@ -380,7 +380,7 @@ def test_the_page_has_a_line_a_case_and_counts_the_verdicts(tmp_path: Path) -> N
     tested = [line[2] for line in page.tables["Published statements"]]
     assert "copy, against rope" in tested
     assert "copy, against learned" not in tested
-    assert "copy, against rope: no encoding higher than rope" in page.text
+    assert "copy, against rope: “none” higher than rope" in page.text
     assert "not measured here: python run.py -m +sweep=claims" in page.text
     assert (tmp_path / "report" / "tables" / "statements.csv").is_file()
 

@@ -182,7 +182,7 @@ def _rise(rows: pd.DataFrame, ends: float) -> str:
     rising = new[new > before.reindex(new.index) + RISE]
     if len(spreading):
         share = words.brief(spreading.index, len(seen))
-        return f"{task}: with {share}, a longer answer is wrong even as far as answers went in training"
+        return f"{task}: with {share}, a longer answer is wrong at places that trained answers had, too"
     if len(rising) * 2 > len(new):
         return f"{task}: the loss rises where trained answers had ended"
     return f"{task}: loss by place"

@@ -58,7 +58,8 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     ).astype(str)
     cells = cells.rename(columns={"kept_2": "kept at 2×, %", "contradicts": "verdict", "runs": "runs that learned"})
     note = f"Kept: share of the quality in range above guessing, mean of the runs; {KEEPS:.0%} counts as generalising."
-    return [Section("Predicted and measured", [TEXT, said], [Table("predictions", "C-RASP", cells, data, note)])]
+    table = Table("predictions", "C-RASP", cells, data, note)
+    return [Section("Predicted and measured", [TEXT, said], [table], folded=len(tasks) == 1)]
 
 
 def _lines(task: TaskResults, found: list[Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from experiments.statistics.comparisons import EQUAL, UNDECIDED
 from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
-from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, Outcome, comparison_table
+from experiments.statistics.statements.verdicts import IN_PART, LEFT, ONLY, Decided, Outcome, comparison_table
 
 HOW = (
     "Measured: mean over the runs that learned (over all where a test counts them), with its 95 % interval. Each "
@@ -64,13 +64,17 @@ def told(decided: list[Decided]) -> list[Told]:
     for each in decided:
         if each.statement.setting or each.verdict == NOT_MEASURED:
             continue
+
+        def why(one: Comparison) -> str:
+            return f" ({LEFT[one.verdict]})" if one.verdict in LEFT else ""
+
         cases = (
             (case, one, _measured(case, asked))
             for case in each.outcomes
             for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
         )
         numbers = (
-            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}"
+            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}{why(one)}"
             for case, one, measured in cases
             if measured and _css(one.verdict) == _css(each.verdict)
         )
@@ -125,7 +129,7 @@ def claim(each: Decided) -> dict[str, Any]:
     ]
     statement = each.statement
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    verdict = each.verdict if measured == every else f"{each.verdict} ({measured} of its {every} cases measured)"
+    verdict = each.verdict if measured == every else f"{each.verdict}, {count(measured, 'case')} of {every} measured"
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests}
@@ -142,7 +146,7 @@ def _measured(case: Outcome, asked: Directed) -> str:
 
 def _said(one: Comparison) -> str:
     """Return a comparison in words, where the encoder ``none`` would read as nobody."""
-    return re.sub(r"\bnone\b", "no encoding", one.comparison)
+    return re.sub(r"\bnone\b", "“none”", one.comparison)
 
 
 def _css(verdict: str) -> str:
