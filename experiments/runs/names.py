@@ -86,12 +86,7 @@ def check(overrides: Iterable[str], configs: Path) -> None:
                 if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
                     _check_choices(name, re.findall(r"\w+", value), configs)
             elif name not in options():
-                nested = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
-                chosen = _defaults(configs) | given
-                for group in REGISTERED:
-                    if entry := entries(group).get(chosen[group]):
-                        nested |= {f"{group}.{knob}" for knob in entry.knobs}
-                _refuse(f"option {name!r}", name, options() | nested, "options")
+                _refuse(f"option {name!r}", name, options() | _nested(_defaults(configs) | given), "options")
         _check_places(given, _defaults(configs) | given)
     except BadRequest:
         if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
@@ -142,10 +137,16 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
     else:
         return
     if knob.partition(".")[0] not in (*known, "name"):
-        near = [f"{group}.{one}" for one in known]
-        if group in PARTS and given["task"] in entries("task"):  # ``train.length`` is ``task.train_length``
-            near += [f"task.{one}" for one in entries("task")[given["task"]].knobs]
+        # ``train.length`` is ``task.train_length``
+        near = _nested(given) if group in PARTS else [f"{group}.{one}" for one in known]
         _refuse(f"option {name!r}", name, near, topic)
+
+
+def _nested(given: Mapping[str, str]) -> set[str]:
+    """Return the options of all groups, of registered classes those of the chosen one."""
+    found = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
+    chosen = {group: entries(group)[given[group]] for group in REGISTERED if given[group] in entries(group)}
+    return found | {f"{group}.{knob}" for group, entry in chosen.items() for knob in entry.knobs}
 
 
 def _refuse(what: str, given: str, known: Collection[str], topic: str, more: str = "") -> None:

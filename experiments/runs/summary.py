@@ -235,7 +235,7 @@ def _show_results(outcome: Outcome) -> None:
     if lengths:
         _show_lengths(rows, lengths)
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
-            print(text)
+            print(textwrap.fill(text, 110))
     _show_changes(rows, record["trained"])
     if others := [
         row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")

@@ -67,15 +67,15 @@ def kernel(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     values = rows.groupby("series")["value"]
     falls = (values.max() - values.min()).sort_values(ascending=False)
     flat = [series for series in looks if falls.get(series, math.nan) < SAME]
-    fall = falls[falls >= SAME].index
-    named = style.chosen(dict(looks), fall, PANELS)
+    falling = falls[falls >= SAME].index
+    named = style.chosen(dict(looks), falling, PANELS)
     pictures = _pictures(rows[rows["series"].isin(named)], "key", named)
     if not pictures:
         return None
     shown = {name: cells - np.nanmax(cells.to_numpy()) for name, cells in pictures.items()}
     typical = float(np.median([falls[name] for name in shown]))
-    verb = "prefers" if len(fall) == 1 else "prefer"
-    title = f"{words.brief(fall, len(looks))} {verb} some keys before any training"
+    verb = "prefers" if len(falling) == 1 else "prefer"
+    title = f"{words.brief(falling, len(looks))} {verb} some keys before any training"
     caption = (
         "Expected score between a query (down) and a key (across) of the same content, both by position, below the "
         "highest of its panel; mean over heads, first layer, before training, first seed. All panels have one scale, "

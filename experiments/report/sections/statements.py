@@ -64,17 +64,13 @@ def told(decided: list[Decided]) -> list[Told]:
     for each in decided:
         if each.statement.setting or each.verdict == NOT_MEASURED:
             continue
-
-        def why(one: Comparison) -> str:
-            return f" ({LEFT[one.verdict]})" if one.verdict in LEFT else ""
-
         cases = (
             (case, one, _measured(case, asked))
             for case in each.outcomes
             for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
         )
         numbers = (
-            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}{why(one)}"
+            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}{_left(one)}"
             for case, one, measured in cases
             if measured and _css(one.verdict) == _css(each.verdict)
         )
@@ -147,6 +143,11 @@ def _measured(case: Outcome, asked: Directed) -> str:
 def _said(one: Comparison) -> str:
     """Return a comparison in words, where the encoder ``none`` would read as nobody."""
     return re.sub(r"\bnone\b", "“none”", one.comparison)
+
+
+def _left(one: Comparison) -> str:
+    """Return why a comparison decides nothing, in brackets; blank where it does."""
+    return f" ({LEFT[one.verdict]})" if one.verdict in LEFT else ""
 
 
 def _css(verdict: str) -> str:
