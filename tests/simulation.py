@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.rows.results import load
-from experiments.statistics.comparisons import BETTER, WORSE, default_baseline
+from experiments.statistics.baselines import default_baseline
+from experiments.statistics.comparisons import BETTER, WORSE
 from experiments.statistics.intervals import Matrix, Vector, over_seeds
 from experiments.statistics.rule import Rule
 from experiments.statistics.scores import scores

@@ -47,8 +47,8 @@ READER = "pe_zoo._catalogue"
 NAMES_ALLOWED = {
     ("experiments/figures/style.py", name) for name in ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 } | {
-    ("experiments/statistics/comparisons.py", "none"),  # the baselines of comparisons
-    ("experiments/statistics/comparisons.py", "rope"),
+    ("experiments/statistics/baselines.py", "none"),
+    ("experiments/statistics/baselines.py", "rope"),
     ("pe_zoo/layered.py", "rope"),  # the encoders of its published list
     ("pe_zoo/_knobs.py", "none"),  # the English word
     ("pe_zoo/hf/checkpoint.py", "rope"),  # what the rotation of a saved model is, if it is that

@@ -26,11 +26,10 @@ from experiments.report.sections import (
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
-from experiments.rows import sweeps, untrusted
+from experiments.rows import untrusted
 from experiments.rows.results import Results
-from experiments.rows.row import beyond_training
-from experiments.statistics import comparisons
-from experiments.statistics.rule import Rule, declared_rule
+from experiments.statistics.baselines import of_tasks as baselines_of
+from experiments.statistics.rule import declared_in
 from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {
@@ -64,7 +63,7 @@ def write(
     ValueError if the folder, the baseline or a file of published curves cannot be used.
     """
     results = stored.read(place)
-    baselines, statements = find_baselines(results, wanted), schema.load()
+    baselines, statements = baselines_of(results, declared_in(results.folder), wanted), schema.load()
     published = [overlay.read(path) for path in overlays]
 
     def draw() -> Page:
@@ -84,11 +83,10 @@ def write(
 
 
 def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
-    """Assemble the pages; ``baselines`` are those of `find_baselines`."""
+    """Assemble the pages; ``baselines`` are those of `baselines.of_tasks`."""
     name = results.folder.resolve().name
-    method = folder.method(results.rows, _rule(results), outside=checkpoint.alone(results)) + fairness.method(
-        results.runs, results.configs
-    )
+    rule, outside = declared_in(results.folder), checkpoint.alone(results)
+    method = folder.method(results.rows, rule, outside=outside) + fairness.method(results.runs, results.configs)
     method, settings = methods.paragraph(results, method)
     warned = folder.warnings(results)
     data = Page("Method and data", [], [Section("Method", [" ".join(method)])], path="data.html", name="data")
@@ -163,35 +161,10 @@ def _maps(ranked: list[TaskResults], main: list[TaskResults]) -> list[Section]:
 
 
 def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    rows, rule = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows))), _rule(results)
+    rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows)))
+    rule = declared_in(results.folder)
     parts = [(str(key), part) for key, part in rows.groupby("task")]
     return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]
-
-
-def _rule(results: Results) -> tuple[Rule, int] | None:
-    """Return the rule by which a sweep of the folder added seeds, and the first of them."""
-    return declared_rule(sweep.rule for sweep in sweeps.read(results.folder)[0])
-
-
-def find_baselines(results: Results, wanted: str | None = None) -> dict[str, str]:
-    """Return the series that the others are compared with, for every task measured beyond its training length.
-
-    It is ``wanted``, a series or an encoder that has only one, and ValueError if no task has it; else that of the
-    sweep's rule, once it has runs, the encoder ``none``, or the first series.
-    """
-    rule = _rule(results)
-    if wanted is None and rule is not None and rule[0].question in set(results.quality["encoder"]):
-        wanted = rule[0].question
-    found, misses = {}, []
-    find = comparisons.default_baseline if wanted is None else partial(comparisons.find_baseline, wanted=wanted)
-    for task, of_task in beyond_training(results.quality).groupby("task"):
-        try:
-            found[str(task)] = find(of_task)
-        except ValueError as error:
-            misses.append(error)
-    if misses and not found:
-        raise misses[0]
-    return found
 
 
 def _task_page(task: TaskResults) -> Page:

@@ -9,8 +9,9 @@ from tabulate import tabulate
 from experiments.figures import words
 from experiments.report.sections.statements import told
 from experiments.rows.results import Results, load
-from experiments.rows.row import beyond_training, metric_of
-from experiments.statistics import comparisons
+from experiments.rows.row import metric_of
+from experiments.statistics import baselines, comparisons, sequential
+from experiments.statistics.rule import declared_in
 from experiments.statistics.scores import scores
 from experiments.statistics.statements import schema, verdicts
 
@@ -22,16 +23,18 @@ CLAIMS = 4
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
-    """Return what a folder's runs, as far as a command asked for them, say: a table for each of few tasks."""
-    results = load(place)
-    quality = results.quality
-    quality = quality[quality["run_id"].isin(run_ids)]
-    kept = scores(quality)
+    """Return what the runs that a command asked for say: a table for each of few tasks.
+
+    Places are among all series of the folder, as on its page.
+    """
+    results, declared = load(place), declared_in(place)
+    found, asked = baselines.of_tasks(results, declared), results.quality["run_id"].isin(run_ids)
     tables = []
-    for (task, metric), part in list(kept.groupby(["task", "metric"]))[:MOST_TASKS]:
-        rows = quality[(quality["task"] == task) & (quality["metric"] == metric)]
-        if part["series"].nunique() > 1:
-            tables.append(_of_task(str(task), str(metric), part, rows))
+    for task in sorted(set(results.quality.loc[asked, "task"]))[:MOST_TASKS]:
+        rows = results.quality[results.quality["task"] == task]
+        if rows["series"].nunique() > 1:
+            verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
+            tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"])))
     return "\n\n".join([*tables, *_claims(results)])
 
 
@@ -42,10 +45,9 @@ def _claims(results: Results) -> list[str]:
     return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 
-def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> str:
-    beyond = beyond_training(rows)
-    found = comparisons.family(part, comparisons.default_baseline(beyond) if len(beyond) else None)
-    table = comparisons.standings(part, found)
+def _of_task(task: str, rows: pd.DataFrame, part: pd.DataFrame, found: comparisons.Family, asked: set[str]) -> str:
+    metric, table = str(rows["metric"].iloc[0]), comparisons.standings(part, found)
+    table = table[table["series"].isin(asked)]
     lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
     means = rows.groupby(["series", "eval_length"])["value"].mean()
     share = metric_of(metric).unit.startswith("share")
@@ -59,7 +61,7 @@ def _of_task(task: str, metric: str, part: pd.DataFrame, rows: pd.DataFrame) -> 
         areas = part.loc[(part["series"] == name) & part["area"].notna(), "area"]
         seeds = " ".join(f"{100 * area:.0f}" for area in areas)
         area = "did not learn" if line["status"] != "ok" else f"{100 * line['area']:.0f} ({seeds})"
-        losers = "all others" if len(better[name]) == len(table) - 1 else words.few(better[name]) or "–"
+        losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, area, losers])
     head = ["place", "encoding", *map(str, lengths), "area: quality kept, % (seeds)", "better than"]
     unit = "% of tokens right" if share else metric_of(metric).label

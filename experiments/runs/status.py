@@ -17,7 +17,7 @@ from experiments.rows.read import read_run, run_folders
 from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
-from experiments.statistics.comparisons import find_baseline
+from experiments.statistics.baselines import find_baseline
 from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
 from experiments.statistics.scores import scores
 from experiments.statistics.sequential import decide, wanted

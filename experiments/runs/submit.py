@@ -16,7 +16,7 @@ from experiments.rows.row import write_json
 from experiments.rows.untrusted import message_of
 from experiments.runs import isolated
 from experiments.runs.declared import faults
-from experiments.statistics.comparisons import BASELINES
+from experiments.statistics.baselines import BASELINES
 
 CHECK_SECONDS = 600
 

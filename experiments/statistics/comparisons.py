@@ -10,7 +10,6 @@ level (Bretz et al. 2009, doi 10.1002/sim.3495): one verdict for each pair, what
 changes none. What follows from two verdicts (a beats b, and b beats c) is decided as well.
 """
 
-import difflib
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,8 +23,6 @@ from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
-BASELINES = ("none", "rope")
-"""The encoders that boards compare with: what the mask alone does, and what most models have."""
 TOO_FEW = f"fewer than {FEWEST} seeds"
 Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "area", "low", "high", "in_range", *KEPT]
@@ -254,30 +251,6 @@ def interval(scores: pd.DataFrame) -> tuple[float, float]:
     """Return the 95 % interval of one series' mean area; NaN for few runs, or runs in two clusters."""
     bounds = float(scores["worst"].min()), float(scores["best"].max())
     return bounded(scores["area"].to_numpy(dtype=float), bounds, float(scores["noise"].mean()))
-
-
-def default_baseline(rows: pd.DataFrame) -> str:
-    """Return the series to compare with: encoder ``none``, with sequential numbering if possible, else the first."""
-    without = rows[rows["encoder"] == BASELINES[0]]
-    plain = without[without["positions"] == "sequential"]
-    return str(min(next(set(part["series"].unique()) for part in (plain, without, rows) if len(part))))
-
-
-def find_baseline(rows: pd.DataFrame, wanted: str) -> str:
-    """Return the series ``wanted``, or the only series of the encoder ``wanted``.
-
-    Raises:
-        ValueError: none or several match; the message names the series.
-    """
-    series_names: list[str] = sorted(rows["series"].unique())
-    of_encoder: list[str] = sorted(set(rows.loc[rows["encoder"] == wanted, "series"]))
-    if wanted in series_names:
-        return wanted
-    if len(of_encoder) == 1:
-        return of_encoder[0]
-    near = of_encoder or difflib.get_close_matches(wanted, series_names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no baseline named {wanted!r}.{hint} Allowed: {'; '.join(series_names)}")
 
 
 def holm(p: Iterable[float], shares: Iterable[float] | None = None) -> Vector:

@@ -8,6 +8,7 @@ look. A sign test beside them assumes nothing about the distribution. `docs/stat
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,14 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
     """
     parts = [_of_task(of_task, rule, first_seed) for _, of_task in scores.groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def verdicts(scores: pd.DataFrame, declared: tuple[Rule, int] | None, baseline: str | None) -> Family:
+    """Return the verdicts of a task: by the ``declared`` rule and its first seed, or of all seeds at once."""
+    if declared is None or scores.empty:
+        return comparisons.family(scores, baseline)
+    rule, first_seed = declared
+    return family(scores, rule if rule.question == BEST else replace(rule, question=str(baseline)), first_seed)
 
 
 def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:

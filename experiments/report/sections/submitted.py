@@ -17,7 +17,8 @@ from experiments.rows import results as stored
 from experiments.rows import submission
 from experiments.rows.results import Results
 from experiments.rows.submission import Submission
-from experiments.statistics.comparisons import BASELINES, effect, find_baseline
+from experiments.statistics.baselines import BASELINES, find_baseline
+from experiments.statistics.comparisons import effect
 from experiments.statistics.intervals import Vector, bounded
 from experiments.statistics.scores import scores
 

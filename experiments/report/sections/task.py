@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
+from experiments.statistics.baselines import default_baseline
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import scores
 from pe_zoo._catalogue import Entry
@@ -114,7 +115,7 @@ class TaskResults:
         """Whether how the others compare with the baseline is what the report was asked, by a sweep or a reader."""
         if self.baseline is None:
             return False
-        return self.declared or self.baseline != comparisons.default_baseline(self.beyond)
+        return self.declared or self.baseline != default_baseline(self.beyond)
 
     @property
     def declared(self) -> bool:
@@ -122,12 +123,7 @@ class TaskResults:
         return self.rule is not None and self.rule[0].question not in (BEST, STATEMENTS)
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
-        if self.rule is not None and len(table):
-            rule, first_seed = self.rule
-            if rule.question != BEST:
-                rule = replace(rule, question=str(self.baseline))
-            return sequential.family(table, rule, first_seed)
-        return comparisons.family(table, self.baseline)
+        return sequential.verdicts(table, self.rule, self.baseline)
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
