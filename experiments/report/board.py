@@ -87,7 +87,7 @@ def of_task(task: TaskResults) -> Board:
         caption=f"Standings, {task.key}",
         heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
         place=("Place", "and its range"),
-        curve=f"{axes.lengths[0]} … {axes.lengths[-1]}",
+        curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
         mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
         better=f"Area less that of {task.baseline}, points" if task.asked else "Better than",
         last="Free-running" if free.notna().any() else "",
@@ -165,13 +165,14 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     counts = {key: sum(line["status"] == "ok" for line in of_task.values()) for key, of_task in lines.items()}
     task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
     most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
+    asked = {str(task.baseline) for task in tasks if task.asked}
     for line in table.to_dict("records"):
         series = str(line["series"])
         task, own = task_of[series], known[known["series"] == series]
         lost = line["tasks"] - line["tasks_learned"]
         cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")]
         if few:
-            cells = [_on(lines[task.key].get(series), counts[task.key]) for task in tasks]
+            cells = [_on(lines[task.key].get(series), 0 if asked else counts[task.key]) for task in tasks]
         entries.append(
             Entry(
                 places="",
@@ -180,37 +181,49 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 css=drawing.css(task.kind_of(series)),
                 page=task.page_of(series),
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
-                spark=drawing.diverging(line["wins"], line["losses"], most),
+                spark=Markup() if asked else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
                 mean=f"{100 * line['area']:.0f}" if not lost else "–",
                 strip=drawing.strip(list(own["area"]), math.nan if lost else line["area"], math.nan, math.nan),
-                better="",
+                better=_where(tasks, series) if asked else "",
             )
         )
     heads = (("better", "in"), ("worse", "in"), ("compared", "in"))
+    told = "Better, worse: decided within a task (Holm)"
+    if not asked:
+        told = "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task"
     return Board(
         caption=f"Standings over {len(tasks)} tasks",
-        heads=tuple((task.key, "area, place") for task in tasks) if few else heads,
+        heads=tuple((task.key, "area" if asked else "area, place") for task in tasks) if few else heads,
         place=("", "") if few else ("Places", f"1 … {len(table)}"),
-        curve="worse ┊ better",
+        curve=("", "") if asked else ("Comparisons", "worse ┊ better"),
         mean=("Mean area, %", "dots: tasks"),
-        better="",
+        better=f"Than {words.few(asked)}" if asked else "",
         last="",
         entries=tuple(entries),
-        note="Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task. "
-        "Mean area: where every task was learned.",
+        note=f"{told}. Mean area: where every task was learned.",
         stem="over_tasks",
+        asked=bool(asked),
     )
 
 
 def _on(line: dict[Any, Any] | None, count: int) -> Cell:
-    """Return the area of a series on a task, and its places; hatched where it did not learn."""
+    """Return the area of a series on a task, and its places among ``count``; hatched where it did not learn."""
     if line is None:
         return Cell("")
     if line["status"] != "ok":
         return Cell("", why=str(line["status"]))
-    track = drawing.track(line["place_low"], line["place_high"], line["place"], count)
+    track = drawing.track(line["place_low"], line["place_high"], line["place"], count) if count else Markup()
     return Cell(f"{100 * line['area']:.0f}", round(10 * min(max(line["area"], 0.0), 1.0)), track=track)
+
+
+def _where(tasks: Sequence[TaskResults], series: str) -> str:
+    """Say on which tasks a series is better, worse and so on than what was asked about."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        for verdict in task.against.loc[task.against["series"] == series, "verdict"]:
+            found.setdefault(str(verdict), []).append(task.key)
+    return "; ".join(f"{verdict}: {words.listed(keys)}" for verdict, keys in found.items()) or "–"
 
 
 def families(task: TaskResults) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -67,7 +68,9 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
     if task.asked and len(task.against) <= EACH:
         heading = f"{task.key}: {'; '.join(each.head for each in found[: len(task.against)])}"
     if len(several) > 1:
-        heading, found, top = across(several), [*_over(several), *_nobody(tasks), *found], board.over_tasks(several)
+        over = [replace(each, head=f"{one.key}: {each.head}") for one in several for each in _asked(one)]
+        found = [*(over or _over(several)), *_nobody(tasks), *found[len(_asked(task)) :]]
+        heading, top = across(several), board.over_tasks(several)
     return heading, Front(
         setting=setting(tasks),
         caption=caption(task),
@@ -286,10 +289,8 @@ def across(tasks: Sequence[TaskResults]) -> str:
 
 
 def _over(tasks: Sequence[TaskResults]) -> list[Finding]:
-    """Say how many comparisons are won by the series that was asked about, else by the best."""
-    table = board.compared(tasks)
-    asked = table["series"].isin({task.baseline for task in tasks if task.asked})
-    best = table[asked if asked.any() else table.index == 0].iloc[0]
+    """Say how many comparisons the best wins."""
+    best = board.compared(tasks).iloc[0]
     rivals = over_tasks(task.family for task in tasks)
     own = rivals[rivals["first"] == best["series"]].sort_values("losses", ascending=False)
     text = f"comparisons won, {best['losses']} lost, {best['compared'] - best['wins'] - best['losses']} undecided."

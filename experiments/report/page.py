@@ -67,7 +67,7 @@ class Board:
     caption: str
     heads: tuple[tuple[str, str], ...]
     place: tuple[str, str]
-    curve: str
+    curve: tuple[str, str]
     mean: tuple[str, str]
     better: str
     last: str
