@@ -32,7 +32,7 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
     with repeatable(plan.config.threads):
         model, log = train(plan, session)
         session.trained(model, log)
-        subject = plan.subject(model, log)
+        subject = plan.subject(model, log, session.refusals)
         rows = session.measured(log.rows(subject))
         for name in plan.experiments:
             with doing(f"{plan.config.run_id}: measuring {name}"):

@@ -91,8 +91,11 @@ class Plan:
             )
         return -(-(theirs - ours) // (2 * self.geometry.model_dim * self.geometry.num_layers))
 
-    def subject(self, model: Transformer, log: TrainLog) -> Subject:
-        """Return what measures ask: the trained model with its task, numbering and labels, and how it was trained."""
+    def subject(self, model: Transformer, log: TrainLog, refusals: dict[str, list[str]] | None = None) -> Subject:
+        """Return what measures ask: the trained model with its task, numbering and labels, and how it was trained.
+
+        Reasons of what cannot be measured are added to ``refusals``.
+        """
         rate = (log.tuning and log.tuning.chosen) or self.config.train.learning_rate
         return Subject(
             model=model,
@@ -104,6 +107,7 @@ class Plan:
             labels={**self.config.labels(), "train_length": self.task.train_length},
             training=replace(self.config.train, learning_rate=rate) if self.config.trains else None,
             outside=self.guest is not None,
+            refusals={} if refusals is None else refusals,
         )
 
     def around(self, encoder: Encoder) -> Transformer:

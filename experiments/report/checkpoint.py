@@ -92,11 +92,10 @@ def alone(results: Results) -> bool:
 def answers(results: Results) -> list[Answer]:
     """Return the answer of each model and task that was measured beyond its length, with its own blocks."""
     rows, found = results.rows[results.rows["experiment"] == EXTENDED], []
-    corpora = dict(zip(results.runs["run_id"], results.runs["corpus"], strict=True))
+    records = {record["run_id"]: record for record in results.runs.to_dict("records")}
     for _, of_series in rows.groupby(["series", "task"], sort=False):
         run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
-        refused = refusals(results.folder / "runs" / run).get(EXTENDED, [])
-        told = answer(of_series[of_series["run_id"] == run], corpora.get(run), refused)
+        told = answer(of_series[of_series["run_id"] == run], records[run]["corpus"], refusals(records[run], EXTENDED))
         found += [told] if told else []
     return found
 

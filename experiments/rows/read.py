@@ -4,8 +4,7 @@ import difflib
 import json
 import math
 import tarfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from experiments.rows.packed import unpack
 from experiments.rows.row import COLUMNS, COORDINATES, Row
 from experiments.rows.series import flat
-from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, read_text, stays_within
+from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
 
 STATUSES = ("ok", "unsupported", "diverged")
 FINISHED = ("ok", "diverged")
@@ -35,7 +34,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("torch", "python", "device", "processor", "precision"), str),
     **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
-    **dict.fromkeys(("corpus", "packages", "source", "described"), dict),
+    **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""
@@ -55,15 +54,11 @@ Table = dict[str, list[Any]]
 """Column -> cells, of one run."""
 
 
-def refusals(folder: Path) -> dict[str, list[str]]:
-    """Return why a run could not measure something, by experiment, from its log; nothing where that is not there."""
-    found: dict[str, list[str]] = {}
-    with suppress(OSError, ValueError):
-        for line in read_text(folder / "run.log", folder).splitlines():
-            before, told, why = line.partition(": unsupported: ")
-            if told:
-                found.setdefault(before.partition(" INFO ")[2].partition(" ")[0], []).append(why)
-    return {name: list(dict.fromkeys(each)) for name, each in found.items()}
+def refusals(record: Mapping[Any, Any], experiment: str) -> list[str]:
+    """Return why a run could not measure something of an experiment, from its ``run.json``."""
+    noted = record.get("unsupported")
+    found = noted.get(experiment) if isinstance(noted, dict) else None
+    return [name_of(str(reason)) for reason in found] if isinstance(found, list) else []
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -135,7 +135,7 @@ class Recording(Session):
         if self.drawing:
             with heartbeat.doing(f"{outcome.run_id}: drawing figures"):
                 self.drawing.finish()
-        self.record |= self.result | {"rows_sha256": digest(self.folder)}
+        self.record |= self.result | {"unsupported": self.refusals, "rows_sha256": digest(self.folder)}
         outcome.status = self.record["status"]
         self._close()
         self.checkpoints.clear()

@@ -134,7 +134,7 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
         return None
     from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), record["corpus"], refusals(outcome.folder).get("context_extension", []))
+    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"))
 
 
 def _does_its_task(row: Row) -> bool:
@@ -240,7 +240,7 @@ def _show_results(outcome: Outcome) -> None:
     if others := [
         row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")
     ]:
-        _show_others(others, told is not None, refusals(outcome.folder))
+        _show_others(others, told is not None, record)
     if record["tuning"]:
         print(f"rate      {_tuned(record['tuning'])}")
     spent = f"measuring {span(record['measure_seconds'])}, on {record['device']}"
@@ -257,7 +257,7 @@ def _show_results(outcome: Outcome) -> None:
     print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
 
-def _show_others(rows: list[Row], answered: bool, refused: Mapping[str, list[str]]) -> None:
+def _show_others(rows: list[Row], answered: bool, record: Mapping[str, Any]) -> None:
     from experiments.statistics.intervals import with_series  # with scipy, which most runs need not wait for
 
     for name in dict.fromkeys(row.experiment for row in rows):
@@ -273,7 +273,7 @@ def _show_others(rows: list[Row], answered: bool, refused: Mapping[str, list[str
         if of_one:
             print(WINDOWS)
         if (shown["status"] != "ok").any():
-            print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refused.get(name, ())))
+            print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refusals(record, name)))
         if len(shown) > LINES:
             print(f"{len(shown) - LINES} more are in rows.csv")
 

@@ -156,8 +156,8 @@ class Subject:
     """What a measure examines: a trained model, and all that is needed to ask it.
 
     The model is as it was initialised where nothing was trained; ``initial`` builds it as it was before training.
-    ``labels`` are the columns that all rows of the run share, ``refusals`` measure and reason of what could not be
-    measured, as far as it was logged.
+    ``labels`` are the columns that all rows of the run share, ``refusals`` the reasons of what could not be
+    measured, by measure.
     """
 
     model: Transformer
@@ -168,7 +168,7 @@ class Subject:
     seed: int
     labels: dict[str, str | int]
     training: TrainConfig | None = None
-    refusals: set[tuple[str, str]] = field(default_factory=set)
+    refusals: dict[str, list[str]] = field(default_factory=dict)
     outside: bool = False
     """Whether the model is from outside, so that there is one of it and no seeds."""
 
@@ -199,9 +199,10 @@ class Subject:
         return Row(experiment=experiment, metric=metric, **self.labels, **measured)  # type: ignore[arg-type]
 
     def cannot(self, experiment: str, metric: str, reason: object, **measured: object) -> Row:
-        """Return a row with ``status=unsupported``; the reason is logged once."""
-        if (experiment, str(reason)) not in self.refusals:
-            self.refusals.add((experiment, str(reason)))
+        """Return a row with ``status=unsupported``; the reason is noted, and logged, once."""
+        known = self.refusals.setdefault(experiment, [])
+        if str(reason) not in known:
+            known.append(str(reason))
             where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
             logger.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
         return self.row(experiment, metric, status="unsupported", **measured)

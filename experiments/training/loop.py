@@ -20,12 +20,14 @@ class Session:
     """The surroundings of a training, or of the several trainings of a search.
 
     ``watch`` is called at the start of each training and at each new point of its curve, ``aside`` after each step.
+    ``refusals`` are the reasons of what could not be measured, by measure.
     """
 
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     team: Team = field(default_factory=Team)
     watch: Callable[[Training], object] = lambda run: None
     aside: Callable[[Training], object] = lambda run: None
+    refusals: dict[str, list[str]] = field(default_factory=dict)
 
     def trained(self, model: Transformer, log: TrainLog) -> None:
         """Replace the parts of a training in progress by the trained model; write it if a checkpoint is due."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 import subprocess
 import sys
@@ -155,7 +156,8 @@ def test_rows_say_why_nothing_can_be_put_in(
             rows = [row for row in csv.DictReader(lines) if row["condition"] != "as trained"]
         assert {row["status"] for row in rows} == {"unsupported"}
         log = (file.parent / "run.log").read_text()
-        told = [line for line in log.splitlines() if "unsupported: " in line]
-        assert told
-        assert all(reason in line for line in told), told
+        told = [line.partition(": unsupported: ")[2] for line in log.splitlines() if ": unsupported: " in line]
+        noted = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
+        assert noted == list(dict.fromkeys(told)) != []
+        assert all(reason in why for why in noted), noted
         shutil.rmtree(tmp_path / "results")
