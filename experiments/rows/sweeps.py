@@ -20,7 +20,7 @@ class Sweep:
         command: as typed.
         runs: the run ids it asked for.
         rule: how seeds are added (see `statistics.sequential.Rule`), and ``first_seed``; None: their number is given.
-        seconds: how long its runs take in one process, as ``--plan`` estimated; None: unknown.
+        seconds: how long its runs take, added up, as ``--plan`` estimated; None: unknown.
     """
 
     command: str

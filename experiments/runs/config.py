@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -360,7 +360,7 @@ def engine(overrides: Iterable[str]) -> Engine | None:
             yield from (job.return_value for job in launcher.launch(batch, initial_job_idx=first))
 
     def launch_here(function: Callable[[Any], Any], parcels: Sequence[str]) -> Generator[Any]:
-        return pool.launch(function, [{PARCEL: parcel} for parcel in parcels], size)
+        return pool.launch(partial(pool.until_interrupted, function), [{PARCEL: parcel} for parcel in parcels], size)
 
     if settings.hydra.runtime.choices[LAUNCHER] != "basic":
         return Engine(launch, here=False)

@@ -5,16 +5,18 @@ setting a few are timed, and the others are taken to need their mean.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from tabulate import tabulate
 
+import pe_zoo
 from experiments.figures import words
 from experiments.plan.request import RunConfig
 from experiments.plan.sizes import FLOAT
+from experiments.runs import pool
 from experiments.runs.folder import ending
 from experiments.runs.timing import Speed, timed
 from experiments.training.checkpoint import KEPT
@@ -48,22 +50,51 @@ class Cost:
         return OTHER_BYTES + (FLOAT * self.parameters if self.training else 0)
 
 
-def forecast(configs: Sequence[RunConfig]) -> list[Cost]:
-    """Return what each run takes; BadRequest for one that cannot be run. Nothing is written."""
+def forecast(configs: Sequence[RunConfig], workers: int = 1, plugins: Sequence[str] = ()) -> list[Cost]:
+    """Return what each run takes where as many are under way as there are workers, on this machine's cores.
+
+    BadRequest for one that cannot be run. Nothing is written. Workers load the files ``plugins``.
+    """
     settings = dict[str, dict[str, RunConfig]]()
     for config in configs:
         settings.setdefault(_key(config, VARIED), {}).setdefault(_key(config), config)
+    chosen = {name: config for kinds in settings.values() for name, config in _spread(kinds).items()}
     speeds = dict[str, Speed]()
+    for name, speed in _timings(chosen, min(workers, len(configs)), plugins):
+        speeds[name] = speed
     for kinds in settings.values():
-        names, found = list(kinds), list[Speed]()
-        count = min(MOST_TIMED, len(names))
-        for name in (names[place * len(names) // count] for place in range(count)):
-            with doing(f"timing {kinds[name].name_measured} on {kinds[name].task['name']}"):
-                speeds[name] = timed(kinds[name])
-                found.append(speeds[name])
+        found = [speeds[name] for name in kinds if name in speeds]
         mean = Speed(*(fmean(column) for column in zip(*found, strict=True)))
         speeds |= dict.fromkeys(kinds.keys() - speeds.keys(), mean)
     return [_cost(config, speeds[_key(config)]) for config in configs]
+
+
+def _spread(kinds: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
+    names, count = list(kinds), min(MOST_TIMED, len(kinds))
+    return {name: kinds[name] for name in (names[place * len(names) // count] for place in range(count))}
+
+
+def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[str]) -> Iterator[tuple[str, Speed]]:
+    """Time in as many processes as the sweep will have: cores that share caches and units slow one another."""
+    if workers < 2:
+        for name, config in chosen.items():
+            with doing(f"timing {config.name_measured} on {config.task['name']}"):
+                yield name, timed(config)
+        return
+    times = -(-workers // len(chosen))
+    tasks = [(name, config, plugins) for name, config in chosen.items()] * times
+    done = list[str]()
+    with doing(lambda: f"timing: {len(done)} of {len(tasks)} done"):
+        for ((name, speed),) in pool.launch(_timed_there, tasks, workers):
+            done.append(name)
+            yield name, speed
+
+
+def _timed_there(task: tuple[str, RunConfig, Sequence[str]]) -> list[tuple[str, Speed]]:
+    name, config, plugins = task
+    if plugins:
+        pe_zoo.load_files(plugins)
+    return [(name, timed(config))]
 
 
 def _key(config: RunConfig, left_out: Sequence[str] = ()) -> str:
@@ -89,9 +120,14 @@ def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
     return [config for config in configs if ending(config.folder) is None]
 
 
-def text(configs: Sequence[RunConfig], ended: int, workers: int) -> tuple[str, float]:
-    """Return what ``--plan`` prints of the runs that are left, and their seconds in one process."""
-    costs = forecast(configs)
+def text(
+    configs: Sequence[RunConfig], ended: int, workers: int, here: bool, plugins: Sequence[str]
+) -> tuple[str, float]:
+    """Return what ``--plan`` prints of the runs that are left, and their seconds, all added up.
+
+    ``here``: whether the workers are on this machine.
+    """
+    costs = forecast(configs, workers if here else 1, plugins)
     seconds, repeated = (sum(getattr(cost, part) for cost in costs) for part in ("seconds", "repeated"))
     lines = [f"{words.count(ended + len(configs), 'run')}, {ended} of them finished before."]
     if not costs:
@@ -99,11 +135,11 @@ def text(configs: Sequence[RunConfig], ended: int, workers: int) -> tuple[str, f
     table = _table(configs, costs)
     workers = min(workers, len(costs))
     longest = max(seconds / workers, *(cost.seconds for cost in costs))
-    wall = f", {span(longest)} in {words.count(workers, 'worker')}" if workers > 1 else ""
-    lines.append(f"Estimated time: {span(seconds)} in one process{wall}.")
+    wall = f"{span(longest)} in {words.count(workers, 'worker')}, {span(seconds)} added up"
+    lines.append(f"Estimated time: {wall if workers > 1 else span(seconds)}.")
     if repeated:
-        more = f"{span(seconds + repeated)} in one process"
-        lines.append(f"A task that is not learned is trained in further rounds: at most {more}.")
+        more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
+        lines.append(f"A task that is not learned is trained in further rounds: {more}.")
     size, largest = sum(cost.bytes for cost in costs), max(cost.parameters for cost in costs)
     under_way = 3 * FLOAT * largest * (KEPT + 1) * workers * any(cost.training for cost in costs)
     lines.append(f"Disk: {_bytes(size)} when all have ended, and up to {_bytes(under_way)} for checkpoints until then.")

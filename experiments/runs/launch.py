@@ -131,7 +131,8 @@ def _plan(
     if engine is None or engine.here:
         launch.check_plugins()
     todo = forecast.left(launch.runs)
-    text, seconds = forecast.text(todo, len(launch.runs) - len(todo), engine.workers if engine else 1)
+    workers, here = (engine.workers, engine.here) if engine else (1, True)
+    text, seconds = forecast.text(todo, len(launch.runs) - len(todo), workers, here, launch.plugins)
     print(text)
     if rule:
         print(f"These are the runs of the first look, {rule[0].looks[0]} seeds; the last has {rule[0].looks[-1]}.")
@@ -201,6 +202,12 @@ class Launch:
         measured = (place.glob(f"runs/{glob.escape(encoder)}-*") for place in self._places())
         if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
             raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
+
+    @property
+    def plugins(self) -> list[str]:
+        """The files of encoders, tasks and measures that the runs bring along."""
+        given = (job.plugin or [] for job in self._jobs)
+        return list(dict.fromkeys(path for each in given for path in ([each] if isinstance(each, str) else each)))
 
     def check_plugins(self) -> None:
         """Refuse, before the others are trained, an encoder from a file of which no run can be done; BadRequest."""
@@ -327,7 +334,7 @@ class Launch:
         return list(dict.fromkeys(folder.parent.parent for folder in self._before))
 
     def note(self, folders: Iterable[Path], seconds: float | None = None) -> None:
-        """Write down which runs were asked for, and how long they take in one process, if that was estimated."""
+        """Write down which runs were asked for, and how long they take, added up, if that was estimated."""
         if self.team.rank or not (self.given.multirun or self.given.plans):
             return
         typed = [word for word in self.given.words if word != arguments.PLAN]

@@ -51,7 +51,7 @@ def launch(function: Callable[[Any], list[Any]], tasks: Sequence[Any], size: int
     methods = multiprocessing.get_all_start_methods()
     context: BaseContext = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     with ProcessPoolExecutor(min(size, len(tasks)), context, _settle) as pool:
-        asked = [pool.submit(_do, function, task) for task in tasks]
+        asked = [pool.submit(function, task) for task in tasks]
         try:
             for done in as_completed(asked):
                 yield done.result()
@@ -73,7 +73,8 @@ def _settle() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _do(function: Callable[[Any], list[Any]], task: Any) -> list[Any]:
+def until_interrupted(function: Callable[[Any], list[Any]], task: Any) -> list[Any]:
+    """Do a task whose outcomes tell whether the worker was told to stop."""
     outcomes = function(task)
     if any(outcome.status == "interrupted" for outcome in outcomes):  # no next task
         os.kill(os.getpid(), signal.SIGTERM)

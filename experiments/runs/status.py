@@ -128,10 +128,10 @@ def _time(runs: list[Standing], sweeps: list[sweep_notes.Sweep]) -> list[str]:
     if left and done:
         mean = sum(done) / len(done)
         each = f"{words.count(left, 'run')} at {_span(mean)}, the mean of the {len(done)} done"
-        lines.append(f"About {_span(mean * left)} left in one process: {each}.")
+        lines.append(f"About {_span(mean * left)} left, workers added up: {each}.")
     elif left and (planned := [sweep for sweep in sweeps if sweep.seconds is not None]):
         seconds, count = sum(sweep.seconds or 0.0 for sweep in planned), sum(len(sweep.runs) for sweep in planned)
-        lines.append(f"About {_span(seconds)} in one process for {words.count(count, 'run')}, as --plan estimated.")
+        lines.append(f"About {_span(seconds)} for {words.count(count, 'run')}, workers added up, as --plan estimated.")
     return lines
 
 

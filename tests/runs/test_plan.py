@@ -22,7 +22,7 @@ def test_a_plan_trains_nothing_and_status_shows_it(command: Command, tmp_path: P
     assert "4 runs, 0 of them finished before" in planned.out
     assert "Estimated time: " in planned.out
     assert not (tmp_path / "results" / "p" / "runs").exists()
-    assert "in one process for 4 runs, as --plan estimated" in status.text(tmp_path / "results" / "p")
+    assert "for 4 runs, workers added up, as --plan estimated" in status.text(tmp_path / "results" / "p")
     assert command(*words, "seed=0").code == 0
     again = command(*words, "--plan")
     assert "4 runs, 2 of them finished before" in again.out
