@@ -6,7 +6,7 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -164,10 +164,17 @@ def load_file(path: str | Path) -> str:
     return digest
 
 
-def load_files(paths: str | Sequence[str]) -> str:
-    """Import a file or several; return what results depend on: its sha256, or that of all of theirs in any order."""
-    digests = sorted(map(load_file, [paths] if isinstance(paths, str) else paths))
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+def load_files(paths: str | Sequence[str], used: Container[str] | None = None) -> str | None:
+    """Import a file or several; return what results depend on: its sha256, or that of all of theirs in any order.
+
+    Where names are ``used``, only files that register one of them count; None if there is none.
+    """
+    files = [paths] if isinstance(paths, str) else paths
+    loaded = [(load_file(path), registered_by(Path(path).resolve())) for path in files]
+    digests = sorted(digest for digest, own in loaded if used is None or any(name in used for _, name in own))
+    if len(digests) < 2:
+        return digests[0] if digests else None
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def registered_by(file: Path) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from experiments.rows.untrusted import message_of
 from experiments.tasks import tasks
 from experiments.training.tune import check_tuning
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
-from pe_zoo._contract import check, hooks
+from pe_zoo._contract import check
 from pe_zoo._knobs import whole
 from pe_zoo._positions import FURTHEST
 
@@ -150,24 +150,26 @@ def _rehearse(plan: Plan) -> None:
     if not isinstance(embedded, torch.Tensor) or embedded.shape != x.shape:
         got = tuple(embedded.shape) if isinstance(embedded, torch.Tensor) else type(embedded).__name__
         raise ValueError(f"encoder={encoder.name}: embed must return {tuple(x.shape)}, the shape of x; got {got}")
-    if plan.config.model.causal:
-        _check_causal(plan, encoder)
+    _check_outside(plan, encoder)
     with torch.device("meta"):
         plan.around(encoder)
 
 
-def _check_causal(plan: Plan, encoder: Encoder) -> None:
-    """Refuse an encoder from outside that shows a causal model the future, which makes every accuracy wrong."""
+def _check_outside(plan: Plan, encoder: Encoder) -> None:
+    """Refuse an encoder from outside that breaks a promise which every number rests on."""
     parts = (type(part) for part in encoder.modules() if isinstance(part, Encoder))
     outside = next((part for part in parts if not part.__module__.startswith("pe_zoo.")), None)
     chosen = dict(plan.config.encoder)
     name = chosen.pop("name")
-    if outside and (reason := check.leak(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry)):
+    causal, found = plan.config.model.causal, None
+    if outside:
+        found = check.broken(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry, causal)
+    if outside and found:
         file, here = Path(inspect.getfile(outside)), Path.cwd()
         target = str(file.relative_to(here) if file.is_relative_to(here) else file)
         target = target if outside.__module__.startswith("pe_zoo_plugin_") else outside.name
         raise ValueError(
-            f"encoder={name} breaks a promise: {hooks.check_no_leak_from_the_future.sentence} Here, {reason}. "
+            f"encoder={name} breaks a promise: {found.sentence} Here, {found.reason}. "
             f"Repair it; python -m pe_zoo check {shlex.quote(target)} checks every promise"
         )
 

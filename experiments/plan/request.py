@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -91,7 +92,7 @@ class RunConfig:
         device: ``auto``, ``cpu``, ``cuda``, …
         threads: of the processor, at least 1: another number adds in another order, which rounds differently.
         tune: train once for each of ``train.learning_rates`` and keep the best, instead of ``train.learning_rate``.
-        plugin: sha256 of the plug-in file, if any.
+        plugin: sha256 of the plug-in file, or of several, that registers the run's encoder, task or a measure, if any.
         checkpoint: a model from outside that is measured as it is, in place of one that is built and trained.
         checkpoint_sha256: of its files.
         data: sha256 of what the task reads; None if it makes its data, or until `prepare` has read them.
@@ -203,6 +204,11 @@ def describe(chosen: Mapping[str, Any], component: type, *, leave_out: tuple[str
         if name not in leave_out and name in chosen and chosen[name] != knob.default
     ]
     return f"{chosen['name']}({', '.join(turned)})" if turned else str(chosen["name"])
+
+
+def mentioned(request: Mapping[str, Any]) -> set[str]:
+    """Return every word of a request's identity, among them the names of all that it uses."""
+    return set(re.findall(r"\w+", json.dumps(request)))
 
 
 def _chosen(part: Mapping[str, Any]) -> dict[str, Any]:

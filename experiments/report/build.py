@@ -28,8 +28,8 @@ from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
 from experiments.rows import untrusted
 from experiments.rows.results import Results
+from experiments.statistics.baselines import declared_in
 from experiments.statistics.baselines import of_tasks as baselines_of
-from experiments.statistics.rule import declared_in
 from experiments.statistics.statements import schema, verdicts
 
 SECTIONS: dict[str, Callable[[TaskResults], Section]] = {

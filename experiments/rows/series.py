@@ -21,6 +21,8 @@ from experiments.rows.untrusted import name_of
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 PLAIN = {"positions": "sequential", "layout": "uniform"}
 """Parts of a name that are left out at this value."""
+SHORT = 8
+"""Digits of a plug-in's sha256 in a name."""
 USUAL = 0.75
 """Share of a task's runs from which on a value is the one that most have."""
 AS_BEFORE = {
@@ -70,6 +72,14 @@ def _name_task(runs: Runs) -> dict[str, str]:
     lacking = {key: None if key.partition(".")[0] in optional else "unset" for key in keys}
     lacking |= AS_BEFORE
     values = {key: [config.get(key, lacking[key]) for _, config in runs] for key in keys}
+    for key in keys:  # a knob of another encoder is not lacking
+        part = key.partition(".")[0]
+        having = {record.get(part) for record, config in runs if key in config}
+        if part in ("encoder", *PLAIN):
+            values[key] = [
+                value if record.get(part) in having else None
+                for value, (record, _) in zip(values[key], runs, strict=True)
+            ]
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
     plain = {key: _plain_value(key, values[key]) for key in keys}
@@ -82,7 +92,7 @@ def _name_task(runs: Runs) -> dict[str, str]:
             parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
             parts = [part for part in parts if not own or part != record.get("layout")]
             told = [key for key in named if key not in own and values[key][place] not in (None, plain[key])]
-            parts += [f"{key}={values[key][place]}" for key in told]
+            parts += [f"{key}={str(values[key][place])[: SHORT if key == 'plugin' else None]}" for key in told]
             record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
 
     write(varying)
@@ -134,8 +144,11 @@ def defaults() -> dict[str, str]:
 
 
 def _is_unsaid(key: str, runs: Runs) -> bool:
-    """Return whether runs differ in a key although their encoder, numbering or layout has the same name."""
-    component = key.partition(".")[0]
+    """Return whether runs differ in a key although their encoder, numbering or layout has the same name.
+
+    The file of an encoder is told by its name, too.
+    """
+    component = key.partition(".")[0].replace("plugin", "encoder")
     of_name: dict[Any, set[str | None]] = {}
     for record, config in runs:
         name = record.get(component) if component in ("encoder", *PLAIN) else None

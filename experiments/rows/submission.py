@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -111,10 +112,12 @@ def check(*names: str, licence: str) -> None:
         raise ValueError(f"{licence!r} is no licence for a submission. Allowed: {', '.join(LICENCES)}")
 
 
-def digest_of(paths: Iterable[Path]) -> str:
-    """Return what runs that were made with some plug-in files declare, as `pe_zoo.load_files` has it."""
-    digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+def digests_of(paths: Iterable[Path]) -> set[str]:
+    """Return what runs made with any of some plug-in files may declare, as `pe_zoo.load_files` has it."""
+    digests, found = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths), set[str]()
+    for size in range(2, len(digests) + 1):
+        found |= {hashlib.sha256("".join(some).encode()).hexdigest() for some in combinations(digests, size)}
+    return found | {*digests}
 
 
 def _verified(found: Submission) -> str:

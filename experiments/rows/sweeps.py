@@ -21,12 +21,14 @@ class Sweep:
         runs: the run ids it asked for.
         rule: how seeds are added (see `statistics.sequential.Rule`), and ``first_seed``; None: their number is given.
         seconds: how long its runs take, added up, as ``--plan`` estimated; None: unknown.
+        planned: whether it was planned alone: it has asked for no run yet.
     """
 
     command: str
     runs: tuple[str, ...]
     rule: dict[str, Any] | None = None
     seconds: float | None = None
+    planned: bool = False
 
 
 def write(folder: Path, sweep: Sweep) -> None:
@@ -36,10 +38,14 @@ def write(folder: Path, sweep: Sweep) -> None:
     path = folder / "sweeps" / f"{digest}.json"
     if sweep.runs:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if sweep.seconds is None:
-            with suppress(ValueError, OSError):  # the estimate that was made before the sweep was started
-                sweep = replace(sweep, seconds=_read(path, folder).seconds)
-        write_json(path, {key: value for key, value in vars(sweep).items() if key != "seconds" or value is not None})
+        with suppress(ValueError, OSError):
+            before = _read(path, folder)
+            if sweep.planned and not before.planned:
+                sweep = replace(before, seconds=sweep.seconds)
+            elif sweep.seconds is None:  # the estimate that was made before the sweep was started
+                sweep = replace(sweep, seconds=before.seconds)
+        noted = {key: value for key, value in vars(sweep).items() if key not in ("seconds", "planned") or value}
+        write_json(path, noted)
         return
     path.unlink(missing_ok=True)
     for place in (path.parent, folder):
@@ -47,12 +53,13 @@ def write(folder: Path, sweep: Sweep) -> None:
             place.rmdir()
 
 
-def read(folder: Path) -> tuple[list[Sweep], list[str]]:
-    """Return every sweep that was noted, and a line for each file that cannot be read."""
+def read(folder: Path, *, planned: bool = False) -> tuple[list[Sweep], list[str]]:
+    """Return every sweep that was begun, or also ``planned``, and a line for each file that cannot be read."""
     sweeps, broken = [], []
     for path in sorted((folder / "sweeps").glob("*.json")):
         try:
-            sweeps.append(_read(path, folder))
+            sweep = _read(path, folder)
+            sweeps += [sweep] if planned or not sweep.planned else []
         except (ValueError, OSError) as error:
             broken.append(f"sweeps/{name_of(path.name)}: {name_of(message_of(error))}")
     return sweeps, broken
@@ -69,6 +76,7 @@ def _read(path: Path, folder: Path) -> Sweep:
         runs,
         rule if isinstance(rule, dict) else None,
         seconds if isinstance(seconds, int | float) else None,
+        found.get("planned") is True,
     )
 
 

@@ -30,7 +30,7 @@ from experiments.plan import checkpoint, places
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.refusal import BadRequest
-from experiments.plan.request import LAST_SEED, RunConfig
+from experiments.plan.request import LAST_SEED, RunConfig, mentioned
 from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
@@ -189,13 +189,14 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         **{key: config[key] for key in ("encoder", "task", "positions", "seed", "name", "device", "threads", "tune")},
         **{group: node(**config[group]) for group, node in PARTS.items()},
         experiments={name: config[name] for name in measured},
-        plugin=pe_zoo.load_files(plugin) if plugin else None,
         checkpoint=config["checkpoint"],
         checkpoint_sha256=digest,
         data=data_sha256(config["task"]),
         choice=str(choices.get("encoder", "")),
         recipe=config["recipe"],
     )
+    if plugin:  # the runs of other encoders stay what they are when a file is edited
+        run = replace(run, plugin=pe_zoo.load_files(plugin, mentioned(run.identity())))
     handling = {key: config[key] for key in options.HANDLING}
     if handling["figures"] is None:
         handling["figures"] = not multirun

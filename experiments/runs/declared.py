@@ -18,7 +18,6 @@ def faults(folder: Path) -> list[str]:
     found = results.load(folder)
     noted, broken = sweeps.read(folder)
     begun = {*found.runs["run_id"]}
-    noted = [sweep for sweep in noted if begun & {*sweep.runs}] or noted  # others were planned alone
     told = list(broken)
     if len({(frozenset(sweep.runs), repr(sweep.rule)) for sweep in noted}) != 1:
         commands = "; ".join(sweep.command for sweep in noted) or "nothing"

@@ -24,7 +24,7 @@ from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
-from experiments.rows.untrusted import message_of
+from experiments.rows.untrusted import message_of, read_mapping
 from experiments.runs import arguments, budget, config, forecast, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
@@ -101,6 +101,7 @@ def _until_decided(
                 found.setdefault(point, []).extend(one.add([*point, f"seed={seed}", f"seeds={size}"]))
         if not known:
             one.check_baseline(rule.question)
+            one.check_files()
         code = one.start(engine)
         known.extend(folder for folders in found.values() for folder in folders)
         return code, found
@@ -202,6 +203,18 @@ class Launch:
         measured = (place.glob(f"runs/{glob.escape(encoder)}-*") for place in self._places())
         if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
             raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
+
+    def check_files(self) -> None:
+        """Refuse to add seeds to runs of a file that has changed since; BadRequest."""
+        for run in {run.run_id.rpartition("-seed")[0]: run for run in self.runs if run.plugin}.values():
+            place, stem = run.folder.parent.parent, run.run_id.rpartition("-seed")[0]
+            found = [read_mapping(path, place) for path in place.glob(f"runs/{glob.escape(stem)}-seed*/config.yaml")]
+            if earlier := sum(config.get("plugin") not in (run.plugin, None) for config in found):
+                names, count = words.listed(self.plugins), words.count(earlier, "run")
+                raise BadRequest(
+                    f"{names} changed since {count} of {stem} in {place}: seeds are added to runs of one file; take "
+                    "another name=, or restore the file"
+                )
 
     @property
     def plugins(self) -> list[str]:
@@ -342,7 +355,7 @@ class Launch:
         for place in self._places():
             runs = tuple(folder.name for folder in folders if folder.parent.parent == place)
             with suppress(OSError):  # a folder that `run` itself refuses
-                sweeps.write(place, sweeps.Sweep(command, runs, self.rule, seconds))
+                sweeps.write(place, sweeps.Sweep(command, runs, self.rule, seconds, planned=self.given.plans))
 
 
 def _page(place: Path, report: bool) -> str:

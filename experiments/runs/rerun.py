@@ -14,7 +14,7 @@ from experiments.figures import words
 from experiments.model.layout import Layout
 from experiments.plan.prepare import check_name
 from experiments.plan.refusal import BadRequest
-from experiments.plan.request import ModelConfig, RunConfig
+from experiments.plan.request import ModelConfig, RunConfig, mentioned
 from experiments.rows.packed import RETIRED
 from experiments.rows.read import FINISHED, MADE_WITH, TUNED, read_run
 from experiments.rows.row import COORDINATES, metric_of, slice_name
@@ -81,10 +81,11 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequ
     short = f"{name_of(str(digest))[:12]}…" if digest else "no digest"
     if digest and not plugin:
         raise ValueError(f"the run has a plug-in with sha256 {short}: add plugin=FILE.py, the same file")
-    given = pe_zoo.load_files(plugin) if plugin else None
-    if given != digest:
+    # Of several files, only those that the run uses; in earlier releases all of them.
+    given = [pe_zoo.load_files(plugin, used) for used in (mentioned(nested), None)] if plugin else []
+    if digest and digest not in given:
         raise ValueError(
-            f"plugin={', '.join(plugin)} has sha256 {str(given)[:12]}…, the run's has {short}: give the same file"
+            f"plugin={', '.join(plugin)} has sha256 {str(given[0])[:12]}…, the run's has {short}: give the same file"
         )
     try:
         train = {"rounds": 1, **(nested["train"] or {"steps": 0})}  # earlier releases had no other

@@ -11,7 +11,6 @@ from experiments.report.sections.statements import told
 from experiments.rows.results import Results, load
 from experiments.rows.row import metric_of
 from experiments.statistics import baselines, comparisons, sequential
-from experiments.statistics.rule import declared_in
 from experiments.statistics.scores import scores
 from experiments.statistics.statements import schema, verdicts
 
@@ -27,7 +26,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
     Places are among all series of the folder, as on its page.
     """
-    results, declared = load(place), declared_in(place)
+    results, declared = load(place), baselines.declared_in(place)
     found, asked = baselines.of_tasks(results, declared), results.quality["run_id"].isin(run_ids)
     tables = []
     for task in sorted(set(results.quality.loc[asked, "task"]))[:MOST_TASKS]:

@@ -61,6 +61,7 @@ def standings(folder: Path) -> tuple[list[Standing], list[sweep_notes.Sweep], li
     except ValueError as reason:
         nothing = reason
     sweeps, broken = sweep_notes.read(folder)
+    sweeps = sweeps or sweep_notes.read(folder, planned=True)[0]
     commands = sweep_notes.asked(sweeps)
     if nothing and not commands:
         raise nothing

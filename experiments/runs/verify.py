@@ -70,8 +70,8 @@ def _verified(found: Submission, place: Path, *, agreed: bool) -> dict[str, Any]
     if problems := faults(place):
         raise Refused("; ".join(problems[:5]))
     print(f"format, sweep and seeds: {len(list((place / 'runs').iterdir()))} runs are as declared", flush=True)
-    made_with = {config.get("plugin", "null") for config in results.read(place).configs.values()}
-    if made_with != {submission.digest_of(found.sources) if found.files else "null"}:
+    made_with = {config.get("plugin", "null") for config in results.read(place).configs.values()} - {"null"}
+    if bool(made_with) != bool(found.files) or not made_with <= submission.digests_of(found.sources):
         raise Refused(f"{', '.join(found.files) or 'no plug-in'} is not what the runs were made with")
     files = ", ".join(map(str, found.sources))
     if files and not agreed:

@@ -1,15 +1,22 @@
-"""Which series the others are compared with."""
+"""Which series the others are compared with, and whether a rule says so."""
 
 import difflib
+from pathlib import Path
 
 import pandas as pd
 
+from experiments.rows import sweeps
 from experiments.rows.results import Results
 from experiments.rows.row import beyond_training
-from experiments.statistics.rule import Rule
+from experiments.statistics.rule import Rule, declared_rule
 
 BASELINES = ("none", "rope")
 """The encoders that boards compare with: what the mask alone does, and what most models have."""
+
+
+def declared_in(folder: Path) -> tuple[Rule, int] | None:
+    """Return the rule by which a sweep of the folder added seeds, and the first of them."""
+    return declared_rule(sweep.rule for sweep in sweeps.read(folder)[0])
 
 
 def of_tasks(results: Results, declared: tuple[Rule, int] | None, wanted: str | None = None) -> dict[str, str]:

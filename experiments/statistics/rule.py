@@ -2,10 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from experiments.rows import sweeps
 
 BEST, STATEMENTS = "best", "statements"
 FEWEST = 3
@@ -39,11 +36,6 @@ class Rule:
             raise ValueError(f"weights={self.weights}: use one positive weight for each of {self.looks}, sum at most 1")
         if self.delta is not None and not self.delta > 0:
             raise ValueError(f"delta={self.delta}: use a difference above 0")
-
-
-def declared_in(folder: Path) -> tuple[Rule, int] | None:
-    """Return the rule by which a sweep of the folder added seeds, and the first of them."""
-    return declared_rule(sweep.rule for sweep in sweeps.read(folder)[0])
 
 
 def declared_rule(noted: Iterable[Mapping[str, Any] | None]) -> tuple[Rule, int] | None:

@@ -22,6 +22,7 @@ from pe_zoo._contract.bench import (
     Bench,
     Broken,
     Maker,
+    Missing,
     Promise,
     some_tokens,
 )
@@ -33,6 +34,8 @@ PROMISES = [
 ]
 AFTER_LEAK = (hooks.check_prefix_does_not_change, hooks.check_history_does_not_matter)
 """Promises that a leak from the future breaks, too."""
+RELIED_ON = (claims.check_static_bias_claim, claims.check_distance_bias_claim, claims.check_blockwise_rotation_claim)
+"""Claims by which a model computes another way."""
 SIZES = [
     Bench.geometry,
     *(
@@ -87,20 +90,35 @@ def check(make: Maker) -> Iterator[Verdict]:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
 
 
-def leak(make: Maker, geometry: Geometry) -> str:
-    """Return how an encoder lets outputs of a causal model depend on later inputs; blank if it does not.
+def broken(make: Maker, geometry: Geometry, causal: bool) -> Verdict | None:
+    """Return the first promise that an encoder breaks of those without which a model around it says nothing.
 
-    Of the geometry, two layers are tried. Anything else that is wrong with the encoder is left to `check`.
+    No look at the future, hooks that keep shape and dtype, and claims by which models choose a faster way. It takes
+    milliseconds; of the geometry, two layers are tried. Whatever else may be wrong is left to `check`.
     """
     bench = Bench(geometry=replace(geometry, num_layers=min(2, geometry.num_layers)))
-    try:
-        with _same_state():
-            hooks.hold_causal(bench.model(bench.fresh(partial(on_line, make)), True), some_tokens())
-    except Broken as reason:
-        return str(reason)
-    except Exception:  # noqa: BLE001  as above
-        return ""
-    return ""
+    make = partial(on_line, make)
+    trials: dict[Promise, Callable[[], object]] = {
+        hooks.check_no_leak_from_the_future: lambda: hooks.hold_causal(
+            bench.model(bench.fresh(make), True), some_tokens()
+        ),
+        dtypes.check_shapes_at_every_geometry: partial(
+            dtypes.check_shapes, make, bench.geometry, causal, torch.float32
+        ),
+        **{claim: partial(claim.check, make, causal, bench) for claim in RELIED_ON},
+    }
+    for promise, trial in trials.items():
+        try:
+            with _same_state():
+                if causal in promise.masks:
+                    trial()
+        except Missing:
+            continue
+        except Broken as reason:
+            return Verdict(promise.sentence, FAILS, str(reason))
+        except Exception:  # noqa: BLE001  as above
+            continue
+    return None
 
 
 def one_line(error: BaseException) -> str:

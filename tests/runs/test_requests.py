@@ -273,6 +273,24 @@ def test_a_plugin_that_shows_a_causal_model_the_future_is_refused(command: Comma
     assert command(*asked, "model.causal=false").code == 0
 
 
+FALSE = {
+    "score returns torch.float64 for inputs of torch.float32: ": "def score(self, s, q, k, site): return s.double()",
+    "what score adds depends on the scores": "static_bias = True\n    def score(self, s, q, k, site): return s * 2",
+}
+
+
+@pytest.mark.parametrize("said", FALSE)
+def test_a_plugin_of_another_dtype_or_with_a_false_claim_is_refused(
+    command: Command, tmp_path: Path, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed=f"return x\n    {FALSE[said]}"))
+    done = command("-m", "model=tiny", "train.steps=0", "plugin=mine.py", "encoder=none,mine", "experiment=structure")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "error: encoder=mine breaks a promise: " in done.err
+    assert said in done.err
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_plugin_that_keeps_the_future_hidden_runs(command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed="return x + positions.cos()[..., None]"))
     assert command("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "experiment=structure").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ import yaml
 from support import ROOT, Command, record_of
 
 import report
+from experiments.rows.results import read
 from experiments.rows.row import COLUMNS, slice_name
 from experiments.runs import config as composition
 from experiments.tasks.texts.corpus import Corpus
 from experiments.training import loop
+from pe_zoo import _registry
 
 TINY = [
     "figures=false",
@@ -269,6 +272,20 @@ class Shift(pe_zoo.Encoder):
     assert only_run(tmp_path, "first").name.startswith("mine_a-copy-")
     config = yaml.safe_load((only_run(tmp_path, "first") / "config.yaml").read_text())
     assert len(config["plugin"]) == 64
+    assert command(*TINY, "plugin=mine.py", "encoder=none", "name=first").code == 0
+    (tmp_path / "mine.py").write_text(source.format(name="mine_a", factor=0.02))
+    del _registry.encoders._classes["mine_a"]  # of the old file, which a new process does not know
+    done = command("-m", *TINY, "plugin=mine.py", "encoder=none,mine_a", "name=first")
+    assert re.search(r"none-copy-seed0-\w+ finished before", done.out), "an edit changes the runs of its encoder alone"
+    labels = set(read(tmp_path / "results" / "first").runs["series"])
+    assert {label.partition(" ")[0] for label in labels} == {"none", "mine_a"}
+    assert len(labels) == 3
+    assert all(re.fullmatch(r"none|mine_a · plugin=[0-9a-f]{8}", label) for label in labels)
+    done = command(
+        "-m", *TINY, "plugin=mine.py", "encoder=none,mine_a", "seeds=until_decided", "against=none", "name=first"
+    )
+    assert done.code == 2
+    assert "error: mine.py changed since 1 run of mine_a-copy in results/first: seeds are added to runs of" in done.err
 
 
 def test_rows_survive_an_interruption_of_another_run(

@@ -205,7 +205,7 @@ def test_altered_rows_and_several_sweeps_are_refused(tmp_path: Path) -> None:
 
 def test_a_plan_that_was_never_run_declares_nothing(tmp_path: Path) -> None:
     folder = sweep_of(tmp_path, {"none": 3, "rope": 3}, fixed=True)
-    sweeps.write(folder, sweeps.Sweep("python run.py -m task=sort", ("none-sort-seed0",), None, 60.0))
+    sweeps.write(folder, sweeps.Sweep("python run.py -m task=sort", ("none-sort-seed0",), None, 60.0, planned=True))
     assert faults(folder) == []
 
 
