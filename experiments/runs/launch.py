@@ -136,7 +136,10 @@ def _plan(
     text, seconds = forecast.text(todo, len(launch.runs) - len(todo), workers, here, launch.plugins)
     print(text)
     if rule:
-        print(f"These are the runs of the first look, {rule[0].looks[0]} seeds; the last has {rule[0].looks[-1]}.")
+        first, last = rule[0].looks[0], rule[0].looks[-1]
+        left = seconds / max(1, len(todo)) * (len(launch.runs) * last / first - len(launch.runs) + len(todo))
+        most = f"where all stay open to the end, {span(left / max(1, min(workers, len(launch.runs))))}"
+        print(f"These are the runs of the first look, {first} seeds; the last has {last}: {most}.")
     launch.note((run.folder for run in launch.runs), seconds)
     return 0
 

@@ -34,6 +34,9 @@ def text(place: Path, run_ids: Collection[str]) -> str:
         if rows["series"].nunique() > 1:
             verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
             tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"])))
+            if not (kept["status"] == "ok").any():
+                steps = results.runs.loc[results.runs["run_id"].isin(rows["run_id"]), "steps"].max()
+                tables[-1] += f"\nNo encoding learned it in {steps:,.0f} steps: try more train.steps= or train.rounds=4"
     return "\n\n".join([*tables, *_claims(results)])
 
 

@@ -39,8 +39,9 @@ class TrainConfig:
             the first.
         max_steps: steps after which training ends although the learning rate is laid out for ``steps``, at least 1
             and below those; null: none.
-        stop_at_convergence: whether training ends at the first in-range check at which the task counts as learned, as
-            the model will be measured: after the drop, where there is one. Lengths beyond are never looked at.
+        stop_at_convergence: whether training ends once the task counts as learned at two in-range checks running (of
+            many checks, one may be lucky), as the model will be measured: after the drop, where there is one. Lengths
+            beyond are never looked at.
         precision: what the layers' matrices are multiplied in while training, one of ``PRECISIONS``: ``bfloat16`` (the
             weights, their moments, norms, angles, scores and the softmax stay in float32), ``float32``, or ``auto``:
             bfloat16 where it is faster. Evaluation is in float32.
@@ -108,10 +109,10 @@ class TrainConfig:
                 )
 
     def _check_stop(self) -> None:
-        earliest = max(self.check_every, self.drop_step or 0)
+        earliest = self.check_every + max(self.check_every, self.drop_step or 0)
         if -(-earliest // self.check_every) * self.check_every >= (last := self.max_steps or self.steps):
             raise ValueError(
-                f"train.stop_at_convergence=true changes nothing: no in-range check comes before the last of "
+                f"train.stop_at_convergence=true changes nothing: no two in-range checks come before the last of "
                 f"{last} steps; raise train.curve_points or train.steps"
             )
 
@@ -142,11 +143,15 @@ class TrainConfig:
         """Whether there is an in-range check after ``done`` steps."""
         return done % self.steps % self.check_every == 0 or done == self.last_step
 
-    def ends(self, done: int, learned: bool) -> str | None:
-        """Return what ends training at a check: ``steps``, ``max_steps``, ``converged`` or None."""
+    def ends(self, done: int, learned: bool, before: bool) -> str | None:
+        """Return what ends training at a check: ``steps``, ``max_steps``, ``converged`` or None.
+
+        ``before``: whether the task counted as learned at the check before, too.
+        """
         if done == self.last_step or (learned and done % self.steps == 0):
             return "steps" if self.max_steps is None else "max_steps"
-        return "converged" if self.stop_at_convergence and learned and done >= (self.drop_step or 0) else None
+        after_drop = done - self.check_every >= (self.drop_step or 0)
+        return "converged" if self.stop_at_convergence and learned and before and after_drop else None
 
     @property
     def drop_step(self) -> int | None:

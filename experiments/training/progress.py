@@ -70,7 +70,8 @@ class Training:
         scored = check_in_range(self.step.model, self.task, self.numbering, self.streams["checks"])
         quality = scored.quality()
         log.points.append((log.steps, loss, quality, scored.n("token_accuracy")))
-        log.stopped = self.step.config.ends(log.steps, self.task.has_converged(quality))
+        judged = [self.task.has_converged(of_point) for _, _, of_point, _ in log.points[-2:]]
+        log.stopped = self.step.config.ends(log.steps, judged[-1], len(judged) > 1 and judged[0])
 
     def _of_round(self) -> tuple[int, int]:
         """Return the steps done in this round, and its last: a task that is learned ends there."""
