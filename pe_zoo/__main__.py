@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from pe_zoo import Geometry, PluginError, get, load_file, names
+from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
 from pe_zoo._contract.claims import HOOKS
@@ -63,11 +63,20 @@ def _command(options: argparse.Namespace) -> int:
             listed = [entry.name for entry in encoders()] if options.markdown else names(None)
             write = markdown if options.markdown else table
             _print(write([profile(name, geometry) for name in listed], geometry))
+        case [name] if Path(name).suffix == ".py":
+            raise ValueError(f"{name} is a file; to check it: python -m pe_zoo check {name}")
         case [name]:
-            _print(card(profile(name, geometry), geometry))
+            _print(card(profile(_class(name).name, geometry), geometry))
         case [first, *_]:
             raise ValueError(f"one encoder's name, or check and a file.{suggestion(first, ['check'])}")
     return 0
+
+
+def _class(name: str) -> type[Encoder]:
+    try:
+        return get(name)
+    except ValueError as error:
+        raise ValueError(f"{error} Your own: python -m pe_zoo check FILE.py") from error
 
 
 def _targets(target: str) -> list[str]:
@@ -83,7 +92,7 @@ def _targets(target: str) -> list[str]:
 
 def _check(name: str) -> bool:
     """Print the verdict on every promise of an encoder; return whether none fails."""
-    cls = get(name)
+    cls = _class(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
     return check.show(
