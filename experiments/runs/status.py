@@ -13,7 +13,7 @@ from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.rows import sweeps as sweep_notes
-from experiments.rows.read import read_run, run_folders
+from experiments.rows.read import FINISHED, read_run, run_folders
 from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
@@ -169,7 +169,11 @@ def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd
         try:
             rule = replace(rule, question=find_baseline(quality, rule.question))
         except ValueError as error:
-            raise ValueError(f"against={rule.question}: {error}") from error
+            runs = pd.concat([each.runs for each in found])
+            asked = runs[(runs["encoder"] == rule.question) | (runs["series"] == rule.question)]
+            failed = f"no run of {rule.question} has ended well; retry=failed repeats those that failed"
+            reason = failed if len(asked) and not asked["status"].isin(FINISHED).any() else error
+            raise ValueError(f"against={rule.question}: {reason}") from error
     return decide(scores(quality), rule, first_seed), rule
 
 

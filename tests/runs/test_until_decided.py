@@ -164,6 +164,16 @@ def test_a_look_that_is_half_done_counts_what_is_left(tmp_path: Path) -> None:
     assert "the next look takes 1 more run\n" in status.text(tmp_path) + "\n"
 
 
+@pytest.mark.parametrize(
+    ("baseline", "reason"), [("none", "no run of none has ended well"), ("nope", "no baseline named")]
+)
+def test_a_baseline_whose_runs_failed_is_not_an_unknown_one(tmp_path: Path, baseline: str, reason: str) -> None:
+    write_run(tmp_path, "rope")
+    write_run(tmp_path, "none", record={"status": "failed"})
+    with pytest.raises(ValueError, match=f"^against={baseline}: {reason}"):
+        status.decisions([results.load(tmp_path)], replace(RULE, question=baseline), 0)
+
+
 def test_before_the_baseline_has_runs_nothing_is_decided(tmp_path: Path) -> None:
     Sweep(tmp_path).launch({("encoder=rope",): range(3), ("encoder=alibi",): range(3)})
     note = asdict(RULE) | {"first_seed": 0}
