@@ -2,7 +2,7 @@
 
 import argparse
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +14,7 @@ from experiments.plan.refusal import BadRequest
 from experiments.runs import names
 from experiments.runs.names import DECLARED, GROUPS, LISTS, UNTIL_DECIDED
 from experiments.statistics.rule import STATEMENTS
+from pe_zoo._knobs import suggestion
 
 RERUN, PLAN, VERIFY = "--rerun", "--plan", "--verify"
 BATCH = "hydra.sweeper.max_batch_size"
@@ -68,8 +69,8 @@ def read(words: list[str]) -> Arguments:
     return Arguments(words, overrides, multirun, any(given.values()), plans, config_dir)
 
 
-def _check(overrides: Iterable[str]) -> None:
-    before: dict[str, str] = {}
+def _check(overrides: Sequence[str]) -> None:
+    before, grows = dict[str, str](), f"seeds={UNTIL_DECIDED}"
     for word in overrides:
         key, equals, value = word.partition("=")
         name = key.lstrip("+").partition("@")[0]
@@ -77,6 +78,10 @@ def _check(overrides: Iterable[str]) -> None:
             raise BadRequest(f"{word!r} removes an option, and every option is needed; give it another value instead")
         if not name:
             raise BadRequest(f"{word!r} names no option; write option=value")
+        if not equals and before and overrides[len(before) - 1].endswith(","):
+            rest = itertools.takewhile(lambda other: "=" not in other, overrides[len(before) :])
+            joined = "".join([overrides[len(before) - 1], *rest])
+            raise BadRequest(f"{word!r} follows a space: write no space after a comma, {joined}")
         if not equals:
             groups = [group for group in names.REGISTERED if word in names.entries(group)]
             meant = f"{groups[0]}={word}" if groups else f"option=value, without spaces; {HELP}"
@@ -86,6 +91,9 @@ def _check(overrides: Iterable[str]) -> None:
             raise BadRequest(f"{name} is Hydra's own and fixed here; {allowed}. name= is the folder under results/")
         if name == BATCH and value != "null" and not (value.isdecimal() and int(value) > 0):
             raise BadRequest(f"{BATCH} must be a whole number of at least 1, or null; got {value!r}")
+        if name in ("seed", "seeds") and value.isidentifier() and word != grows:
+            allowed = f"{name} must be a whole number, or {grows}"
+            raise BadRequest(f"{allowed}; got {value!r}.{suggestion(word, [grows])}")
         if name in before:
             single = key.startswith("+") or name.startswith(("hydra", "plugin"))
             several = "" if single else f", or -m {name}={before[name]},{value}"
