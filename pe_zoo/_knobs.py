@@ -51,14 +51,14 @@ def check_knobs(owner: str, known: Collection[str], given: Iterable[str]) -> Non
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'rope'?`` or nothing: a name that begins so, or the nearest.
+    """Return `` Did you mean 'rope'?`` or nothing: a name that begins so, an option of a group, or the nearest.
 
     >>> suggestion("ropee", ["alibi", "rope"]) + suggestion("sinus", ["swin", "sinusoidal"])
     " Did you mean 'rope'? Did you mean 'sinusoidal'?"
     """
-    lower = {name.lower(): name for name in known}
-    begun = [name for name in lower if len(given) > 2 and name.startswith(given.lower())]
-    near = begun or difflib.get_close_matches(given.lower(), lower, n=1, cutoff=0.5)
+    word, lower = given.lower(), {name.lower(): name for name in sorted(known)}
+    begun = [name for name in lower if name.endswith(f".{word}") or (len(word) > 2 and name.startswith(word))]
+    near = begun or difflib.get_close_matches(word, lower, n=1, cutoff=0.5)
     return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 

@@ -405,7 +405,31 @@ def _workers(settings: DictConfig) -> int:
     return 1 if on_gpu else max(1, pool.cores() // max(1, settings.threads))
 
 
-def explain(error: BaseException) -> str:
+def _no_option(given: str, node: Any, typed: Mapping[str, str]) -> str:
+    """Return the nearest options of ``node``; of a knob that some choices of a sweep have, how to give it to those."""
+    tree: Any = OmegaConf.to_container(node) if node is not None else {}
+    below, dot, knob = given.rpartition(".")
+    owners: dict[str, list[str]] = {}
+    for group, (names, get) in MENUS.items():
+        for name in [name for name in typed.get(group, "").split(",") if name in names()]:
+            for option in pe_zoo.knobs(get(name)):
+                owners.setdefault(f"{group}.{option}", []).append(name)
+    if given in owners.keys() & typed.keys():
+        others = [name for name in typed[below].split(",") if name not in owners[given]]
+        command, own = f"-m name={typed.get('name', 'mine')} {below}=", ",".join(owners[given])
+        commands = f"{command}{','.join(others)}, then {command}{own} {given}={typed[given]}"
+        remedy = f"run two commands with the same name=: {commands}"
+        return f"{tree['name']} has no knob {knob!r}, unlike {', '.join(owners[given])}; {remedy}"
+    known = {f"{below}{dot}{key}" for key in tree if key not in ("name", "hydra")}
+    if not below:
+        measured = tree.get("experiment")
+        chosen_from = (*MENUS, *PARTS, *(measured if isinstance(measured, list) else [measured]))
+        groups = [group for group in tree if group in chosen_from]
+        known |= {f"{group}.{key}" for group in groups for key in tree[group] if key != "name"} | owners.keys()
+    return f"no option {given!r}.{hint(given, known)}"
+
+
+def explain(error: BaseException, command: Iterable[str] = ()) -> str:
     """Return Hydra's and OmegaConf's errors in one line: what was given, what is allowed, the nearest to it."""
     cause = error if isinstance(error, errors.OmegaConfBaseException) else error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
@@ -415,10 +439,8 @@ def explain(error: BaseException) -> str:
         kind = {"positions": "numbering"}.get(group, group)
         return f"no {kind} named {given!r}.{hint(given, error.options)}"
     if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError) and cause.full_key:
-        given = str(cause.full_key)
-        below, dot, _ = given.rpartition(".")
-        known = [f"{below}{dot}{key}" for key in cause.parent_node or () if key not in ("name", "hydra")]
-        return f"no option {given!r}.{hint(given, known)}"
+        typed = dict(word.split("=", 1) for word in command if "=" in word)
+        return _no_option(str(cause.full_key), cause.parent_node, typed)
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return f"{cause.full_key}: {str(cause).strip().splitlines()[0].strip()}"
     if (unread := message.removeprefix("LexerNoViableAltException: ")) != message:

@@ -71,7 +71,7 @@ def run(words: list[str], configs: Path) -> int:
                     launch.add(point)
                 return launch.start(engine)
         except (*config.ERRORS, BadRequest, PluginError) as error:
-            print(f"error: {message_of(config.explain(error))}", file=sys.stderr)
+            print(f"error: {message_of(config.explain(error, words))}", file=sys.stderr)
             return 2
         except budget.Spent:
             print("budget_minutes= is spent; the same command resumes where this one stopped", file=sys.stderr)

@@ -143,10 +143,10 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
 
 
 def _nested(given: Mapping[str, str]) -> set[str]:
-    """Return the options of all groups, of registered classes those of the chosen one."""
+    """Return the options of all groups, of registered classes those of the chosen ones."""
     found = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
-    chosen = {group: entries(group)[given[group]] for group in REGISTERED if given[group] in entries(group)}
-    return found | {f"{group}.{knob}" for group, entry in chosen.items() for knob in entry.knobs}
+    chosen = [(group, entries(group).get(name)) for group in REGISTERED for name in given[group].split(",")]
+    return found | {f"{group}.{knob}" for group, entry in chosen if entry for knob in entry.knobs}
 
 
 def _refuse(what: str, given: str, known: Collection[str], topic: str, more: str = "") -> None:

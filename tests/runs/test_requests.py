@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from support import QUICK as FEW
-from support import ROOT, Command, run_of
+from support import ROOT, Command, examples, run_of
 
 import pe_zoo
 from experiments.measures.length_extrapolation import measure as length_extrapolation
@@ -50,6 +50,14 @@ BAD = {
     "+zzz=1": "no option 'zzz'",
     "-m sweep=hello": "sweep=hello is a list of runs: write -m +sweep=hello",
     "train_length=32": "Did you mean 'task.train_length'?",
+    "encoder=alibi max_bias=4": "Did you mean 'encoder.max_bias'?",
+    "-m encoder=rope,alibi max_bias=4": "Did you mean 'encoder.max_bias'?",
+    "plugin=my_encoder.py encoder=log_distance slope=3": "Did you mean 'encoder.slope'?",
+    "-m plugin=my_encoder.py encoder=rope,log_distance slope=3": "Did you mean 'encoder.slope'?",
+    "plugin=my_encoder.py train_length=32": "Did you mean 'task.train_length'?",
+    "plugin=my_encoder.py stepps=3": "Did you mean 'train.steps'?",
+    "plugin=my_task.py task=last_repeat num_symbol=3": "Did you mean 'task.num_symbols'?",
+    "plugin=my_measure.py experiment=confidence multiple=[1]": "confidence.multiples",
     "train.length=32": "Did you mean 'task.train_length'?",
     "trian.steps=5": "Did you mean 'train.steps'?",
     "train.stepps=3": "Did you mean 'train.steps'?",
@@ -96,7 +104,13 @@ BAD = {
     "+sweep=classic": "add -m to run them all",
     "-m +sweep=clasic": "no sweep named 'clasic'. Did you mean 'classic'?",
     "-m encoder=rope,ropee": "no encoder named 'ropee'",
-    "-m encoder=rope,alibi encoder.base=3": "no option 'encoder.base'",
+    "-m encoder=rope,alibi,none encoder.base=3,4": "alibi has no knob 'base', unlike rope; run two commands with the "
+    "same name=: -m name=mine encoder=alibi,none, then -m name=mine encoder=rope encoder.base=3,4",
+    "-m plugin=my_encoder.py encoder=log_distance,rope encoder.slope=1,4 name=x": "rope has no knob 'slope', unlike "
+    "log_distance; run two commands with the same name=: -m name=x encoder=rope, "
+    "then -m name=x encoder=log_distance encoder.slope=1,4",
+    "-m encoder=rope,alibi encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
+    "-m task=copy,text task.path=my_task.py": "copy has no knob 'path', unlike text; run",
     "-m name=../elsewhere seed=1,2": "must be a plain folder name",
     "encoder=[": "no viable alternative",
     "foo": "'foo' is no option; write option=value",
@@ -133,12 +147,15 @@ BAD = {
 def test_a_bad_request_is_one_line_and_exit_code_2(command: Command, tmp_path: Path, request_line: str) -> None:
     given = request_line.split()
     keys = {word.partition("=")[0] for word in given}
+    for name, text in examples().items():
+        (tmp_path / f"{name}.py").write_text(text)
+    before = {*tmp_path.iterdir()}
     done = command(*(word for word in QUICK if word.partition("=")[0] not in keys), *given)
     assert done.code == 2
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1, done.err
     assert BAD[request_line] in done.err
-    assert not list(tmp_path.iterdir()), "something was written"
+    assert {*tmp_path.iterdir()} == before, "something was written"
     assert not list(tmp_path.parent.glob("elsewhere"))
 
 
