@@ -26,6 +26,11 @@ from experiments.rows.read import refusals
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
 
+SAVED = (
+    "At {trained}, as saved: the training length, read with the factor that a model saved for {length} has; "
+    "everything else is measured with the factor of its own length. "
+)
+
 COLOURED = 6
 """Most methods with a colour and a name in the curves."""
 NOTE = (
@@ -40,8 +45,6 @@ CONTENT = (
 )
 END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
 TIME = "Reading time: of a few windows, the fastest of three, over that of the unchanged model, on this machine. "
-
-
 SEVERAL = {
     " Thick: mean, thin: seeds; shaded:": " Shaded:",
     " Thick: mean, thin: seeds.": "",
@@ -140,7 +143,8 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
     cells = pd.DataFrame({"method": named_cells})
     unit = metric_of(told.metric).label
     cells[unit] = [number(value, told.metric).removesuffix(f" {unit}") for value in ranking.table["value"]]
-    ended, timed, content = (bool(ranking.table[column].notna().any()) for column in ("end", "time", "content"))
+    columns = ("end", "time", "content", "saved")
+    ended, timed, content, saved = (bool(ranking.table[column].notna().any()) for column in columns)
     if ended:
         cells["last quarter"] = [_plain(value, ".3f") for value in ranking.table["end"]]
     for prefix, title in (("trained_", f"difference from {UNCHANGED}"), ("best_", "difference from the best")):
@@ -151,9 +155,16 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
         cells[f"p, {title.removeprefix('difference ')}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
     if content:
         cells["saved by distant text"] = [_saved(ranking.line(str(name))) for name in ranking.table.index]
+    if saved:
+        of_short = ranking.table["saved"]
+        cells[f"at {told.train_length}, as saved"] = [
+            "" if value != value else number(value, told.metric).removesuffix(f" {unit}") for value in of_short
+        ]
     if timed:
         cells["reading time"] = [_plain(value, ".2f", "×") for value in ranking.table["time"]]
-    note = NOTE.format(blocks=ranking.blocks, more=CONTENT * content + END * ended + TIME * timed)
+    of_saved = SAVED.format(trained=told.train_length, length=ranking.length)
+    more = CONTENT * content + END * ended + of_saved * saved + TIME * timed
+    note = NOTE.format(blocks=ranking.blocks, more=more)
     factors = ranking.table["factor"].dropna()
     note += f" Methods with a factor have {factors.iloc[0]:g}." if factors.nunique() == 1 else ""
     windows = f"{ranking.windows} windows of {ranking.length}" if ranking.windows else f"length {ranking.length}"
@@ -180,11 +191,14 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     scale = 100 if percent(told.metric) else 1
     order = [str(name) for name in told.rankings[0].table.index if name in set(rows["condition"])]
     shown = list(dict.fromkeys([AS_TRAINED, *([WINDOW] if WINDOW in order else []), *order]))[:COLOURED]
+    saved = told.rankings[0].table["saved"]
     first = next((name for name in order if name not in (AS_TRAINED, WINDOW)), "")
     lines = []
     for name in order:
-        line = rows[rows["condition"] == name].sort_values("eval_length")
-        points = list(zip(line["eval_length"].astype(int), line["value"] * scale, strict=True))
+        line = rows[rows["condition"] == name].drop_duplicates("eval_length").set_index("eval_length")["value"]
+        if saved[name] == saved[name]:
+            line[told.train_length] = saved[name]
+        points = [(int(length), value * scale) for length, value in line.sort_index().items()]
         kind = "" if name in (AS_TRAINED, WINDOW) else "rotation"
         dashed = name not in (AS_TRAINED, first)
         lines.append(drawing.Line(named(name, told.window), kind, points, dashed=dashed, coloured=name in shown))
@@ -196,8 +210,9 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     axes = drawing.Axes(sorted(int(length) for length in rows["eval_length"].unique()), told.train_length, ticks)
     unit = metric_of(told.metric).label + (", %" if scale == 100 else "")
     grey = len(order) > len(shown)
+    at_short = f"at {told.train_length} as saved for {told.rankings[0].length}, elsewhere with the length's own factor"
     yield {
         "caption": f"{unit[0].upper()}{unit[1:]} by length",
-        "said": "grey: the other methods" if grey else "",
+        "said": "; ".join(["grey: the other methods"] * grey + [at_short] * bool(saved.notna().any())),
         "curves": drawing.curves(lines, axes, told.heading, at_ends=True),
     }

@@ -178,6 +178,32 @@ def _bits(model: torch.nn.Module, saved: Path, length: int) -> float:
     return nats / math.log(2) / int(batch.target_bytes.sum())
 
 
+def test_methods_are_measured_at_the_training_length_as_they_are_saved(
+    command: Command, saved: Path, tmp_path: Path
+) -> None:
+    """With the factor of the longer length, as the printed lines write it; nothing is added beyond that length."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=16"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    rows = [row for row in rows_of(tmp_path) if row["metric"] == "bits_per_byte" and not row["part"]]
+    model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+    for name in ("yarn", "rope_linear"):
+        of = {(row["eval_length"], row["factor"]) for row in rows if row["condition"] == name}
+        assert of == {("32", "1.0"), ("32", "4.0"), ("128", "4.0")}
+        (short,) = (
+            float(row["value"])
+            for row in rows
+            if (row["condition"], row["eval_length"], row["factor"]) == (name, "32", "4.0")
+        )
+        pe_zoo.hf.use(model, name, train_length=32, factor=4.0)
+        assert short == pytest.approx(_bits(model, saved, 32), rel=1e-5)
+    folder = tmp_path / "results" / "scratch"
+    assert report.main([str(folder)]) == 0
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert "at 32, as saved" in page
+
+
 ASKED = ("task=text", "task.path=TEXT")
 FUNCTION = '''
 import torch

@@ -27,9 +27,9 @@ def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, .
     return found
 
 
-def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: int | None) -> Row:
+def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: float | None) -> Row:
     size = 64 if condition == WINDOW else None
-    factor = None if condition in (AS_TRAINED, WINDOW) else 4.0
+    factor = None if condition in (AS_TRAINED, WINDOW) else more.pop("factor", 4.0)
     where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
     return Row(**SHARED, **where, eval_length=length, value=value, **more)  # type: ignore[arg-type]
 
@@ -64,6 +64,23 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     assert all(name in distant.partition("is not shown")[0] for name in used)
     assert found.code[3].startswith("model = AutoModelForCausalLM")
     assert any(f'"{chosen}", train_length=64, factor=4.0' in line for line in found.code)
+
+
+@pytest.mark.parametrize(("cost", "said"), [(0.11, True), (-0.11, False), (0.0001, False), (0.001, False)])
+def test_what_the_saved_method_costs_short_texts_is_said(cost: float, said: bool) -> None:
+    """At the training length with the factor of the longer one; only where a cost is shown and can be printed."""
+    rows = [row(AS_TRAINED, 2.5, 256), row("yarn", 2.0, 64, factor=1.0)]
+    noise = 0.1 if cost > 0.01 else 0.0 if cost < 0.001 else 1.0
+    for part, each in [(None, 0.0), *enumerate(NOISE, 1)]:
+        rows += [row(AS_TRAINED, 2.0, 64, part=part), row("yarn", 2.0 + cost + noise * each, 64, part=part)]
+        rows += [row(AS_TRAINED, 2.5, 256, part=part), row("yarn", 2.3 + each, 256, part=part, n=256 * 100)]
+    found = answer(frame(rows))
+    assert found is not None
+    short = [sentence for sentence in found.sentences if "As saved for 256" in sentence]
+    assert len(short) == said
+    if said:
+        assert "yarn reads 64 tokens worse than unchanged: +0.110 [" in short[0]
+    assert found.rankings[0].line("yarn")["saved"] == 2.0 + cost, "not that with the factor of its own length"
 
 
 def test_a_length_out_of_reach_is_said() -> None:

@@ -25,6 +25,8 @@ FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
 ENOUGH = 50
 """Windows of a length below which they are few."""
+LEAST = 0.0005
+"""Less than what is printed is no cost: a method that changes nothing there differs by rounding."""
 UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
@@ -61,8 +63,9 @@ class Ranking:
         multiple: of the training length.
         table: by condition: ``value``, ``factor``, ``end`` (the value in the last quarter of each window), ``time`` (of
             reading, over that of the unchanged model), ``content`` with ``content_low`` and ``content_high`` (bits that
-            distant text saves, with Bonferroni's correction), and for ``trained_`` (less unchanged) and ``best_`` (less
-            the best) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
+            distant text saves, with Bonferroni's correction), ``saved`` (the value at the training length with the factor
+            of this length), and for ``trained_`` (less unchanged), ``best_`` (less the best) and ``saved_`` (at the
+            training length, less unchanged) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
     """
@@ -173,6 +176,7 @@ def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ())
             *_advice(main, window, refusals),
             *_changes(main, metric, window),
             *_inside(inside["value"].tolist(), metric, trained),
+            *_short(main, metric, trained),
             *_window(main, metric, window),
             *_distant(main, window),
             *(_further(last, metric, window) if last in ranked[1:] else []),
@@ -207,9 +211,19 @@ def _ranking(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rank
     for column, name in (("end", END), ("time", TIME)):
         known = here[here["metric"] == name].set_index("condition")["value"]
         table[column] = [float(known.get(condition, math.nan)) for condition in table.index]
+    table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     text = metric == "bits_per_byte"
     windows = int(whole["n"].iloc[0]) // length if text else 0
     return Ranking(length, length / trained, table, windows, len(parts))
+
+
+def _as_saved(rows: pd.DataFrame, factors: "pd.Series[float]", trained: int) -> pd.DataFrame:
+    """Return the values at the training length with such factors, and their differences from the unchanged model."""
+    here = rows[rows["eval_length"] == trained]
+    factor = here["condition"].map(factors)
+    here = here[(here["factor"] == factor) | (here["factor"].isna() & factor.isna())]
+    whole = here[here["part"].isna()].drop_duplicates("condition").set_index("condition")["value"]
+    return blocks.against(whole, _parts(here), AS_TRAINED).add_prefix("saved_").assign(saved=whole)
 
 
 def _parts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -301,6 +315,20 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
 
 def _inside(inside: list[float], metric: str, trained: int) -> list[str]:
     return [f"At its training length, {trained}, the model has {number(inside[0], metric)}."] * bool(len(inside))
+
+
+def _short(main: Ranking, metric: str, trained: int) -> list[str]:
+    """Say what the method that is saved for a long text costs in a short one, where that is shown."""
+    if main.chosen is None:
+        return []
+    line = main.line(main.chosen)
+    cost, p = line["saved_difference"], line["saved_p_holm"]
+    worse = cost < 0 if metric_of(metric).higher_is_better else cost > 0
+    if not worse or abs(cost) < LEAST or blocks.alike(p):
+        return []
+    text = f"As saved for {main.length}, {main.chosen} reads {trained} tokens worse than {UNCHANGED}: "
+    unit = "" if metric_of(metric).bounds == (0, 1) else f" {metric_of(metric).label}"
+    return [f"{text}{difference(line, 'saved_', metric)}{unit}. For texts of that length, keep the model as it is."]
 
 
 def _window(main: Ranking, metric: str, window: int) -> list[str]:

@@ -95,6 +95,8 @@ def measure(
             changes = partial(_changes, subject.model, found, reach(length))
             rows += _distant(subject, samples, length, changes(), scored)
             rows += _times(subject, samples, length, changes, scored)
+    if task.train_length in lengths:
+        rows += [row for length in sorted(asked) for row in _as_saved(subject, samples, found, reach(length))]
     for replacement in found if fine_tuning_share else ():
         cls = pe_zoo.get(replacement.name)
         if cls.fine_tuned and cls.extends == subject.model.encoder.name:
@@ -108,6 +110,16 @@ def _asked(train_length: int, lengths: list[int]) -> set[int]:
     """Return the lengths at which a model from outside is asked what distant text is worth: four times, the longest."""
     beyond = [length for length in lengths if length > train_length]
     return {min(beyond, key=lambda length: abs(length - FAR * train_length)), beyond[-1]} if beyond else set()
+
+
+def _as_saved(subject: Subject, samples: int, found: list[Replacement], reach: float) -> list[Row]:
+    """Measure replacements with the factor of a longer length at the training length: a saved model has one factor."""
+    changes: list[Change] = []
+    for replacement in found:
+        encoder, given = replacement.at(reach)
+        if given:  # without a factor it is what was measured there
+            changes.append(({"condition": replacement.name, **given}, altered(subject.model, encoder=encoder)))
+    return _at_length(subject, samples, subject.task.train_length, changes)
 
 
 def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]:
