@@ -18,6 +18,7 @@ from experiments.measures.context_extension.answer import (
     difference,
     named,
     number,
+    times_of,
 )
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
@@ -44,7 +45,10 @@ CONTENT = (
     "unchanged; 95 % intervals with Bonferroni's correction over these. "
 )
 END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
-TIME = "Reading time: of a few windows, the fastest of three, over that of the unchanged model, on this machine. "
+TIME = (
+    "Reading time: of a few windows, in turn with the unchanged model; median of six ratios, to one digit, on this "
+    "machine; 1 where some of them are below 1 and others above. "
+)
 SEVERAL = {
     " Thick: mean, thin: seeds; shaded:": " Shaded:",
     " Thick: mean, thin: seeds.": "",
@@ -161,7 +165,7 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
             "" if value != value else number(value, told.metric).removesuffix(f" {unit}") for value in of_short
         ]
     if timed:
-        cells["reading time"] = [_plain(value, ".2f", "×") for value in ranking.table["time"]]
+        cells["reading time"] = [_times(ranking.line(str(name))) for name in ranking.table.index]
     of_saved = SAVED.format(trained=told.train_length, length=ranking.length)
     more = CONTENT * content + END * ended + of_saved * saved + TIME * timed
     note = NOTE.format(blocks=ranking.blocks, more=more)
@@ -173,8 +177,12 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
     return Table(stem, f"{told.heading.partition(',')[0].partition(':')[0]}, {windows}", cells, data, note)
 
 
-def _plain(value: float, how: str, unit: str = "") -> str:
-    return "" if value != value else f"{value:{how}}{unit}"
+def _plain(value: float, how: str) -> str:
+    return "" if value != value else f"{value:{how}}"
+
+
+def _times(line: Mapping[str, float]) -> str:
+    return f"about {times}×" if (times := times_of(line)) else ""
 
 
 def _saved(line: Mapping[str, float]) -> str:

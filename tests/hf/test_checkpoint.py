@@ -9,6 +9,7 @@ import math
 import re
 import shutil
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import huggingface_hub
@@ -323,6 +324,13 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
     assert {"end", "time"} <= set(ranking.table.dropna(subset=["end", "time"]).columns)
     assert ranking.line("as trained")["time"] == 1
+    times = [
+        float(row["value"])
+        for row in rows_of(tmp_path)
+        if row["metric"] == "relative_read_seconds" and (row["condition"], row["eval_length"]) == ("yarn", "128")
+    ]
+    assert len(times) == 1 + 6
+    assert times[0] == pytest.approx(median(times[1:])), "each is of a pair of readings, in turn"
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
     (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])

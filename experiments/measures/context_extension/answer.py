@@ -62,10 +62,11 @@ class Ranking:
         length: in the task's unit.
         multiple: of the training length.
         table: by condition: ``value``, ``factor``, ``end`` (the value in the last quarter of each window), ``time`` (of
-            reading, over that of the unchanged model), ``content`` with ``content_low`` and ``content_high`` (bits that
-            distant text saves, with Bonferroni's correction), ``saved`` (the value at the training length with the factor
-            of this length), and for ``trained_`` (less unchanged), ``best_`` (less the best) and ``saved_`` (at the
-            training length, less unchanged) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
+            reading, over that of the unchanged model) with ``time_low`` and ``time_high`` (the range of its readings),
+            ``content`` with ``content_low`` and ``content_high`` (bits that distant text saves, with Bonferroni's
+            correction), ``saved`` (the value at the training length with the factor of this one), and for ``trained_``
+            (less unchanged), ``best_`` (less the best) and ``saved_`` (at the training length, less unchanged)
+            ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
     """
@@ -209,8 +210,11 @@ def _ranking(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rank
     ]
     table["content_low"], table["content_high"] = zip(*ends, strict=True)
     for column, name in (("end", END), ("time", TIME)):
-        known = here[here["metric"] == name].set_index("condition")["value"]
+        of_metric = here[here["metric"] == name]
+        known = of_metric[of_metric["part"].isna()].set_index("condition")["value"]
         table[column] = [float(known.get(condition, math.nan)) for condition in table.index]
+    ratios = here[(here["metric"] == TIME) & here["part"].notna()].groupby("condition")["value"]
+    table = table.join(ratios.agg(time_low="min", time_high="max"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     text = metric == "bits_per_byte"
     windows = int(whole["n"].iloc[0]) // length if text else 0
@@ -295,8 +299,19 @@ def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
 
 def _time(main: Ranking, name: str) -> str:
     """Return how long a way of reading takes, if that was measured."""
-    taken = main.line(name)["time"] if name in main.table.index else math.nan
-    return "" if taken != taken else f" (takes {taken:.1f} times as long to read as {UNCHANGED})"
+    times = times_of(main.line(name)) if name in main.table.index else ""
+    about = "about as long" if times == "1" else f"about {times} times as long"
+    return f" (takes {about} to read as {UNCHANGED})" * bool(times)
+
+
+def times_of(line: Mapping[str, float]) -> str:
+    """Return in how many times the time of the unchanged model a text is read, to one digit: a machine is not steadier.
+
+    ``1`` where some readings took longer and others less; blank where nothing was timed several times.
+    """
+    if line["time_low"] != line["time_low"]:
+        return ""
+    return "1" if line["time_low"] <= 1 <= line["time_high"] else f"{float(format(line['time'], '.1g')):g}"
 
 
 def _changes(main: Ranking, metric: str, window: int) -> list[str]:

@@ -1,13 +1,12 @@
 """Evaluate a trained model beyond its training length: unchanged, changed, and changed and trained on."""
 
 import copy
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from statistics import median
 from typing import Annotated, Any
 
 from torch import Tensor
@@ -25,6 +24,7 @@ from experiments.measures.context_extension import (
     WINDOW,
 )
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
+from experiments.measures.cost.timing import in_turn
 from experiments.model.transformer import Transformer
 from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.tasks import Task
@@ -44,8 +44,9 @@ BEST = 3
 """Replacements for which that is asked, the best ones."""
 LAST = 0.25
 """Tokens that are scored for it at the end of each window, in training lengths, as in `context_use`."""
-REPEATS = 3
-"""Times that a few windows are read, of which the fastest counts."""
+PAIRS, TIMED_TOKENS = 6, 1024
+"""Times that a few windows are read in turn with the model as trained, and their tokens. The range of six ratios is a
+97 % interval of their median, and its ends say whether a method takes longer at all."""
 AS_BEFORE = ("tokens_per_step", "warmup", "beta2", "weight_decay", "gradient_clip", "precision")
 
 
@@ -135,27 +136,34 @@ def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]
 def _times(
     subject: Subject, samples: int, length: int, changes: Callable[[], Iterable[Change]], scored: dict[str, Scored]
 ) -> list[Row]:
-    """Measure how long a few windows take to read, over the time of the model as trained."""
+    """Measure how long a few windows take to read, over the time of the model as trained: ratios, and their median."""
     if AS_TRAINED not in scored:  # its rows say why
         return []
     batch, positions = subject.question(OVER_LENGTHS, samples, length)
-    _, tokens, places = next(chunks(batch.tokens, positions))
-    seconds = dict.fromkeys(scored, math.inf)
-    for _ in range(REPEATS):  # in turn, so that a busy moment is not one method's
-        for where, changed in changes():
-            if (name := where["condition"]) in scored:
-                with changed as model:
-                    seconds[name] = min(seconds[name], _seconds(model, tokens, places))
-    return [
-        subject.row(NAME, TIME, eval_length=length, condition=name, value=taken / seconds[AS_TRAINED], n=REPEATS)
-        for name, taken in seconds.items()
-    ]
+    _, tokens, places = next(chunks(batch.tokens, positions, max(1, TIMED_TOKENS // length)))
+    rows = []
+    for name in scored:
+        ratios = [1.0] * PAIRS if name == AS_TRAINED else _ratios(changes, name, tokens, places)
+        for part, value in [(None, median(ratios)), *enumerate(ratios, 1)]:
+            measured = {"condition": name, "value": value, "n": 1 if part else PAIRS, "part": part}
+            rows.append(subject.row(NAME, TIME, eval_length=length, **measured))
+    return rows
 
 
-def _seconds(model: Transformer, tokens: Tensor, positions: Tensor) -> float:
-    start = time.perf_counter()
-    in_chunks(model, tokens, positions, model)
-    return time.perf_counter() - start
+def _ratios(changes: Callable[[], Iterable[Change]], name: str, tokens: Tensor, positions: Tensor) -> list[float]:
+    """Return how many times as long as the model as trained a changed one reads, of each pair of readings."""
+    ready: list[AbstractContextManager[Transformer]] = []
+
+    def prepare(which: int) -> None:
+        wanted = (name, AS_TRAINED)[which]
+        ready[:] = [change for where, change in changes() if where["condition"] == wanted]
+
+    def read(which: int) -> None:
+        with ready[0] as model:
+            in_chunks(model, tokens, positions, model)
+
+    pairs = in_turn(read, tokens.device, 0, least=PAIRS, before=prepare)
+    return [changed / unchanged for changed, unchanged in pairs]
 
 
 def _distant(

@@ -39,6 +39,43 @@ class Both:
         return replace(self, with_encoder=self.with_encoder / tokens, without=self.without / tokens)
 
 
+def in_turn(
+    do: Callable[[int], object],
+    device: torch.device,
+    seconds: float,
+    *,
+    least: int = LEAST_PAIRS,
+    before: Callable[[int], object] = lambda which: None,
+) -> list[tuple[float, float]]:
+    """Return seconds of two things to do, 0 and 1, repeated in turn since machines drift; the first pair is left out.
+
+    Args:
+        do: what is timed.
+        device: where it is done.
+        seconds: to repeat both for.
+        least: pairs that are timed at least.
+        before: what comes before each, untimed.
+    """
+
+    def finish() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def timed(which: int) -> float:
+        before(which)
+        finish()
+        started = time.perf_counter()
+        do(which)
+        finish()
+        return time.perf_counter() - started
+
+    times: list[tuple[float, float]] = []
+    started = time.perf_counter()
+    while len(times) <= least or time.perf_counter() - started < seconds:
+        times.append((timed(0), timed(1)))
+    return times[1:]
+
+
 class Trunks:
     """An initialised model with its encoder, one without, and the sequences that both process."""
 
@@ -129,26 +166,10 @@ class Trunks:
     def _in_turn(
         self, do: Callable[[int], object], seconds: float, before: Callable[[int], object] = lambda which: None
     ) -> Both:
-        """Return median seconds of both models, 0 with the encoder and 1 without, in turn since machines drift."""
-
-        def timed(which: int) -> float:
-            before(which)
-            self._finish()
-            started = time.perf_counter()
-            do(which)
-            self._finish()
-            return time.perf_counter() - started
-
-        times: list[tuple[float, float]] = []
-        started = time.perf_counter()
-        while len(times) <= LEAST_PAIRS or time.perf_counter() - started < seconds:
-            times.append((timed(0), timed(1)))
-        ours, bare = (median(column) for column in zip(*times[1:], strict=True))
-        return Both(ours, bare, len(times) - 1)
-
-    def _finish(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        """Return median seconds of both models, 0 with the encoder and 1 without."""
+        times = in_turn(do, self.device, seconds, before=before)
+        ours, bare = (median(column) for column in zip(*times, strict=True))
+        return Both(ours, bare, len(times))
 
     def _sequences(self, batch_size: int, size: int) -> tuple[Tensor, Tensor]:
         """Random tokens ``(batch, size)``, since a task may have no sequence of that size, and their positions."""
