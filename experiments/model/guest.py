@@ -35,6 +35,8 @@ class Insight:
     """Why there is no ``replace``, if that is known."""
     parameters: tuple[int, int] = (0, 0)
     """Of the encoder, and of all else."""
+    vocabulary: int | None = None
+    """Tokens that it has, if that is known."""
 
 
 class Own(Encoder):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from experiments.model.guest import Guest, Insight
 from experiments.plan.places import FUNCTION, KNOWN, files_of
+from experiments.tasks import Task
 from experiments.tasks.texts.borrowed import file_of
 from pe_zoo import Geometry, Unsupported
 
@@ -85,8 +86,21 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
         window=found.window if found.encoder else None,
         fixed=f"nothing can be put into the model: {found.reason}" if found.reason else "",
         parameters=found.num_parameters(),
+        vocabulary=found.model.config.get_text_config().vocab_size,
     )
     return Guest(found.logits, insight, torch.device(device))
+
+
+def check_begin(place: str, guest: Guest, task: Task, tokenizer: object) -> None:
+    """Refuse a text whose first token the model does not have; ValueError."""
+    begin, known = getattr(getattr(task, "text", task), "begin", 0), guest.insight.vocabulary
+    if known is not None and begin >= known:
+        remedy = "set task.tokenizer= to its own"
+        if tokenizer == place:
+            remedy = "set bos_token_id in its config.json to the token that its training texts began with"
+        raise ValueError(
+            f"checkpoint={place!r} has {known} tokens, and none of the number {begin} to begin with: {remedy}"
+        )
 
 
 def _function(file: Path, name: str, train_length: int, device: torch.device) -> Guest:

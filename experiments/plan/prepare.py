@@ -16,7 +16,7 @@ import torch
 
 import pe_zoo
 from experiments.model.streams import stream
-from experiments.plan.checkpoint import opened
+from experiments.plan.checkpoint import check_begin, opened
 from experiments.plan.measures import load_experiment
 from experiments.plan.plan import Plan
 from experiments.plan.refusal import BadRequest
@@ -105,6 +105,7 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     geometry, guest = Geometry(**shape, train_length=task.sequence_length(task.train_length)), None
     if config.checkpoint:
         guest = opened(config.checkpoint, config.checkpoint_sha256, geometry.train_length, str(device))
+        check_begin(config.checkpoint, guest, task, config.task.get("tokenizer"))
         geometry = guest.geometry
     plan = Plan(
         config=config,

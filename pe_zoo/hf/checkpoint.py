@@ -12,6 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 from pe_zoo import Encoder, Geometry, Unsupported
 from pe_zoo.hf.families import REFUSED, tried
 from pe_zoo.hf.listen import family, read, tokens_for
+from pe_zoo.hf.order import table_of
 from pe_zoo.hf.own import own_rotation, rotates
 from pe_zoo.hf.saved import load
 from pe_zoo.hf.seat import seat_of
@@ -28,19 +29,21 @@ class Opened:
     geometry: Geometry
     encoder: Encoder | None
     reason: str = ""
+    positions: int | None = None
+    """How many positions a table of the model has; None: it has no table."""
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(batch, length)`` tokens and positions, or None for its own, to ``(batch, length, vocab)``."""
-        return self.model(input_ids=tokens, use_cache=False, **_numbered(tokens, positions)).logits
+        return self.model(input_ids=tokens, use_cache=False, **self._numbered(tokens, positions)).logits
 
     def hidden(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
         """The stream before the first layer and after each, the last behind the final norm."""
-        given = _numbered(tokens, positions)
+        given = self._numbered(tokens, positions)
         return list(self.model(input_ids=tokens, use_cache=False, output_hidden_states=True, **given).hidden_states)
 
     def attention(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
         """The weights of each layer, ``(batch, heads, query, key)``; Unsupported if the model does not tell them."""
-        given = _numbered(tokens, positions)
+        given = self._numbered(tokens, positions)
         found = self.model(input_ids=tokens, use_cache=False, output_attentions=True, **given).attentions
         if not found or found[0] is None:
             raise Unsupported(f"{self.model.config.model_type} does not tell its attention weights")
@@ -56,6 +59,19 @@ class Opened:
         for module in self.model.modules():
             if (seat := seat_of(module)) is not None:
                 seat.encoder, seat.window = encoder or Encoder(self.geometry), window
+
+    def _numbered(self, tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
+        last = tokens.shape[-1] if positions is None else int(positions.max()) + 1
+        if self.positions is not None and last > self.positions:
+            raise Unsupported(
+                f"{family(self.model)} has a table of {self.positions} positions and cannot read {last} tokens; "
+                "pe_zoo.hf.use(model, 'alibi') replaces the table, then train on"
+            )
+        if positions is None:
+            return {}
+        if bool((positions != positions.round()).any()):
+            raise Unsupported("a saved model takes whole positions")
+        return {"position_ids": positions.long().expand(len(tokens), -1)}
 
     def num_parameters(self) -> tuple[int, int]:
         """Of the encoder, and of all else."""
@@ -104,7 +120,7 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     elif len(own) == 1 and own.specs[0]["layers"] is None:
         encoder = own[0]
     geometry = encoder.geometry if encoder else _sizes(model, train_length)
-    return Opened(model, geometry, encoder, "" if encoder else reason)
+    return Opened(model, geometry, encoder, "" if encoder else reason, table_of(model))
 
 
 def _sees_later(model: PreTrainedModel) -> bool:
@@ -138,11 +154,3 @@ def _sizes(model: PreTrainedModel, train_length: int) -> Geometry:
         train_length=train_length,
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
     )
-
-
-def _numbered(tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
-    if positions is None:
-        return {}
-    if bool((positions != positions.round()).any()):
-        raise Unsupported("a saved model takes whole positions")
-    return {"position_ids": positions.long().expand(len(tokens), -1)}

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
@@ -27,7 +28,12 @@ def silence(model: PreTrainedModel) -> list[RemovableHandle]:
     finally:
         for watch in watches:
             watch.remove()
-    handles = [table.register_forward_hook(_nothing) for table in dict.fromkeys(called)]
+    handles: list[RemovableHandle] = []
+    for table in dict.fromkeys(called):
+        handles += [
+            table.register_forward_pre_hook(_from_the_start, with_kwargs=True),
+            table.register_forward_hook(_nothing),
+        ]
     if model.device.type == "meta":
         return handles
     length = tokens.shape[-1]
@@ -41,6 +47,40 @@ def silence(model: PreTrainedModel) -> list[RemovableHandle]:
         remedy = "name layers=[…] to leave that as it is"
         raise Unsupported(f"{family(model)} tells order by more than its attention and a table of positions; {remedy}")
     return handles
+
+
+def table_of(model: PreTrainedModel) -> int | None:
+    """Return how many positions a model's table has, the shortest if it has several; None if it has none."""
+    tokens = tokens_for(model)
+    with _Lookups() as lookups:
+        read(model, tokens)
+    return min(lookups.ends, default=None)
+
+
+class _Lookups(TorchDispatchMode):
+    """Notes where tables end that are asked for one row after another, as positions are; tokens here are none such."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ends: list[int] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten.embedding.default:
+            table, rows = args[0], args[1].flatten()
+            if bool((rows.diff() == 1).all()):
+                self.ends.append(len(table) - int(rows[0]))  # a table may begin with rows for other uses
+        return func(*args, **(kwargs or {}))
+
+
+def _from_the_start(_: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, Any]:
+    """Look up the first position in place of each: what is found is thrown away, and a table ends somewhere."""
+
+    def first(one: Any) -> Any:
+        return torch.zeros_like(one) if isinstance(one, Tensor) and not one.is_floating_point() else one
+
+    return tuple(map(first, arguments)), {name: first(one) for name, one in given.items()}
 
 
 def _nothing(_: nn.Module, __: Any, output: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 import transformers
 from support import ROOT, Command
@@ -116,6 +117,52 @@ def test_a_place_is_looked_up_before_torch_is_imported(tmp_path: Path) -> None:
         names.check([f"checkpoint={place}"], ROOT / "configs")
     code = "import sys; from experiments.runs import names; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "biogpt"])
+def test_lengths_beyond_a_table_are_unsupported_with_the_reason(command: Command, tmp_path: Path, family: str) -> None:
+    """Lengths within are measured; with an encoder in its place, the table has no end."""
+    place = saved(family, tmp_path / family)
+    words = [f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}", "task.tokenizer=bytes"]
+    knobs = ["context_extension.samples=2", "context_extension.multiples=[0.5,1,2]", "figures=false"]
+    done = command(*words, *knobs, "experiment=context_extension")
+    assert done.code == 0, done.err
+    (file,) = tmp_path.glob("results/*/runs/*/rows.csv")
+    with file.open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["condition"] == "as trained"]
+    assert {row["eval_length"]: row["status"] for row in rows} == {"64": "ok", "128": "ok", "256": "unsupported"}
+    why = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
+    table = f"{family} has a table of 128 positions and cannot read 256 tokens; pe_zoo.hf.use(model, 'alibi') replaces"
+    assert any(reason.startswith(table) for reason in why)
+    model = transformers.AutoModelForCausalLM.from_pretrained(place)
+    tokens = torch.arange(256)[None]
+    pe_zoo.hf.use(model, "alibi")
+    model.save_pretrained(tmp_path / "alibi")
+    with torch.no_grad():
+        far = model.eval()(tokens).logits
+    opened = open_model(str(tmp_path / "alibi"), 128, torch.device("cpu"))
+    torch.testing.assert_close(opened.logits(tokens), far)
+
+
+def test_a_first_token_that_the_model_lacks_is_told(command: Command, tmp_path: Path) -> None:
+    place = saved("llama", tmp_path / "my-llama", vocab_size=300)
+    with_tokenizer(place)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | {"bos_token_id": 50256}))
+    words = [f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}"]
+    said = refused(command, *words)
+    assert "has 300 tokens, and none of the number 50256 to begin with: set bos_token_id in its config.json" in said
+    saved("llama", tmp_path / "small", vocab_size=64)
+    said = refused(command, f"checkpoint={tmp_path / 'small'}", *words[1:], "task.tokenizer=bytes")
+    assert "none of the number 256 to begin with: set task.tokenizer= to its own" in said
+
+
+def with_tokenizer(folder: Path) -> None:
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(dict(zip(sorted(alphabet), range(256), strict=True)), []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def test_use_names_the_option_that_was_meant() -> None:
