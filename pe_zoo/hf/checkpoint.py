@@ -61,12 +61,13 @@ class Opened:
                 seat.encoder, seat.window = encoder or Encoder(self.geometry), window
 
     def _numbered(self, tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
-        last = tokens.shape[-1] if positions is None else int(positions.max()) + 1
-        if self.positions is not None and last > self.positions:
-            raise Unsupported(
-                f"{family(self.model)} has a table of {self.positions} positions and cannot read {last} tokens; "
-                "pe_zoo.hf.use(model, 'alibi') replaces the table, then train on"
-            )
+        if self.positions is not None:
+            table = f"{family(self.model)} has a table of {self.positions} positions and"
+            if tokens.shape[-1] > self.positions:
+                remedy = "pe_zoo.hf.use(model, 'alibi') replaces the table, then train on"
+                raise Unsupported(f"{table} cannot read {tokens.shape[-1]} tokens; {remedy}")
+            if positions is not None and positions.max() >= self.positions:
+                raise Unsupported(f"{table} none from {self.positions} on")
         if positions is None:
             return {}
         if bool((positions != positions.round()).any()):

@@ -19,6 +19,7 @@ from support import ROOT, Command
 import pe_zoo.hf
 from experiments.plan.refusal import BadRequest
 from experiments.runs import names
+from pe_zoo import Unsupported
 from pe_zoo.hf.checkpoint import open_model
 from pe_zoo.hf.families import SIZES, _of_size
 
@@ -134,6 +135,8 @@ def test_lengths_beyond_a_table_are_unsupported_with_the_reason(command: Command
     why = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
     table = f"{family} has a table of 128 positions and cannot read 256 tokens; pe_zoo.hf.use(model, 'alibi') replaces"
     assert any(reason.startswith(table) for reason in why)
+    with pytest.raises(Unsupported, match=f"{family} has a table of 128 positions and none from 128 on"):
+        open_model(str(place), 128, torch.device("cpu")).logits(torch.arange(128)[None], torch.arange(128) + 1)
     model = transformers.AutoModelForCausalLM.from_pretrained(place)
     tokens = torch.arange(256)[None]
     pe_zoo.hf.use(model, "alibi")

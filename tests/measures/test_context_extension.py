@@ -377,6 +377,15 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
     assert not table.duplicated(["encoder", "seed", "head"]).any()
 
 
+def test_nothing_is_ranked_within_the_training_length_or_by_a_few_windows() -> None:
+    rows = many(measured(subject_of("rope"), multiples=(1.0,)), 1, 1)
+    assert report.plot(rows) == {}
+    longer = many(measured(subject_of("rope"), multiples=(1.0, 4.0)), 1, 1)
+    assert report.plot(longer)
+    of_checkpoint = longer.tail(1).assign(metric="last_quarter_bits_per_byte")
+    assert report.plot(pd.concat([longer, of_checkpoint])) == {}, "no blocks, so that nothing is ranked"
+
+
 def test_what_nothing_stands_in_for_is_said_to_be_so() -> None:
     rows = pd.concat(
         [frame(measured(subject_of(name))).assign(encoder=name, run_id=name) for name in ("rope", "alibi")]

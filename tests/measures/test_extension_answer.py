@@ -104,6 +104,25 @@ def test_a_length_out_of_reach_is_said() -> None:
     assert any("256 tokens, 4 times its length, are out of reach" in sentence for sentence in found.sentences)
 
 
+def test_a_text_without_a_longer_window_gets_an_answer_too() -> None:
+    why = "text: a window of 256 tokens is longer than the test text of 100"
+    rows = frame([row(AS_TRAINED, 2.0, 64)])
+    missing = pd.concat([rows, rows.assign(eval_length=256, status="unsupported", value=float("nan"))])
+    found = answer(missing, {"bytes": 300, "bytes_per_token": 3.0}, (why,))
+    assert found is not None
+    assert (found.heading, found.code) == ("m, trained to 64: no longer text could be measured", [])
+    assert "could not be read: a window of 256 tokens is longer than the test text of 100." in found.sentences[0]
+    assert "A text of 12,800 tokens and context_extension.samples=200 gives 50 of 256" in found.sentences[1]
+    assert answer(rows) is None, "nothing longer was to be measured"
+
+
+def test_a_text_of_one_window_says_how_much_is_needed() -> None:
+    rows = frame([row(AS_TRAINED, 2.0, 64), row(AS_TRAINED, 2.0, 256, n=256)])
+    found = answer(rows, {"bytes": 1200, "bytes_per_token": 3.0})
+    assert found is not None
+    assert "Only 1 window of 256 fits into a text of 400 tokens; at least 1,024 are needed" in found.sentences[0]
+
+
 def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
     """Where no several methods extend it, its encoder is not plain rope, and rope must not take its place."""
     assert told({AS_TRAINED: 2.5, WINDOW: 2.3}, {}).code == []

@@ -135,7 +135,7 @@ def named(condition: str, window: int) -> str:
 
 
 def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ()) -> Answer | None:
-    """Return what the rows of one run say; None where nothing was measured beyond the training length.
+    """Return what the rows of one run say; None where nothing beyond the training length was to be measured.
 
     ``corpus`` is what the run has noted of its text, ``refusals`` the reasons of what it could not measure.
     """
@@ -149,34 +149,41 @@ def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ())
     lengths = sorted(int(length) for length in rows["eval_length"].unique() if length > trained)
     found = {length: _ranking(rows, metric, length, trained) for length in lengths}
     found = {length: ranking for length, ranking in found.items() if AS_TRAINED in ranking.table.index}
+    missing = sorted(length for length in asked - set(found) if length > trained)
+    corpus = corpus if isinstance(corpus, dict) else {}
+    inside = rows[(rows["condition"] == AS_TRAINED) & (rows["eval_length"] == trained) & rows["part"].isna()]
+    at_home = _inside(inside.loc[inside["metric"] == metric, "value"].tolist(), metric, trained)
     if not found:
-        return None
+        if not missing:
+            return None
+        heading = f"{model}, trained to {trained}: no longer text could be measured"
+        return Answer(heading, [*_unread(missing, trained, corpus, refusals), *at_home], [], metric, trained, trained)
     wanted = min(found, key=lambda length: abs(length - FAR * trained))
     main, last = found[wanted], found[max(found)]
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
-    corpus = corpus if isinstance(corpus, dict) else {}
     counts = _counts(found, trained, corpus)
-    for length in sorted(length for length in asked - set(found) if length > trained):
-        counts.append(f"{length} tokens, {length / trained:g} times its length, are out of reach of this text.")
+    for length in missing:
+        why = _reason(length, refusals)
+        why = f"could not be read: {why}" if why else "are out of reach of this text"
+        counts.append(f"{length} tokens, {length / trained:g} times its length, {why}.")
     if main.blocks < blocks.FEWEST:
         many = words.count(main.windows, "window")
         few = f"{many} of {main.length} {'is' if main.windows == 1 else 'are'}" if main.windows else "the sequences are"
         why = f"An interval needs {blocks.FEWEST} of them or more, so no way of reading is ranked or recommended."
-        if main.windows and 0 < _size(corpus) < blocks.FEWEST * FAR * trained:
-            why += f" Four times the length, {FAR * trained}, is out of reach of a text of {_size(corpus):,} tokens."
+        if main.windows and 0 < _size(corpus) < blocks.FEWEST * main.length:
+            why += f" Only {many} of {main.length} {'fits' if main.windows == 1 else 'fit'} into a text of "
+            why += f"{_size(corpus):,} tokens; at least {blocks.FEWEST * main.length:,} are needed."
         return Answer(
             f"{model}, trained to {trained}: {few} too few for an answer", [why, *counts], [], metric, trained, window
         )
-    inside = rows[(rows["condition"] == AS_TRAINED) & (rows["eval_length"] == trained) & rows["part"].isna()]
-    inside = inside[inside["metric"] == metric]
     ranked = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
     return Answer(
         heading=_heading(model, main, metric, trained, window),
         sentences=[
             *_advice(main, window, refusals),
             *_changes(main, metric, window),
-            *_inside(inside["value"].tolist(), metric, trained),
+            *at_home,
             *_short(main, metric, trained),
             *_window(main, metric, window),
             *_distant(main, window),
@@ -400,11 +407,32 @@ def _counts(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any
     if not few:
         whole = f" context_extension.samples={-(-size // trained)} reads all of it."
         return [text + (whole if read < 0.9 * size else "")]
-    needed = ENOUGH * max(few)
+    return [f"{text} Fewer than {ENOUGH} windows say little: {_enough(max(few), trained, size)}."]
+
+
+def _enough(length: int, trained: int, size: int) -> str:
+    """Say what gives enough windows of a length."""
+    needed = ENOUGH * length
     more = f"context_extension.samples={-(-needed // trained)}"
     if size < needed:
         more = f"a text of {needed:,} tokens and {more}" if size else f"more text and {more}"
-    return [f"{text} Fewer than {ENOUGH} windows say little: {more} gives {ENOUGH} of {max(few)}."]
+    return f"{more} gives {ENOUGH} of {length}"
+
+
+def _unread(missing: Sequence[int], trained: int, corpus: Mapping[str, Any], refusals: Sequence[str]) -> list[str]:
+    """Say why no text beyond the training length could be measured, and what to do."""
+    length, size = min(missing, key=lambda length: abs(length - FAR * trained)), _size(corpus)
+    told = [f"{length} tokens, {length / trained:g} times its length, could not be read: {_reason(length, refusals)}."]
+    if 0 < size < missing[0]:
+        more = _enough(length, trained, size)
+        told.append(f"{more[0].upper()}{more[1:]}; with fewer than {blocks.FEWEST} windows nothing is ranked.")
+    return told
+
+
+def _reason(length: int, refusals: Sequence[str]) -> str:
+    """Return the reason why a length could not be measured; empty where none was noted."""
+    found = (why for why in refusals if f" {length} tokens" in why)
+    return next(found, "").removeprefix("text: ")
 
 
 def _size(corpus: Mapping[str, Any]) -> int:

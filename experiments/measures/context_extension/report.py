@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, NAME, REPLACED, WINDOW
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
 
@@ -34,7 +34,10 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
-    rows = _by_line(rows[rows["status"] == "ok"])[0]
+    rows = rows[rows["status"] == "ok"]
+    if _too_few(rows):
+        return {}
+    rows = _by_line(rows)[0]
     name = main_metric(rows["metric"].unique())
     rows = rows[rows["metric"] == name]
     others = rows[~rows["line"].isin((AS_TRAINED, WINDOW, DROPPED, REPLACED))]
@@ -59,6 +62,12 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
         if within == within:
             dots.reference(axes, within)
     return {f"{NAME}_{name}": figure}
+
+
+def _too_few(rows: pd.DataFrame) -> bool:
+    """Whether nothing may be ranked: nothing is beyond the training length, or it is of a checkpoint without blocks."""
+    far = rows[rows["eval_length"] > rows["train_length"]]
+    return far.empty or (END in set(far["metric"]) and bool(far["part"].isna().all()))
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
