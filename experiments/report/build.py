@@ -113,8 +113,11 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
     page.title = checkpoint.heading(results, found)
     page.sections = [section for section in checkpoint.sections(results, found) if _has_content(section)]
     for task in of_tasks:
-        present = set(task.rows["experiment"]) - ({EXTENDED} if found else set())
-        page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present)]
+        present = set(task.rows["experiment"])
+        covered = {experiment for told in found for experiment in told.covers} & present
+        page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present - covered)]
+        below = _ordered(covered - {EXTENDED})
+        data.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in below]
     page.summary = list(found[0].sentences) if found else []
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]

@@ -40,12 +40,6 @@ OTHERS = "none,{},rope"
 """What a run's encoder is compared with in the next command."""
 SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force")
 """Options that the next command does not take over."""
-OF_ONE = " of the unchanged model, in other windows"
-WINDOWS = (
-    "separate: windows that follow one another; sliding: windows that move on by a few tokens, where all\n"
-    "tokens have about as much text before them"
-)
-"""Printed below `context_use` where a run answers about one model."""
 ROUNDING = 1e-7
 """Below this a value is rounding alone."""
 FREE_RUNNING = "generated_token_accuracy"
@@ -237,10 +231,11 @@ def _show_results(outcome: Outcome) -> None:
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
             print(textwrap.fill(text, 110))
     _show_changes(rows, record["trained"])
-    if others := [
-        row for row in rows if row.experiment not in TABLED and not (told and row.experiment == "context_extension")
-    ]:
-        _show_others(others, told is not None, record)
+    shown = (*TABLED, *(told.covers if told else ()))
+    if others := [row for row in rows if row.experiment not in shown]:
+        _show_others(others, record)
+    if told and "context_use" in told.covers & {row.experiment for row in rows}:
+        print("\ncontext_use read other windows: python report.py shows it on the page of method and data")
     if record["tuning"]:
         print(f"rate      {_tuned(record['tuning'])}")
     spent = f"measuring {span(record['measure_seconds'])}, on {record['device']}"
@@ -257,7 +252,7 @@ def _show_results(outcome: Outcome) -> None:
     print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
 
 
-def _show_others(rows: list[Row], answered: bool, record: Mapping[str, Any]) -> None:
+def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:
     from experiments.statistics.intervals import with_series  # with scipy, which most runs need not wait for
 
     for name in dict.fromkeys(row.experiment for row in rows):
@@ -267,11 +262,7 @@ def _show_others(rows: list[Row], answered: bool, record: Mapping[str, Any]) -> 
             (line["head"], _brief(line["value"]) if line["status"] == "ok" else line["status"])
             for line in shown.head(LINES).to_dict("records")
         ]
-        of_one = answered and name == "context_use"
-        title = name.replace("_", " ") + OF_ONE * of_one
-        _print([(title, ""), *dict.fromkeys(lines)])
-        if of_one:
-            print(WINDOWS)
+        _print([(name.replace("_", " "), ""), *dict.fromkeys(lines)])
         if (shown["status"] != "ok").any():
             print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refusals(record, name)))
         if len(shown) > LINES:

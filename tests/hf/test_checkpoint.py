@@ -381,3 +381,21 @@ def test_a_text_that_is_too_short_says_how_long_it_must_be(command: Command, sav
     (tmp_path / "short.txt").write_text("x = 1")
     done = command(f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}")
     assert (done.code, "must have 12800 tokens, about" in done.err) == (2, True), done.err
+
+
+def test_a_page_has_one_number_for_what_distant_text_saves(command: Command, saved: Path, tmp_path: Path) -> None:
+    """What context_use measures in other windows is on the page below, and not on the terminal."""
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=64", "context_use.samples=4"]
+    done = command(*words, *knobs, "experiment=[context_use,context_extension]")
+    assert done.code == 0, done.err
+    assert "gain from its content" not in done.out
+    assert "context_use read other windows: python report.py shows it" in done.out
+    folder = tmp_path / "results" / "scratch"
+    assert report.main([str(folder)]) == 0
+    page, data = ((folder / "report" / name).read_text(encoding="utf-8") for name in ("index.html", "data.html"))
+    assert ("sliding windows" in page, "sliding windows" in data) == (False, True)
+    assert command(*words, knobs[-1], "experiment=context_use", "name=alone").code == 0
+    assert report.main([str(tmp_path / "results" / "alone")]) == 0
+    page = (tmp_path / "results" / "alone" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "sliding windows" in page

@@ -18,6 +18,7 @@ from experiments.measures.context_extension import (
     TIME,
     WINDOW,
 )
+from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics import blocks
 
@@ -127,6 +128,12 @@ class Answer:
     train_length: int
     window: int
     code: list[str] = field(default_factory=list)
+
+    @property
+    def covers(self) -> set[str]:
+        """The experiments whose question it answers: with ``context_use``, which reads other windows, two would."""
+        distant = any(ranking.table["content"].notna().any() for ranking in self.rankings)
+        return {NAME, *([CONTEXT_USE] if distant else [])}
 
 
 def named(condition: str, window: int) -> str:
