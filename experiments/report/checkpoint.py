@@ -42,7 +42,8 @@ NOTE = (
 CONTENT = (
     "Saved by distant text: bits per byte of the last tokens of each window that are lost where the text further back "
     "than the training length is replaced by other text; measured of the three best methods, the window and the model "
-    "unchanged; 95 % intervals with Bonferroni's correction over these. "
+    "unchanged; 95 % intervals with Bonferroni's correction over these. A model that reads such lengths badly "
+    "may lose much. "
 )
 END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
 TIME = (

@@ -61,9 +61,10 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     assert f"Use {chosen} with factor 4 (takes about 2 times as long" in found.sentences[0]
     assert ("though it is not shown to help" in found.sentences[0]) == (not used)
     (distant,) = (sentence for sentence in found.sentences if sentence.startswith("Text further back"))
-    assert "Bonferroni's correction over these 4" in distant
+    assert "Bonferroni's correction over the 4 measured" in distant
     assert ("it is shown to help with none" in distant) == (not used)
     assert all(name in distant.partition("is not shown")[0] for name in used)
+    assert "model unchanged" not in distant, "a model that fails there is no user of distant text"
     assert found.code[3].startswith("model = AutoModelForCausalLM")
     assert any(f'"{chosen}", train_length=64, factor=4.0' in line for line in found.code)
 
@@ -129,3 +130,9 @@ def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
     assert any(
         "sliding_window=64" in line for line in told({AS_TRAINED: 2.5, "a": 2.4, "b": 2.4, WINDOW: 2.3}, {}).code
     )
+
+
+def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
+    bits = {AS_TRAINED: 2.3, "yarn": 2.4, WINDOW: 2.5}
+    found = told(bits, dict.fromkeys(bits, 0.2))
+    assert any("it helps with the model unchanged (+0.200" in sentence for sentence in found.sentences)

@@ -372,8 +372,12 @@ def _window(main: Ranking, metric: str, window: int) -> list[str]:
 
 
 def _distant(main: Ranking, window: int) -> list[str]:
-    """Say with which ways of reading distant text is shown to help."""
-    known = [str(name) for name in main.table.index if main.table["content"].notna()[name]]
+    """Say with which ways of reading distant text is shown to help.
+
+    The unchanged model is left out where a method is better: it loses most by other text, since it reads all badly.
+    """
+    measured = [str(name) for name in main.table.index if main.table["content"].notna()[name]]
+    known = [name for name in measured if name != AS_TRAINED or not main.better]
     if not known:
         return []
     told: dict[str, list[str]] = {HELPS: [], HURTS: [], UNSHOWN: []}
@@ -387,7 +391,7 @@ def _distant(main: Ranking, window: int) -> list[str]:
     if len(told[UNSHOWN]) == len(known) > 1:
         with_each = [f"it is shown to help with none of {words.listed(told[UNSHOWN])}"]
     text = f"Text further back than {window} tokens, by the bits per byte that it saves: {'; '.join(with_each)}."
-    corrected = f", with Bonferroni's correction over these {len(known)}" * (len(known) > 1)
+    corrected = f", with Bonferroni's correction over the {len(measured)} measured" * (len(measured) > 1)
     layers = " In a window it can help through stacked layers, each of which looks back." * (WINDOW in known)
     return [f"{text} 95 % intervals{corrected}.{layers}"]
 
