@@ -103,7 +103,10 @@ def answers(results: Results) -> list[Answer]:
     records = {record["run_id"]: record for record in results.runs.to_dict("records")}
     for _, of_series in rows.groupby(["series", "task"], sort=False):
         run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
-        told = answer(of_series[of_series["run_id"] == run], records[run]["corpus"], refusals(records[run], EXTENDED))
+        record, measured = records[run], of_series[of_series["run_id"] == run]
+        place = record.get("checkpoint")
+        place = place if isinstance(place, str) else None  # NaN where another run has none
+        told = answer(measured, record["corpus"], refusals(record, EXTENDED), place)
         found += [told] if told else []
     return found
 

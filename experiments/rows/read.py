@@ -21,7 +21,7 @@ FINISHED = ("ok", "diverged")
 TUNED = "tuned"
 """The learning rate of a configuration that searched for it."""
 RECORD: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("encoder", "choice", "positions", "layout", "task"), str),
+    **dict.fromkeys(("encoder", "choice", "checkpoint", "positions", "layout", "task"), str),
     "seed": int,
     **dict.fromkeys(("status", "message"), str),
     "in_range": (int, float),

@@ -38,7 +38,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "status": "running",
         "message": "",
         "choice": None if plan.config.checkpoint else plan.config.choice,
-        "checkpoint": plan.config.checkpoint and plan.config.name_measured,
+        "checkpoint": plan.config.checkpoint,
         "layout": str(plan.config.layout),
         "python": platform.python_version(),
         "packages": packages,

@@ -128,7 +128,7 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
         return None
     from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"))
+    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"))
 
 
 def _does_its_task(row: Row) -> bool:

@@ -315,6 +315,9 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert found.heading.startswith("my-llama, trained to 32")
     assert found.heading in done.out
     assert html.escape(found.heading, quote=False) in page.replace("\N{NO-BREAK SPACE}", " ")
+    if found.code:
+        assert f'from_pretrained("{saved}")' in done.out
+        assert f'from_pretrained("{saved}")' in html.unescape(page)
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
     assert re.search(

@@ -24,7 +24,7 @@ def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, .
         times = {"mixed": (0.7, 0.8, 1.3), "fast": (0.42, 0.44, 0.46)}.get(name, (1.9, 2.14, 2.6))
         rows.append(row(name, times[1], 256, metric=TIME))
         rows += [row(name, each, 256, metric=TIME, part=part) for part, each in enumerate(times, 1)]
-    found = answer(frame(rows), None, refusals)
+    found = answer(frame(rows), None, refusals, "my/model")
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     assert ("it is shown to help with none" in distant) == (not used)
     assert all(name in distant.partition("is not shown")[0] for name in used)
     assert "model unchanged" not in distant, "a model that fails there is no user of distant text"
-    assert found.code[3].startswith("model = AutoModelForCausalLM")
+    assert found.code[3] == 'model = AutoModelForCausalLM.from_pretrained("my/model")'
     assert any(f'"{chosen}", train_length=64, factor=4.0' in line for line in found.code)
 
 

@@ -1,5 +1,6 @@
 """What a user of one saved model learns from its rows: how to read a longer text, and how sure that is."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,11 +46,11 @@ BEFORE = [
     "import pe_zoo.hf",
     "from transformers import AutoModelForCausalLM, AutoTokenizer",
     "",
-    'model = AutoModelForCausalLM.from_pretrained("path/to/model")',
+    "model = AutoModelForCausalLM.from_pretrained({place})",
 ]
 AFTER = [
     'model.save_pretrained("longer")',
-    'AutoTokenizer.from_pretrained("path/to/model").save_pretrained("longer")',
+    'AutoTokenizer.from_pretrained({place}).save_pretrained("longer")',
     '# pe_zoo.hf.load("longer") reads it again; plain from_pretrained loses the change without a word',
 ]
 """How the lines that apply a method begin and end."""
@@ -141,10 +142,13 @@ def named(condition: str, window: int) -> str:
     return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
 
 
-def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ()) -> Answer | None:
+def answer(
+    rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = (), place: str | None = None
+) -> Answer | None:
     """Return what the rows of one run say; None where nothing beyond the training length was to be measured.
 
-    ``corpus`` is what the run has noted of its text, ``refusals`` the reasons of what it could not measure.
+    ``corpus`` is what the run has noted of its text, ``refusals`` the reasons of what it could not measure, and
+    ``place`` what ``checkpoint=`` was given.
     """
     rows = rows[(rows["experiment"] == NAME) & (rows["condition"] != REPLACED)]
     asked = set(rows.loc[rows["condition"] == AS_TRAINED, "eval_length"].astype(int))
@@ -201,7 +205,7 @@ def answer(rows: pd.DataFrame, corpus: Any = None, refusals: Sequence[str] = ())
         metric=metric,
         train_length=trained,
         window=window,
-        code=_code(main, window),
+        code=_code(main, window, place or "path/to/model"),
     )
 
 
@@ -451,7 +455,7 @@ def _size(corpus: Mapping[str, Any]) -> int:
     return round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
 
 
-def _code(main: Ranking, window: int) -> list[str]:
+def _code(main: Ranking, window: int, place: str) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
     limit = USE.format(name="rope", more=f", sliding_window={window}")
     plain = len(main.methods) > 1  # several extend rope alone; a model with another encoder must keep that one
@@ -466,4 +470,5 @@ def _code(main: Ranking, window: int) -> list[str]:
         return []
     first, *others = lines.values() if main.best == WINDOW else reversed(lines.values())
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
-    return [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
+    whole = [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
+    return [line.replace("{place}", json.dumps(place, ensure_ascii=False)) for line in whole]
