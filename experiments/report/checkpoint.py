@@ -15,6 +15,7 @@ from experiments.measures.context_extension.answer import (
     Answer,
     Ranking,
     answer,
+    content,
     difference,
     named,
     number,
@@ -152,7 +153,7 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
     unit = metric_of(told.metric).label
     cells[unit] = [number(value, told.metric).removesuffix(f" {unit}") for value in ranking.table["value"]]
     columns = ("end", "time", "content", "saved")
-    ended, timed, content, saved = (bool(ranking.table[column].notna().any()) for column in columns)
+    ended, timed, distant, saved = (bool(ranking.table[column].notna().any()) for column in columns)
     if ended:
         cells["last quarter"] = [_plain(value, ".3f") for value in ranking.table["end"]]
     for prefix, title in (("trained_", f"difference from {UNCHANGED}"), ("best_", "difference from the best")):
@@ -161,8 +162,8 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
         each = zip(lines, known, strict=True)
         cells[title] = [difference(line, prefix, told.metric) if compared else "–" for line, compared in each]
         cells[f"p, {title.removeprefix('difference ')}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
-    if content:
-        cells["saved by distant text"] = [_saved(ranking.line(str(name))) for name in ranking.table.index]
+    if distant:
+        cells["saved by distant text"] = [content(ranking.line(str(name))) for name in ranking.table.index]
     if saved:
         of_short = ranking.table["saved"]
         cells[f"at {told.train_length}, as saved"] = [
@@ -171,7 +172,7 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
     if timed:
         cells["reading time"] = [_times(ranking.line(str(name))) for name in ranking.table.index]
     of_saved = SAVED.format(trained=told.train_length, length=ranking.length)
-    more = CONTENT * content + END * ended + of_saved * saved + TIME * timed
+    more = CONTENT * distant + END * ended + of_saved * saved + TIME * timed
     note = NOTE.format(blocks=ranking.blocks, more=more)
     factors = ranking.table["factor"].dropna()
     note += f" Methods with a factor have {factors.iloc[0]:g}." if factors.nunique() == 1 else ""
@@ -187,11 +188,6 @@ def _plain(value: float, how: str) -> str:
 
 def _times(line: Mapping[str, float]) -> str:
     return f"about {times}×" if (times := times_of(line)) else ""
-
-
-def _saved(line: Mapping[str, float]) -> str:
-    mean, low, high = (line[name] for name in ("content", "content_low", "content_high"))
-    return "" if mean != mean else words.interval(mean, low, high, "+.3f").replace("-", "−")
 
 
 def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,10 @@ from experiments.training.config import TrainConfig
 from pe_zoo import Numbering
 
 logger = logging.getLogger("pe_zoo")
+noted = logging.getLogger("pe_zoo.noted")
+"""For ``run.log`` alone: what is said again, in words, when the run ends."""
+SILENT = ("length_extrapolation", "permutation_sensitivity")
+"""Experiments of which the end of a run says no reasons."""
 
 T = TypeVar("T")
 beside = 1
@@ -204,7 +208,8 @@ class Subject:
         if str(reason) not in known:
             known.append(str(reason))
             where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
-            logger.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
+            log = noted if self.outside and experiment not in SILENT else logger
+            log.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
         return self.row(experiment, metric, status="unsupported", **measured)
 
     def qualities(

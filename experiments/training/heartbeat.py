@@ -88,6 +88,8 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING and not record.name.startswith("pe_zoo"):
             return  # what libraries tell of themselves
+        if record.name == "pe_zoo.noted":
+            return  # the end of the run says it
         if record.name != logger.name or not (self.quiet or sys.stderr.isatty()):
             with tqdm.external_write_mode(file=sys.stderr):
                 super().emit(record)

@@ -132,6 +132,8 @@ def test_lengths_beyond_a_table_are_unsupported_with_the_reason(command: Command
     with file.open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["condition"] == "as trained"]
     assert {row["eval_length"]: row["status"] for row in rows} == {"64": "ok", "128": "ok", "256": "unsupported"}
+    assert "unsupported:" not in done.err, "the answer says it"
+    assert ": unsupported: " in (file.parent / "run.log").read_text()
     why = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
     table = f"{family} has a table of 128 positions and cannot read 256 tokens; pe_zoo.hf.use(model, 'alibi') replaces"
     assert any(reason.startswith(table) for reason in why)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, NAME, TIME, WINDOW
-from experiments.measures.context_extension.answer import Answer, answer
+from experiments.measures.context_extension.answer import Answer, answer, content
 from experiments.rows.row import Row, frame
 
 SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "text", "seed": 0, "experiment": NAME}
@@ -130,6 +130,13 @@ def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
     assert any(
         "sliding_window=64" in line for line in told({AS_TRAINED: 2.5, "a": 2.4, "b": 2.4, WINDOW: 2.3}, {}).code
     )
+
+
+def test_zero_has_no_minus() -> None:
+    found = told({AS_TRAINED: 2.5, "yarn": 2.3, "other": 2.3001}, {}, yarn=0.0, other=0.0)
+    assert "−0.000" not in " ".join([found.heading, *found.sentences])
+    line = {"content": -0.0004, "content_low": -0.0009, "content_high": 0.0001}
+    assert content(line) == "0.000 [−0.001, 0.000]"
 
 
 def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:

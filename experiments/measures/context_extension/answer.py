@@ -220,10 +220,10 @@ def _ranking(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rank
     for prefix, baseline in (("trained_", AS_TRAINED), ("best_", str(whole.index[0]))):
         table = table.join(blocks.against(whole["value"], parts, baseline).add_prefix(prefix))
     gains = here[here["metric"] == CONTENT]
-    content, of_parts = gains[gains["part"].isna()].set_index("condition")["value"], _parts(gains)
-    table["content"] = [float(content.get(name, math.nan)) for name in table.index]
+    saved, of_parts = gains[gains["part"].isna()].set_index("condition")["value"], _parts(gains)
+    table["content"] = [float(saved.get(name, math.nan)) for name in table.index]
     ends = [
-        blocks.interval(content[name], of_parts[name], len(content)) if name in of_parts else (math.nan, math.nan)
+        blocks.interval(saved[name], of_parts[name], len(saved)) if name in of_parts else (math.nan, math.nan)
         for name in table.index
     ]
     table["content_low"], table["content_high"] = zip(*ends, strict=True)
@@ -263,8 +263,20 @@ def difference(line: Mapping[str, float], prefix: str, metric: str) -> str:
     """Return a difference with its interval, in points where the metric is a share."""
     share = metric_of(metric).bounds == (0, 1)
     mean, low, high = ((100 if share else 1) * line[f"{prefix}{end}"] for end in ("difference", "low", "high"))
-    text = words.interval(mean, low, high, "+.1f" if share else "+.3f").replace("-", "−")
+    text = _signed(mean, low, high, 1 if share else 3)
     return f"{text} points" if share else text
+
+
+def content(line: Mapping[str, float]) -> str:
+    """Return the bits that distant text saves, with their interval; blank where that was not measured."""
+    mean, low, high = (line[name] for name in ("content", "content_low", "content_high"))
+    return _signed(mean, low, high, 3)
+
+
+def _signed(mean: float, low: float, high: float, digits: int) -> str:
+    """Return a difference with its interval: each with its sign, and what rounds to zero with none."""
+    zero = f"{0:.{digits}f}"
+    return words.interval(mean, low, high, f"+z.{digits}f").replace(f"+{zero}", zero).replace("-", "−")
 
 
 def _heading(model: str, main: Ranking, metric: str, trained: int, window: int) -> str:
@@ -387,10 +399,9 @@ def _distant(main: Ranking, window: int) -> list[str]:
     told: dict[str, list[str]] = {HELPS: [], HURTS: [], UNSHOWN: []}
     for name in known:
         line = main.line(name)
-        gain = words.interval(line["content"], line["content_low"], line["content_high"], "+.3f").replace("-", "−")
         verdict = HELPS if line["content_low"] > 0 else HURTS if line["content_high"] < 0 else UNSHOWN
         way = "the model unchanged" if name == AS_TRAINED else named(name, window)
-        told[verdict].append(f"{way} ({gain})")
+        told[verdict].append(f"{way} ({content(line)})")
     with_each = [f"it {verdict} with {words.listed(each)}" for verdict, each in told.items() if each]
     if len(told[UNSHOWN]) == len(known) > 1:
         with_each = [f"it is shown to help with none of {words.listed(told[UNSHOWN])}"]
