@@ -352,7 +352,7 @@ def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Pa
     assert done.code == 0, done.err
     assert "trained to 32: 2 windows of 128 are too few for an answer" in done.out
     assert "no way of reading is ranked" in done.out
-    assert "context_extension.samples=200 gives 50 of 128" in " ".join(done.out.split())
+    assert "context_extension.samples=200 gives 50 windows of 128" in " ".join(done.out.split())
     assert "pe_zoo.hf.use" not in done.out
     folder = tmp_path / "results" / "scratch"
     assert report.main([str(folder)]) == 0

@@ -442,7 +442,7 @@ def _enough(length: int, trained: int, size: int) -> str:
     more = f"context_extension.samples={-(-needed // trained)}"
     if size < needed:
         more = f"a text of {needed:,} tokens and {more}" if size else f"more text and {more}"
-    return f"{more} gives {ENOUGH} of {length}"
+    return f"{more} gives {ENOUGH} windows of {length}"
 
 
 def _unread(missing: Sequence[int], trained: int, corpus: Mapping[str, Any], refusals: Sequence[str]) -> list[str]:
