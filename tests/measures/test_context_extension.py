@@ -383,7 +383,9 @@ def test_nothing_is_ranked_within_the_training_length_or_by_a_few_windows() -> N
     longer = many(measured(subject_of("rope"), multiples=(1.0, 4.0)), 1, 1)
     assert report.plot(longer)
     of_checkpoint = longer.tail(1).assign(metric="last_quarter_bits_per_byte")
-    assert report.plot(pd.concat([longer, of_checkpoint])) == {}, "no blocks, so that nothing is ranked"
+    times = of_checkpoint.assign(metric="relative_read_seconds", part=1)
+    assert report.plot(pd.concat([longer, of_checkpoint, times])) == {}, "no blocks, so that nothing is ranked"
+    assert report.plot(pd.concat([longer, of_checkpoint, longer.tail(9).assign(part=1)]))
 
 
 def test_what_nothing_stands_in_for_is_said_to_be_so() -> None:

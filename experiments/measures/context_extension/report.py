@@ -65,9 +65,11 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
 
 
 def _too_few(rows: pd.DataFrame) -> bool:
-    """Whether nothing may be ranked: nothing is beyond the training length, or it is of a checkpoint without blocks."""
-    far = rows[rows["eval_length"] > rows["train_length"]]
-    return far.empty or (END in set(far["metric"]) and bool(far["part"].isna().all()))
+    """Whether nothing may be ranked: the longest length is within training, or has no blocks of a checkpoint."""
+    far = rows[rows["eval_length"] == rows["eval_length"].max()]
+    quality = far[far["metric"] == main_metric(far["metric"].unique())]
+    within = not (far["eval_length"] > far["train_length"]).any()
+    return within or (END in set(rows["metric"]) and bool(quality["part"].isna().all()))
 
 
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
