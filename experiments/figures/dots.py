@@ -23,7 +23,8 @@ def panels(
     settings: dict[str, Any] = {"left": min(2.4, wide(names) + 0.08), "columns": len(titles), "gap": 0.15, "alike": "y"}
     caption += " Small dots: seeds." * (len(names) <= SEEDED)
     figure, found = chart(title, caption, titles, **settings | {"height": size * len(names)} | how)
-    rows = np.repeat(np.arange(0, len(names), 2), 3).astype(float)
+    # Every second row is shaded to tell it from its neighbours; one row alone would look like a bar.
+    rows = np.repeat(np.arange(0, len(names), 2) if len(names) > 1 else [], 3).astype(float)
     rows[2::3] = np.nan
     band: dict[str, Any] = style.SHADE | {"linewidth": 72 * size * style.scale(), "solid_capstyle": "butt"}
     for axes in found:

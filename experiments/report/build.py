@@ -6,6 +6,7 @@ from pathlib import Path
 
 from experiments.figures import style, words
 from experiments.measures.context_extension import NAME as EXTENDED
+from experiments.measures.retrieval.answer import MEASURES
 from experiments.report import board, checkpoint, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Picture, Section, Table
@@ -109,16 +110,19 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
 
 def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[str, str]) -> Page:
     """Complete the page of models that were measured as they are: the answer, then every experiment."""
-    of_tasks, found = _of_tasks(results, baselines), checkpoint.answers(results)
-    page.title = checkpoint.heading(results, found)
-    page.sections = [section for section in checkpoint.sections(results, found) if _has_content(section)]
+    of_tasks, found, by_task = _of_tasks(results, baselines), checkpoint.answers(results), checkpoint.places(results)
+    placed = [told for of_task in by_task.values() for told in of_task]
+    page.title = checkpoint.heading(results, found, placed)
+    page.sections = [section for section in checkpoint.sections(results, found, placed) if _has_content(section)]
     for task in of_tasks:
         present = set(task.rows["experiment"])
-        covered = {experiment for told in found for experiment in told.covers} & present
+        if (told := by_task.get(task.key)) and not any(each.known for each in told):
+            present -= set(MEASURES)  # its tables and figures would be of guesses
+        covered = {experiment for answer in found for experiment in answer.covers} & present
         page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present - covered)]
         below = _ordered(covered - {EXTENDED})
         data.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in below]
-    page.summary = list(found[0].sentences) if found else []
+    page.summary = [sentence for answer in [*found[:1], *placed] for sentence in answer.sentences]
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page

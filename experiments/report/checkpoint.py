@@ -21,6 +21,9 @@ from experiments.measures.context_extension.answer import (
     number,
     times_of,
 )
+from experiments.measures.retrieval.answer import MEASURES
+from experiments.measures.retrieval.answer import Answer as Places
+from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
 from experiments.report.sections.curves import percent
@@ -52,6 +55,12 @@ TIME = (
     "machine; 1 where some of them are below 1 and others above. "
 )
 SEVERAL = {
+    " The same index is taken of the influence of each input place on the last output, the norm of the output's "
+    "gradient in the token's embedding, before training and after: it shows the bias of the architecture itself.": "",
+    " All encoders, the largest on top.": "",
+    " All encoders, the longest on top.": "",
+    ". Mean over seeds. ": ". ",
+    " Mean over seeds.": "",
     " Thick: mean, thin: seeds; shaded:": " Shaded:",
     " Thick: mean, thin: seeds.": "",
     ", mean over seeds": "",
@@ -112,7 +121,17 @@ def answers(results: Results) -> list[Answer]:
     return found
 
 
-def heading(results: Results, found: Sequence[Answer]) -> str:
+def places(results: Results) -> dict[str, list[Places]]:
+    """Return by task what each model's rows say of where it finds things."""
+    rows, found = results.rows[results.rows["experiment"].isin(MEASURES)], dict[str, list[Places]]()
+    for (task, _), of_series in rows.groupby(["task", "series"], sort=False):
+        run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]
+        told = answer_places(of_series[of_series["run_id"] == run])
+        found.setdefault(str(task), []).extend([told] if told else [])
+    return found
+
+
+def heading(results: Results, found: Sequence[Answer], placed: Sequence[Places]) -> str:
     """Return the heading of the folder's page."""
     if found:
         return found[0].heading
@@ -120,7 +139,7 @@ def heading(results: Results, found: Sequence[Answer]) -> str:
     quality = main_quality(results.rows)
     quality = quality[quality["status"] == "ok"].sort_values("eval_length")
     if quality.empty:
-        return f"{models}, measured as it is"
+        return placed[0].heading if placed else f"{models}, measured as it is"
     last, metric = quality.iloc[-1], str(quality["metric"].iloc[0])
     inside = quality[quality["eval_length"] == quality["train_length"]]["value"]
     text = f"{last['encoder']}, trained to {last['train_length']}, as it is: "
@@ -128,8 +147,16 @@ def heading(results: Results, found: Sequence[Answer]) -> str:
     return f"{text}{number(last['value'], metric)} at {last['eval_length']}"
 
 
-def sections(results: Results, found: Sequence[Answer]) -> list[Section]:
-    """Return the sections that answer: what to do, the lines to type, and the methods ranked at each length."""
+def sections(results: Results, found: Sequence[Answer], placed: Sequence[Places]) -> list[Section]:
+    """Return the sections that answer: what to do, the lines to type, methods ranked, and where things are found."""
+    where = [
+        Section(told.heading if number else "Where in the context it finds things", told.sentences)
+        for number, told in enumerate(placed)
+    ]
+    return [*_of_methods(results, found), *where]
+
+
+def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
     if not found:
         command = "python run.py checkpoint=… experiment=context_extension"
         text = f"No method to read a longer text was measured: add {EXTENDED} to experiment= ({command} …)."

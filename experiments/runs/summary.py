@@ -23,6 +23,7 @@ from experiments.training.heartbeat import span
 
 if TYPE_CHECKING:
     from experiments.measures.context_extension.answer import Answer
+    from experiments.measures.retrieval.answer import Answer as Places
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with lines of their own here, and the training curve."""
@@ -102,7 +103,8 @@ def headline(outcome: Outcome) -> str:
         return f"{name}: not trained"
     if not (lengths := _lengths(_rows(outcome))):
         if outside:
-            return f"{name}: measured as it is"
+            places = _places(outcome)
+            return places.heading if places else f"{name}: measured as it is"
         return f"{name}: learned" if record["converged"] else f"{name}: did NOT learn the task"
     in_range = max(row.eval_length for row in lengths if row.eval_length <= row.train_length)
     known = next(row for row in lengths if row.eval_length == in_range)
@@ -129,6 +131,16 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
     from experiments.measures.context_extension.answer import answer  # with scipy
 
     return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"))
+
+
+def _places(outcome: Outcome) -> "Places | None":
+    """Return what a run says of where a model from outside finds things, if that was measured."""
+    rows = _rows(outcome)
+    if not any(row.experiment in ("retrieval", "place_bias") for row in rows):
+        return None
+    from experiments.measures.retrieval.answer import answer  # with scipy
+
+    return answer(frame(rows))
 
 
 def _does_its_task(row: Row) -> bool:
@@ -221,7 +233,8 @@ def _show_results(outcome: Outcome) -> None:
     assert record is not None, "read or written just now"
     print(f"\n{headline(outcome)}")
     told = _told(outcome, record) if record.get("checkpoint") else None
-    for sentence in told.sentences if told else ():
+    places = _places(outcome) if record.get("checkpoint") else None
+    for sentence in [*(told.sentences if told else ()), *(places.sentences if places else ())]:
         print(textwrap.fill(sentence, 110))
     if told and told.code:
         print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
@@ -231,7 +244,7 @@ def _show_results(outcome: Outcome) -> None:
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
             print(textwrap.fill(text, 110))
     _show_changes(rows, record["trained"])
-    shown = (*TABLED, *(told.covers if told else ()))
+    shown = {*TABLED, *(told.covers if told else ())} | ({"retrieval", "place_bias"} if places and not places.known else set())
     if others := [row for row in rows if row.experiment not in shown]:
         _show_others(others, record)
     if told and "context_use" in told.covers & {row.experiment for row in rows}:

@@ -344,6 +344,45 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert "trained" not in load(folder).settings["text"].get("trained", "false").replace("false", "")
 
 
+ORACLE = """
+import torch
+
+def logits(tokens):
+    made = torch.zeros(*tokens.shape, 300)
+    for row, read in enumerate(tokens.tolist()):
+        for at in range(3, len(read)):
+            for before in range(at - 1, max(2, at - WINDOW), -1):
+                if read[before - 2 : before + 1] == read[at - 2 : at + 1]:
+                    made[row, at, read[before + 1]] = 9
+                    break
+    return made
+"""
+"""Continues what it has read before, within a window."""
+
+
+@pytest.mark.parametrize(("window", "known"), [(80, True), (0, False)])
+def test_page_and_terminal_open_with_where_things_are_found(
+    command: Command, tmp_path: Path, window: int, known: bool
+) -> None:
+    (tmp_path / "oracle.py").write_text(ORACLE.replace("WINDOW", str(window)))
+    (tmp_path / "text.py").write_text(TEXT)
+    words = ["checkpoint=oracle:logits", "task=needles", f"task.path={tmp_path / 'text.py'}", "task.train_length=64"]
+    knobs = ["retrieval.multiples=[1,4]", "retrieval.samples=8", "place_bias.samples=8", "place_bias.places=8"]
+    done = command(*words, *knobs, "experiment=[retrieval,place_bias]")
+    assert done.code == 0, done.err
+    assert report.main([str(tmp_path / "results" / "scratch")]) == 0
+    page = (tmp_path / "results/scratch/report/index.html").read_text(encoding="utf-8")
+    page = page.replace("\N{NO-BREAK SPACE}", " ")
+    out = " ".join(done.out.split())
+    for text in (page, out):
+        assert ("nothing further back than about " in text) == known
+        assert ("cannot tell where it finds things" in text) != known
+        assert ("content followed" in text) == known
+        assert "oracle.logits, measured as it is" not in text
+        for told in ("not learned", "ring before training", "influence of each", "largest on top"):
+            assert told not in text, told
+
+
 def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Path) -> None:
     """Without an interval nothing is ranked and nothing recommended, and a line says how to get one."""
     words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "figures=false"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support import Command, generator
@@ -14,8 +16,11 @@ from torch.nn import functional
 
 import pe_zoo
 from experiments import Transformer
+from experiments.figures import dots
 from experiments.figures.style import renderings
+from experiments.measures.place_bias.measure import measure as place_bias
 from experiments.measures.retrieval import report
+from experiments.measures.retrieval.answer import answer as answer_of
 from experiments.measures.retrieval.measure import measure
 from experiments.rows.row import Row, frame
 from experiments.statistics.intervals import over_seeds
@@ -286,15 +291,58 @@ def test_the_report_ranks_by_effective_length_and_maps_have_one_scale() -> None:
     assert not math.isnan(cells["none", "token accuracy, 1×"])
 
 
+def told(window: int, **knobs: Any) -> Any:
+    """The answer about one model that sees the last tokens alone, by both measures of place."""
+    task = build("needles", **knobs)
+    subject = subject_of(Solver(task, after_key, window), task)
+    rows = measure(subject, multiples=(0.5, 1.0, 4.0), samples=16) + place_bias(
+        subject, places=8, samples=16, influenced=0
+    )
+    return answer_of(frame(rows))
+
+
+def test_the_answer_about_one_model_says_how_far_back_it_finds() -> None:
+    near = told(100)  # of 240 tokens
+    assert near.known
+    assert near.heading.startswith("x on needles: finds 100 % at 60 and ")
+    assert near.heading.endswith(" at 240, guessing 3.8 %")
+    (far,) = (sentence for sentence in near.sentences if sentence.startswith("At 240"))
+    back = int(re.search(r"nothing further back than about (\d+) tokens", far)[1])  # type: ignore[index]
+    assert back == pytest.approx(100, abs=240 / 8)
+    assert "At 60 it is not lost in the middle: ends and middle differ by 0 points." in near.sentences
+    everywhere = told(10**6)
+    assert everywhere.heading == "x on needles: finds 100 % at 60 and 100 % at 240, guessing 3.8 %"
+    assert "At 240 it finds evidence at every depth (0 the beginning, 1 the end)." in everywhere.sentences
+
+
+def test_no_place_is_told_of_a_model_that_finds_too_little_in_range() -> None:
+    """Above guessing, yet far from half of the answers: neither a place nor an effective length means anything."""
+    task = build("needles")
+    sometimes = Solver(task, lambda tokens: torch.where(tokens.sum(1, keepdim=True) % 5 > 0, 0, after_key(tokens)))
+    rows = measure(subject_of(sometimes, task), multiples=(1.0, 2.0), samples=64)
+    share = whole(rows, "token_accuracy")[0]
+    assert 0.1 < share < 0.4
+    assert whole(rows, "effective_length") == [0]
+    found = answer_of(frame(rows))
+    assert found is not None
+    assert not found.known
+    assert "it does not find needles at its own length" in found.heading
+    assert f"({100 * share:.0f} %, guessing 3.8 %)" in found.heading
+    assert answer_of(frame(row for row in rows if row.eval_length > row.train_length)) is None
+
+
+def test_one_row_has_no_stripe_that_looks_like_a_bar() -> None:
+    for names, stripes in ((["a"], 0), (["a", "b", "c"], 2)):
+        _, (axes,) = dots.panels("", "", names, [""])
+        assert np.isfinite(axes.lines[0].get_ydata()).sum() == 2 * stripes
+
+
 def test_a_run_has_its_rows_and_its_picture(command: Command, tmp_path: Any) -> None:
     words = ("model=tiny", "train.steps=2", "train.rounds=1", "retrieval.samples=2", "retrieval.multiples=[1,2]")
     done = command("task=passkey", "experiment=retrieval", *words)
     assert done.code == 0, done.err
     (run,) = (tmp_path / "results" / "scratch" / "runs").iterdir()
-    assert {path.name for path in (run / "figures").glob("*retrieval*")} == {
-        "retrieval_passkey_by_depth.png",
-        "retrieval_passkey_effective_length.png",
-    }
+    assert [path.name for path in (run / "figures").glob("*retrieval*")] == ["retrieval_passkey_by_depth.png"]
     done = command("task=copy", "experiment=retrieval", *words, "name=other")
     assert done.code == 0, done.err
     (table,) = (tmp_path / "results" / "other" / "runs").glob("*/rows.csv")

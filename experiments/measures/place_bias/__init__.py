@@ -15,5 +15,7 @@ MAIN = "u_index"
 U_INDEX, RECENCY = MAIN, "recency"
 CONTENT, PLACE = "content_followed", "place_followed"
 INFLUENCE = "influence"
+LOST = 0.05
+"""U index from which on a model is lost in the middle."""
 INITIAL = "initial_"
 """Prefix of a metric's name: before training."""

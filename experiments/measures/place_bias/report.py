@@ -8,20 +8,16 @@ import pandas as pd
 from experiments.figures import dots, lines, style, words
 from experiments.figures.panels import by_task, chart, under_heads, unlearned
 from experiments.figures.style import Chart, Look
-from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, NAME, PLACE, RECENCY, U_INDEX
+from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, LOST, NAME, PLACE, RECENCY, U_INDEX
 from experiments.rows.row import metric_of, whole
 from experiments.statistics.intervals import by_measurement, with_series
 
 OF_INFLUENCE = f"{INFLUENCE}_{U_INDEX}"
-LOST = 0.05
-"""U index from which on a model is lost in the middle."""
-CAPTION = (
-    "Left: accuracy of the same questions with their evidence at each place, 0 the first and 1 the last. The others: "
-    "influence of each input place on the last output, times the mean, before and after training. "
-)
+CAPTION = "Accuracy: of the same questions with their evidence at each place, 0 the first and 1 the last. "
+OF_INPUTS = "Influence: of each input place on the last output, times the mean{stages}. "
 INDICES = (
-    "Ends less middle: mean of the first and the last quarter of the places, less that of the middle half. Influence: "
-    "filled trained, ring before training. Line: no difference. All encoders, the largest on top."
+    "Ends less middle: mean of the first and the last quarter of the places, less that of the middle half. "
+    "Line: no difference."
 )
 
 
@@ -52,7 +48,10 @@ def _by_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     first = next(iter(panels.values()))
     spread = first.groupby(["series", "at"])["value"].mean().groupby("series").std().fillna(0)
     named = style.chosen(looks, spread.sort_values(ascending=False, kind="stable").index)
-    caption = CAPTION + "Colour: of each family the one that place matters most to; grey: the others." * (
+    caption = CAPTION * (len(accuracy) > 0)
+    if influences := [name for name in panels if name != "accuracy"]:
+        caption += OF_INPUTS.format(stages=", before and after training" * (len(influences) > 1))
+    caption += "Colour: of each family the one that place matters most to; grey: the others." * (
         len(named) < rows["series"].nunique()
     )
     how: dict[str, Any] = {"x": "place, from the beginning (0) to the end (1)", "alike": "x", "height": 1.6}
@@ -93,7 +92,12 @@ def _indices(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     order = list(means.sort_values(ascending=False, kind="stable").index)
     titles = [{U_INDEX: "accuracy", OF_INFLUENCE: "influence"}[name] for name in metrics]
     title = f"{rows['task'].iloc[0]}: ends less middle"
-    figure, panels = dots.panels(title, INDICES, order, titles, y="U index", alike="y")
+    before = rows["metric"].isin([f"{INITIAL}{name}" for name in metrics]).any()
+    if len(order) == len(metrics) == 1 and not before:
+        return None  # one dot, whose number is in the table
+    caption = INDICES + " Influence: filled trained, ring before training." * bool(before)
+    caption += " All encoders, the largest on top." * (len(order) > 1)
+    figure, panels = dots.panels(title, caption, order, titles, y="U index", alike="y")
     for axes, name in zip(panels, metrics, strict=True):
         dots.draw(axes, rows[rows["metric"] == f"{INITIAL}{name}"], order, looks, ring=True, shift=0.15)
         dots.draw(axes, rows[rows["metric"] == name], order, looks)

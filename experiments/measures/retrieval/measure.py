@@ -1,14 +1,11 @@
 """Accuracy by depth of the evidence and by length, and the effective length."""
 
 from experiments.measures.length_extrapolation.measure import lengths
-from experiments.measures.retrieval import EFFECTIVE, NAME
+from experiments.measures.retrieval import EFFECTIVE, NAME, finds
 from experiments.rows.row import Row
 from experiments.training.evaluate import Scored, Subject, evaluate
 from pe_zoo import Unsupported
 from pe_zoo._knobs import Count, Positive, Several, Share
-
-ERRORS = 3
-"""Binomial standard errors above guessing from which on accuracy in range is better than it."""
 
 
 def measure(
@@ -71,7 +68,7 @@ def _effective(subject: Subject, curve: dict[int, tuple[float, float, int]], sha
         return subject.cannot(NAME, EFFECTIVE, "accuracy in range was not measured: retrieval.multiples needs 1")
     accuracy, guess, n = curve[max(within)]
     reached = 0
-    if accuracy > guess + ERRORS * (guess * (1 - guess) / n) ** 0.5:
+    if finds(accuracy, guess):
         reached = max(within)
         for length in sorted(length for length in curve if length > reached):
             there, blind, _ = curve[length]

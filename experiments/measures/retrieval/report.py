@@ -14,12 +14,11 @@ from experiments.statistics.intervals import by_measurement, with_series
 MAPS = 12
 """Most encoders whose map is drawn."""
 CAPTION = (
-    "Down: depth of the evidence, in % from the beginning of the context to its end; across: length. Mean over seeds; "
-    "all maps have one scale. "
+    "Down: depth of the evidence, in % from the beginning of the context to its end; across: length. Mean over seeds"
 )
 RANKING = (
     "Longest measured length, in training lengths, up to which 90 % of the accuracy in range above guessing is kept, "
-    "over all depths; 0: not even in range. Line: the training length. All encoders, the longest on top."
+    "over all depths; 0: too little is found in range. Line: the training length. All encoders, the longest on top."
 )
 
 
@@ -47,7 +46,8 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     order = list(kept.sort_values(["reach", "beyond"], ascending=False, kind="stable").index)
     return {
         "by_depth": _maps(quality, looks, order),
-        EFFECTIVE: _ranking(effective, looks, order, unlearned(_in_range(quality))),
+        # Of one series it is one dot, whose number is in the table.
+        EFFECTIVE: _ranking(effective, looks, order, unlearned(_in_range(quality))) if len(order) > 1 else None,
     }
 
 
@@ -66,7 +66,8 @@ def _maps(quality: pd.DataFrame, looks: dict[str, Look], order: list[str]) -> Ch
         .rename(columns=lambda length: f"{length} (trained)" if length in trained else str(length))
         for name, part in ((name, cells[cells["series"] == name]) for name in drawn)
     }
-    caption = CAPTION + f"Shown are {len(drawn)} of {len(order)}, of each family the longest effective length." * (
+    caption = CAPTION + ("; all maps have one scale. " if len(drawn) > 1 else ". ")
+    caption += f"Shown are {len(drawn)} of {len(order)}, of each family the longest effective length." * (
         len(drawn) < len(order)
     )
     title = unlearned(_in_range(quality)) or f"{task}: what is found, by depth and length"
