@@ -12,6 +12,8 @@ FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 KNOWN = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
 TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
 """Options that name a text; the last has a default, so that it names one only where it is given."""
+OF_PLACES = re.compile("retrieval|place_bias")
+"""Experiments that need a question whose evidence has a place in the text."""
 OF_THE_HUB = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
 
@@ -32,13 +34,17 @@ def files_of(place: str) -> list[Path]:
     return files
 
 
-def check_question(place: str, task: str, knobs: Collection[str], *, has_text: bool) -> None:
-    """Refuse what a saved model, which has a tokenizer of its own, cannot be asked; ``knobs`` are those of the task."""
+def check_question(place: str, task: str, knobs: Collection[str], experiment: object, *, has_text: bool) -> None:
+    """Refuse what a saved model, which has a tokenizer of its own, cannot be asked.
+
+    ``knobs`` are those of the task, ``experiment`` is what is measured, as it was given.
+    """
     if FUNCTION.fullmatch(place):
         return
     if "tokenizer" not in knobs:
         why = f"task={task} has symbols of its own, which mean nothing to a saved language model"
-        raise ValueError(f"checkpoint={place!r}: {why}; add task=text task.path=file.txt")
+        instead = "needles" if OF_PLACES.search(str(experiment)) else "text"
+        raise ValueError(f"checkpoint={place!r}: {why}; add task={instead} task.path=file.txt")
     if not has_text:
         more = "task.path=file.txt (a file or a folder), or task.dataset="
         raise ValueError(f"checkpoint={place!r}: task={task} does not say which text to read; add {more}")

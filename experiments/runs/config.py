@@ -212,7 +212,7 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
     task = config["task"]
     has_text = places.SOURCE in given or any(task.get(knob.removeprefix("task.")) for knob in places.TEXTS)
-    places.check_question(config["checkpoint"], task["name"], task, has_text=has_text)
+    places.check_question(config["checkpoint"], task["name"], task, config["experiment"], has_text=has_text)
     if config["context_extension"].get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")

@@ -103,7 +103,8 @@ def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
             places.files_of(place)
             if task in entries("task") and set(given).isdisjoint(LISTS):
                 has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
-                places.check_question(place, task, entries("task")[task].knobs, has_text=has_text)
+                knobs = entries("task")[task].knobs
+                places.check_question(place, task, knobs, given.get("experiment"), has_text=has_text)
     except ValueError as error:
         raise BadRequest(str(error)) from error
 

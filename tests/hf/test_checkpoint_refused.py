@@ -97,6 +97,8 @@ def test_a_saved_model_is_asked_about_a_text_of_ones_own(command: Command, tmp_p
     said = refused(command, f"checkpoint={place}")
     assert "task=copy has symbols of its own" in said
     assert "add task=text task.path=file.txt" in said
+    said = refused(command, f"checkpoint={place}", "task=passkey", "experiment=[retrieval,place_bias]")
+    assert "add task=needles task.path=file.txt" in said
     for task in ("text", "needles"):
         said = refused(command, f"checkpoint={place}", f"task={task}")
         assert f"task={task} does not say which text to read; add task.path=file.txt" in said
