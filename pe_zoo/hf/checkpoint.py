@@ -81,7 +81,10 @@ class Opened:
 
 
 def longest(place: str) -> int | None:
-    """The positions that a saved model was made for, if it says so; ValueError if it is no causal language model."""
+    """The positions that a saved model was made for, if it says so; ValueError if it is no causal language model.
+
+    Of a model that an encoder was put into they are those that `use` noted: its configuration may have more by now.
+    """
     try:
         config = AutoConfig.from_pretrained(place, local_files_only=True)
     except OSError as error:
@@ -89,6 +92,8 @@ def longest(place: str) -> int | None:
     made = config.architectures or []
     if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
         raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
+    if specs := getattr(config, USED, None):
+        return int(specs[0]["train_length"])
     return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 

@@ -29,7 +29,7 @@ from experiments.model.streams import stream
 from experiments.rows.results import load
 from experiments.statistics import blocks
 from experiments.tasks import tasks
-from pe_zoo.hf.checkpoint import open_model
+from pe_zoo.hf.checkpoint import longest, open_model
 from pe_zoo.hf.families import SIZES, _of_size
 
 TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(900))
@@ -165,6 +165,25 @@ def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path
         for length in (32, 64):
             bits = float(bits_of(tmp_path, name)["as trained", str(length)]["value"])
             assert bits == pytest.approx(_bits(pe_zoo.hf.load(tmp_path / name), saved, length), rel=1e-5)
+
+
+def test_a_greater_length_in_the_configuration_silences_a_warning_alone(
+    saved: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/hugging_face.md says: the same tokens, and the length that `use` noted is still the model's."""
+    monkeypatch.setattr(transformers.utils.logging.get_logger("transformers"), "propagate", True)
+    prompt, made, warned = torch.arange(24).unsqueeze(0), [], []
+    for times in (1, 4):
+        model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+        pe_zoo.hf.use(model, "self_extend", factor=4.0)
+        model.config.max_position_embeddings *= times
+        model.save_pretrained(tmp_path / "longer")
+        assert longest(str(tmp_path / "longer")) == 32
+        caplog.clear()
+        made.append(pe_zoo.hf.load(tmp_path / "longer").generate(prompt, max_new_tokens=40, do_sample=False))
+        warned.append("predefined maximum length" in caplog.text)
+    assert torch.equal(*made)
+    assert warned == [True, False]
 
 
 def _bits(model: torch.nn.Module, saved: Path, length: int) -> float:
