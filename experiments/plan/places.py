@@ -12,6 +12,8 @@ FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 KNOWN = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
 TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
 """Options that name a text; the last has a default, so that it names one only where it is given."""
+ON_THE_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+"""``owner/name``."""
 OF_PLACES = re.compile("retrieval|place_bias")
 """Experiments that need a question whose evidence has a place in the text."""
 OF_THE_HUB = ("config.json", "model.safetensors", "model.safetensors.index.json")
@@ -27,6 +29,9 @@ def files_of(place: str) -> list[Path]:
             raise ValueError(f"checkpoint={place!r} is a folder without config.json; give {KNOWN}.{_models(place)}")
     else:
         files = _of_the_hub(place)
+    if not files and ON_THE_HUB.fullmatch(place) and not Path(place).parent.is_dir():
+        why = "its files are not on this machine, and pe-zoo downloads nothing"
+        raise ValueError(f"checkpoint={place!r}: {why}; first: hf download {place}. Or give {KNOWN}")
     if not files or not all(file.is_file() for file in files):
         raise ValueError(f"checkpoint={place!r} names nothing that is here; give {KNOWN}.{_models(place)}")
     if not function and find_spec("transformers") is None:

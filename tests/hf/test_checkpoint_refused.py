@@ -91,6 +91,21 @@ def test_a_wrong_path_offers_what_lies_beside_it(command: Command, tmp_path: Pat
     assert f"Did you mean '{tmp_path / 'my-llama'}'?" in refused(command, f"checkpoint={tmp_path / 'my-lama'}")
 
 
+def test_a_name_of_the_hub_without_files_here_says_how_to_get_them(command: Command, tmp_path: Path) -> None:
+    said = refused(command, "checkpoint=owner/my-llama", "task=text")
+    assert "'owner/my-llama': its files are not on this machine, and pe-zoo downloads nothing; first: hf download" in said
+    (tmp_path / "owner").mkdir()
+    assert "names nothing that is here" in refused(command, f"checkpoint={tmp_path}/owner/my-llama", "task=text")
+
+
+def test_a_length_beyond_the_models_own_is_no_training_length(command: Command, tmp_path: Path) -> None:
+    place = saved("llama", tmp_path / "my-llama", max_position_embeddings=32)
+    words = [f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}", "task.tokenizer=bytes"]
+    said = refused(command, *words, "task.train_length=64")
+    assert "was made for 32 positions, and task.train_length=64 is more; leave it out" in said
+    assert "context_extension.multiples=[1,4]" in said
+
+
 def test_a_saved_model_is_asked_about_a_text_of_ones_own(command: Command, tmp_path: Path) -> None:
     """Neither symbols without a meaning for its tokenizer nor a text that nobody named are measured."""
     place = saved("llama", tmp_path / "my-llama")
