@@ -62,6 +62,11 @@ def read(words: list[str]) -> Arguments:
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     for switch in ("--resolve", "--hydra-help", "--version", PLAN):
         parser.add_argument(switch, action="store_true")
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        flag, _, value = word.partition("=")
+        if (option := flag.removeprefix("--")) != flag and option in names.options():
+            value = value or ("" if after.startswith("-") or "=" in after else after)
+            raise BadRequest(f"{flag} is an option, which has no dashes here: write {option}={value or '…'}")
     given = vars(parser.parse_intermixed_args(words))
     overrides, multirun, config_dir, plans = map(given.pop, ("overrides", "multirun", "config_dir", "plan"))
     if not given["shell_completion"]:

@@ -209,7 +209,9 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
     for key in sorted(given):
         group = key.partition(".")[0]
         if group in ("encoder", "layout", "model", "train", "tune", "positions"):
-            raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is")
+            put = "; pe_zoo.hf.use(model, name) puts another encoder into it: save that, and measure it"
+            own = put if group == "encoder" else ""
+            raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is{own}")
     task = config["task"]
     has_text = places.SOURCE in given or any(task.get(knob.removeprefix("task.")) for knob in places.TEXTS)
     places.check_question(config["checkpoint"], task["name"], task, config["experiment"], has_text=has_text)
@@ -229,7 +231,9 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             config["task"][knob] = value
         elif knob == "train_length" and value and config["task"].get(knob, 0) > value:
             made = f"checkpoint={config['checkpoint']!r} was made for {value} positions, and"
-            more = "what it does beyond them is measured at multiples of its own length: context_extension.multiples=[1,4]"
+            more = (
+                "what it does beyond them is measured at multiples of its own length: context_extension.multiples=[1,4]"
+            )
             raise BadRequest(f"{made} task.train_length={config['task'][knob]} is more; leave it out, {more}")
 
 

@@ -9,20 +9,20 @@ from pe_zoo.hf.families import NAMES, REFUSED, SUPPORTED, UNTESTED, Family, fami
 
 
 def written(found: Iterable[Family]) -> str:
-    """Return Markdown: the supported by name, the refused with the reason, the untested by name."""
+    """Return Markdown: the supported by name, the untested by name, the refused with the reason; none of no family."""
     by_outcome: dict[str, list[Family]] = {SUPPORTED: [], REFUSED: [], UNTESTED: []}
     for family in found:
         by_outcome[family.outcome].append(family)
     named = {outcome: ", ".join(f"`{family.name}`" for family in of) for outcome, of in by_outcome.items()}
-    parts = [
-        f"Transformers {version('transformers')}, each family tried small and with random weights.",
-        f"**Supported** ({len(by_outcome[SUPPORTED])}): {named[SUPPORTED]}.",
-        f"**Untested** ({len(by_outcome[UNTESTED])}; no small model could be made): {named[UNTESTED]}.",
-        f"**Refused** ({len(by_outcome[REFUSED])}):",
-        "| family | why |\n|---|---|\n"
+    count = {outcome: len(of) for outcome, of in by_outcome.items()}
+    parts = {
+        SUPPORTED: f"**Supported** ({count[SUPPORTED]}): {named[SUPPORTED]}.",
+        UNTESTED: f"**Untested** ({count[UNTESTED]}; no small model could be made): {named[UNTESTED]}.",
+        REFUSED: f"**Refused** ({count[REFUSED]}):\n\n| family | why |\n|---|---|\n"
         + "\n".join(f"| `{each.name}` | {each.reason} |" for each in by_outcome[REFUSED]),
-    ]
-    return "\n\n".join(parts)
+    }
+    head = f"Transformers {version('transformers')}, each family tried small and with random weights."
+    return "\n\n".join([head, *(part for outcome, part in parts.items() if count[outcome])])
 
 
 def main(names: list[str]) -> int:

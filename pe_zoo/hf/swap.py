@@ -68,11 +68,16 @@ def use(
         knobs: the encoder's.
 
     Raises:
-        Unsupported: the model has something that would be lost, a sense of order that cannot be switched off, or a
-            rotation that the encoder cannot start from.
+        Unsupported: the encoder is for grids, or the model has something that would be lost, a sense of order that
+            cannot be switched off, or a rotation that the encoder cannot start from.
         ValueError: an unknown encoder, knob or layer, or a value out of range.
         TypeError: the model is not of Transformers.
     """
+    if (axes := pe_zoo.get(name).axes) > 1:
+        raise Unsupported(
+            f"{name} is for grids, positions of {axes} axes; a language model reads a sequence: give one "
+            "that python -m pe_zoo lists for sequences"
+        )
     check_knobs(name, [*pe_zoo.knobs(pe_zoo.get(name)), *OPTIONS], knobs)
     heard = chosen(model, layers)
     own, halves = start(model, heard, name, knobs)

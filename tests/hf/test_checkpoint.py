@@ -260,7 +260,7 @@ def test_a_function_of_ones_own(command: Command, tmp_path: Path, checkpoint: st
     [
         (["checkpoint=nowhere"], "names nothing that is here"),
         (["checkpoint=no_file:logits", "task=copy"], "names nothing that is here"),
-        (["checkpoint=SAVED", *ASKED, "encoder=rope"], "encoder changes nothing with checkpoint="),
+        (["checkpoint=SAVED", *ASKED, "encoder=rope"], "pe_zoo.hf.use(model, name) puts another encoder into it"),
         (
             ["checkpoint=SAVED", *ASKED, "experiment=context_extension", "context_extension.fine_tuning_share=0.1"],
             "fine_tuning_share is for models that are trained here",

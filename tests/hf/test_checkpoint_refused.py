@@ -93,7 +93,9 @@ def test_a_wrong_path_offers_what_lies_beside_it(command: Command, tmp_path: Pat
 
 def test_a_name_of_the_hub_without_files_here_says_how_to_get_them(command: Command, tmp_path: Path) -> None:
     said = refused(command, "checkpoint=owner/my-llama", "task=text")
-    assert "'owner/my-llama': its files are not on this machine, and pe-zoo downloads nothing; first: hf download" in said
+    assert (
+        "'owner/my-llama': its files are not on this machine, and pe-zoo downloads nothing; first: hf download" in said
+    )
     (tmp_path / "owner").mkdir()
     assert "names nothing that is here" in refused(command, f"checkpoint={tmp_path}/owner/my-llama", "task=text")
 
@@ -185,6 +187,14 @@ def with_tokenizer(folder: Path) -> None:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def test_use_refuses_what_is_for_grids() -> None:
+    for name in pe_zoo.names(axes=2):
+        with pytest.raises(
+            pe_zoo.Unsupported, match=f"{name} is for grids, positions of 2 axes; a language model reads"
+        ):
+            pe_zoo.hf.use(_of_size("llama", SIZES), name)
 
 
 def test_use_names_the_option_that_was_meant() -> None:

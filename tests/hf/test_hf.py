@@ -406,6 +406,9 @@ def test_the_guide_lists_what_the_command_finds() -> None:
         place = {SUPPORTED: supported, UNTESTED: untested, REFUSED: guide}[family.outcome]
         assert (f"| `{family.name}` | {family.reason} |" if family.outcome == REFUSED else f"`{family.name}`") in place
     assert set(written(asked).splitlines()) & set(guide.splitlines())
+    (refused,) = (family for family in asked if family.name == "gemma2")
+    assert "Supported" not in written([refused])
+    assert "Untested" not in written([refused])
     for word, count in re.findall(r"\*\*(\w+)\*\* \((\d+)", guide):
         listed = (
             guide.partition("| family")[2].count("\n| `")

@@ -140,6 +140,8 @@ BAD = {
     "recipe=gemma4": "recipe= only names a file of configs/encoder: choose a recipe by encoder=<name>",
     "-m recipe=gemma4,llama4 seed=1,2": "recipe= only names a file of configs/encoder",
     "--foo": "unrecognized arguments: --foo",
+    "--checkpoint my_model": "--checkpoint is an option, which has no dashes here: write checkpoint=my_model",
+    "--tune seed=2": "write tune=…",
 }
 
 
