@@ -121,6 +121,47 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
             assert cell == " · ".join(told), (task, series)
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md"])
+def test_the_verdict_that_depends_on_the_runs_has_its_rows(file: str) -> None:
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv")
+    ntk = told[told["tested"] == "NTK-aware, zero-shot"].iloc[0]
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert ntk["outcome"] == "holds"
+    assert f"{ntk['measured']:.2f}" in text
+    assert "1.16" in text
+    if file.startswith("README"):
+        assert f"[{ntk['low']:.2f}, {ntk['high']:.2f}]" in text
+
+
+def test_the_guide_calls_decided_what_is_decided() -> None:
+    guide = (ROOT / "docs" / "choose.md").read_text(encoding="utf-8")
+    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
+        verdicts = {(line["task"], line["series"]): line["verdict"] for line in csv.DictReader(file)}
+    lines = {
+        case: next(line for line in guide.splitlines() if line.startswith(f"| {case}")) for case in ("text", "exact")
+    }
+    for case, task in (("text", "text"), ("exact", "copy")):
+        named = re.findall(r"`(\w+)`", lines[case].split("|")[2])
+        assert len(named) == 3
+        assert {verdicts[task, name] for name in named} == {"better"}, named
+    for task in ("copy", "text"):
+        assert {verdicts[task, name] for name in ("rope", "learned", "sinusoidal")} == {"worse"}
+        assert verdicts[task, "alibi"] == "better"
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv").set_index("tested")
+    for tested in (
+        "YaRN, zero-shot",
+        "control: Llama 3's scaling, zero-shot",
+        "NTK-aware, zero-shot",
+        "YaRN, fine-tuned",
+    ):
+        assert told.loc[tested, "outcome"] == "holds"
+    first = [
+        f"{told.loc[tested, 'measured']:.2f}" for tested in ("YaRN, zero-shot", "control: Llama 3's scaling, zero-shot")
+    ]
+    assert f"(20 seeds: {', '.join(first)})" in guide
+    assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in guide
+
+
 def headline(line: dict[str, str]) -> str:
     """Area, interval and places, or why there is none, as README gives them."""
     if line["status"] != "ok":

@@ -122,7 +122,8 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
         page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present - covered)]
         below = _ordered(covered - {EXTENDED})
         data.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in below]
-    page.summary = [sentence for answer in [*found[:1], *placed] for sentence in answer.sentences]
+    page.summary = [sentence for answer in found[:1] for sentence in answer.sentences]
+    page.summary += [sentence for answer in placed for sentence in answer.sentences]
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page

@@ -244,7 +244,8 @@ def _show_results(outcome: Outcome) -> None:
         if text := meaning(lengths, record["converged"]) if record["trained"] else "":
             print(textwrap.fill(text, 110))
     _show_changes(rows, record["trained"])
-    shown = {*TABLED, *(told.covers if told else ())} | ({"retrieval", "place_bias"} if places and not places.known else set())
+    shown = {*TABLED, *(told.covers if told else ())}
+    shown |= {"retrieval", "place_bias"} if places and not places.known else set()
     if others := [row for row in rows if row.experiment not in shown]:
         _show_others(others, record)
     if told and "context_use" in told.covers & {row.experiment for row in rows}:

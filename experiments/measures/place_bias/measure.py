@@ -151,7 +151,7 @@ def _influence(subject: Subject, length: int, samples: int) -> list[Row]:
         name = f"{stage}{INFLUENCE}"
         try:
             if isinstance(model, Guest):
-                raise Unsupported("the model tells nothing but its logits, and no gradient")
+                raise Unsupported("no gradient is taken of a model from outside")
             batch, positions = subject.question(f"{NAME}/{INFLUENCE}", samples, length)
             directions = torch.randn(4, model.geometry.model_dim, generator=subject.stream(f"{NAME}/directions"))
             span = subject.task.input_span(length)
