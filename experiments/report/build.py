@@ -116,14 +116,15 @@ def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[st
     page.sections = [section for section in checkpoint.sections(results, found, placed) if _has_content(section)]
     for task in of_tasks:
         present = set(task.rows["experiment"])
-        if (told := by_task.get(task.key)) and not any(each.known for each in told):
+        if (own := by_task.get(task.key)) and not any(each.known for each in own):
             present -= set(MEASURES)  # its tables and figures would be of guesses
-        covered = {experiment for answer in found for experiment in answer.covers} & present
+        covered = {experiment for told in found for experiment in told.covers} & present
         page.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in _ordered(present - covered)]
         below = _ordered(covered - {EXTENDED})
         data.sections += [checkpoint.of_one(_section(experiment, task)) for experiment in below]
-    page.summary = [sentence for answer in found[:1] for sentence in answer.sentences]
-    page.summary += [sentence for answer in placed for sentence in answer.sentences]
+    page.summary = [sentence for told in found[:1] for sentence in told.sentences]
+    for each in placed:  # a sentence does not name its model, its heading does
+        page.summary += [f"{each.heading}."] * (each.heading != page.title) + each.sentences
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page
