@@ -14,6 +14,9 @@ from tabulate import tabulate
 
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
+from experiments.measures.retrieval.answer import MEASURES as ABOUT_PLACES
+from experiments.measures.retrieval.answer import Answer as Places
+from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.rows.read import read_run, refusals
 from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
 from experiments.runs.folder import record_of
@@ -23,7 +26,6 @@ from experiments.training.heartbeat import span
 
 if TYPE_CHECKING:
     from experiments.measures.context_extension.answer import Answer
-    from experiments.measures.retrieval.answer import Answer as Places
 
 TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity")
 """Experiments with lines of their own here, and the training curve."""
@@ -133,14 +135,10 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
     return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"))
 
 
-def _places(outcome: Outcome) -> "Places | None":
+def _places(outcome: Outcome) -> Places | None:
     """Return what a run says of where a model from outside finds things, if that was measured."""
-    rows = _rows(outcome)
-    if not any(row.experiment in ("retrieval", "place_bias") for row in rows):
-        return None
-    from experiments.measures.retrieval.answer import answer  # with scipy
-
-    return answer(frame(rows))
+    rows = [row for row in _rows(outcome) if row.experiment in ABOUT_PLACES]
+    return answer_places(frame(rows)) if rows else None
 
 
 def _does_its_task(row: Row) -> bool:
@@ -245,7 +243,7 @@ def _show_results(outcome: Outcome) -> None:
             print(textwrap.fill(text, 110))
     _show_changes(rows, record["trained"])
     shown = {*TABLED, *(told.covers if told else ())}
-    shown |= {"retrieval", "place_bias"} if places and not places.known else set()
+    shown |= {*ABOUT_PLACES} if places and not places.known else set()
     if others := [row for row in rows if row.experiment not in shown]:
         _show_others(others, record)
     if told and "context_use" in told.covers & {row.experiment for row in rows}:
