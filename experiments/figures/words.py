@@ -6,6 +6,11 @@ from typing import Any
 NOT_MEASURED = "not measured"
 
 
+def minus(text: str) -> str:
+    """Return a number with a minus sign in place of its hyphen."""
+    return f"−{text[1:]}" if text.startswith("-") else text
+
+
 def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str] = "{:.3f}".format) -> str:
     """Return mean and interval of a summary line, or the reason why it has none; name missing seeds."""
     if line is None:
@@ -13,9 +18,9 @@ def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str
     lacking = [f"{line[status]} {status}" for status in ("unsupported", "diverged") if line[status]]
     if not line["seeds"]:
         return next((status for status in ("diverged", "unsupported") if line[status]), NOT_MEASURED)
-    text = written(line["mean"])
+    text = minus(written(line["mean"]))
     if line["low"] == line["low"]:
-        text += f" [{written(line['low'])}, {written(line['high'])}]"
+        text += f" [{minus(written(line['low']))}, {minus(written(line['high']))}]"
     if line["seeds"] < seeds:
         missing = ", ".join([f"{line['seeds']} of {seeds} seeds", *lacking])
         text += f" ({missing})"
@@ -24,23 +29,23 @@ def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str
 
 def short(value: Any) -> str:
     """Return three significant digits; blank for anything but a number."""
-    return "" if not isinstance(value, int | float) or value != value else f"{value:.3g}"
+    return "" if not isinstance(value, int | float) or value != value else minus(f"{value:.3g}")
 
 
 def fixed(value: Any, written: str = ".2f") -> str:
     """Return two decimals; blank for anything but a number."""
-    return "" if not isinstance(value, int | float) or value != value else f"{value:{written}}"
+    return "" if not isinstance(value, int | float) or value != value else minus(f"{value:{written}}")
 
 
 def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:
     """``0.783 [0.601, 0.965]``; the mean alone where there is no interval, blank where there is neither."""
     text = fixed(mean, written)
-    return text if low != low else f"{text} [{low:{written}}, {high:{written}}]"
+    return text if low != low else f"{text} [{fixed(low, written)}, {fixed(high, written)}]"
 
 
 def between(low: float, high: float, written: str = ".3f") -> str:
     """``0.601 to 0.965``; blank where there is no interval."""
-    return f"{low:{written}} to {high:{written}}" if low == low else ""
+    return f"{fixed(low, written)} to {fixed(high, written)}" if low == low else ""
 
 
 def span(low: float, high: float) -> str:
@@ -57,7 +62,7 @@ def number(value: Any) -> str:
     """Return a count or an amount; blank for anything but a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return ""
-    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"
+    return minus(f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}")
 
 
 def count(how_many: int, noun: str) -> str:

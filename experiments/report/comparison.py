@@ -75,7 +75,7 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
     for verdict, group in changed.groupby("verdict"):
         largest_first = group.sort_values("difference", key=lambda column: -column.abs())
         changes = [
-            f"{line['series']} on {line['task']} ({line['what']}) by {line['difference']:+.3g}"
+            f"{line['series']} on {line['task']} ({line['what']}) by {words.fixed(line['difference'], '+.3g')}"
             for line in largest_first.to_dict("records")
         ]
         summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
@@ -96,8 +96,9 @@ def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
     lines = [
         [
-            *(line["task"], line["series"], line["what"], f"{line['ours']:.3f}", f"{line['theirs']:.3f}"),
-            *(f"{line['difference']:+.3f}", words.between(line["low"], line["high"], "+.3f")),
+            *(line["task"], line["series"], line["what"]),
+            *(words.fixed(line["ours"], ".3f"), words.fixed(line["theirs"], ".3f")),
+            *(words.fixed(line["difference"], "+.3f"), words.between(line["low"], line["high"], "+.3f")),
             *(line["seeds"], line["by"], words.p_value(line["p_holm"]), line["verdict"]),
         ]
         for line in table.to_dict("records")

@@ -122,7 +122,7 @@ def test_the_page_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     write_sweep(tmp_path / "b", ("none", "rope", "t5"), seeds=4, config=config)
     assert report.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     said = capsys.readouterr().out
-    assert "In a worse than in b: rope on copy (token accuracy, beyond training) by -0.199" in said
+    assert "In a worse than in b: rope on copy (token accuracy, beyond training) by −0.199" in said
     place = tmp_path / "a" / "report" / "against" / "b"
     assert said.rstrip().endswith(str(place / "index.html"))
     assert "train.steps" in (place / "index.html").read_text(encoding="utf-8")

@@ -150,7 +150,7 @@ def test_an_encoder_that_adds_much_is_compared_with_its_control(tmp_path: Path) 
     tested = scipy_stats.ttest_ind(*areas, equal_var=False)
     interval = tested.confidence_interval(0.95)
     difference = statistics.fmean(areas[0]) - statistics.fmean(areas[1])
-    assert line[4] == f"{difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+    assert line[4] == f"{difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]".replace("-", "−")
     assert line[5] == ("< 0.001" if tested.pvalue < 0.001 else f"{tested.pvalue:.3f}")
     assert "To add a missing control" not in page.text
 

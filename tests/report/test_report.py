@@ -35,7 +35,7 @@ from support import (
 )
 
 import report
-from experiments.figures.words import p_value, span
+from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
@@ -523,10 +523,11 @@ def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
         line, points = table.loc[name], 100 * (means["rope"] - means[name])
         said = {"better": f"rope loses to {name} by", "worse": f"rope beats {name} by"}
         assert said.get(line["verdict"], f"rope and {name}:") in page.text
-        its = re.escape(f"{-points:+.0f}")
+        its = re.escape(fixed(-points, "+.0f"))
         p = f"p {p_value(line['p_holm'])}"
         assert re.search(rf"\({name} less rope: {its} \[[^]]+\] points of area, {p}, 3 against 3 runs", page.text)
         assert re.fullmatch(rf"{its} \[[^]]+\], {p}: {line['verdict']}", board[name][head])
+    assert not re.search(r"[ (\[]-\d", page.text), "a hyphen for a minus sign"
     assert report.main([str(tmp_path)]) == 0
     assert "Better than" in board_of(read_page(tmp_path))["rope"]
 
@@ -723,7 +724,7 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
         assert f"{name}: area {100 * line['area']:.0f} [{100 * line['low']:.0f}, " in cell
         assert "3 seeds" in cell
         other = table.loc["none" if name == "alibi" else name]
-        assert f"{100 * other['difference']:+.0f} [" in cell
+        assert f"{fixed(100 * other['difference'], '+.0f')} [" in cell
         assert other["verdict"] in cell
     cell = of["t5"].partition('<ul class="smalls">')[2].partition("</ul>")[0]
     assert "t5: did not learn, 3 seeds" in cell

@@ -276,7 +276,7 @@ def content(line: Mapping[str, float]) -> str:
 def _signed(mean: float, low: float, high: float, digits: int) -> str:
     """Return a difference with its interval: each with its sign, and what rounds to zero with none."""
     zero = f"{0:.{digits}f}"
-    return words.interval(mean, low, high, f"+z.{digits}f").replace(f"+{zero}", zero).replace("-", "−")
+    return words.interval(mean, low, high, f"+z.{digits}f").replace(f"+{zero}", zero)
 
 
 def _heading(model: str, main: Ranking, metric: str, trained: int, window: int) -> str:

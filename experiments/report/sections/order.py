@@ -36,7 +36,10 @@ def on_the_index(task: TaskResults) -> list[Section]:
         cells = [
             Cell("–")
             if value != value
-            else Cell(f"{100 * value:.0f}" if share else f"{value:.2f}", round(10 * min(max(value / most, 0.0), 1.0)))
+            else Cell(
+                words.fixed(100 * value, ".0f") if share else words.fixed(value),
+                round(10 * min(max(value / most, 0.0), 1.0)),
+            )
             for value in values
         ]
         lines.append((change, "", cells))
