@@ -28,7 +28,7 @@ def written(value: float, metric: str) -> str:
     """Return a value of a metric as a reader sees it: per cent without its sign, or two decimals."""
     if math.isnan(value):
         return "–"
-    return f"{100 * value:.0f}" if percent(metric) else f"{value:.2f}"
+    return words.fixed(100 * value, ".0f") if percent(metric) else words.fixed(value)
 
 
 def at(task: TaskResults, multiple: float) -> "pd.Series[float]":
@@ -64,7 +64,7 @@ def of_task(task: TaskResults) -> Board:
         remarks += [task.relatives[series]] if series in task.relatives else []
         entries.append(
             Entry(
-                places=words.span(line["place_low"], line["place_high"]),
+                places="" if task.declared else words.span(line["place_low"], line["place_high"]),
                 track=drawing.track(line["place_low"], line["place_high"], line["place"], ranked)
                 if known
                 else Markup(),
@@ -74,19 +74,21 @@ def of_task(task: TaskResults) -> Board:
                 remark=", ".join(remarks),
                 spark=sparks.get(series, Markup()),
                 cells=tuple(cells),
-                mean=f"{100 * line['area']:.0f}" if known else "",
+                mean=words.fixed(100 * line["area"], ".0f") if known else "",
                 strip=drawing.strip(list(seeds[series]), line["area"], line["low"], line["high"])
                 if known
                 else Markup(),
                 better=_better(task, series, ranked) if known else "",
-                last=f"{100 * free[series]:.0f}" if known and free.get(series, math.nan) == free.get(series) else "",
+                last=words.fixed(100 * free[series], ".0f")
+                if known and free.get(series, math.nan) == free.get(series)
+                else "",
             )
         )
     trained, last = axes.trained, int(task.standing["up_to"].max()) if len(task.standing) else 1
     return Board(
         caption=f"Standings, {task.key}",
         heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
-        place=("Place", "and its range"),
+        place=("", "") if task.declared else ("Place", "and its range"),
         curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
         mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
         better=f"Area less that of {task.baseline}, points" if task.asked else "Better than",
@@ -104,8 +106,6 @@ def _note(task: TaskResults, metric: str) -> str:
         f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
     )
     note += "doublings of the quality in range that is kept; 0 is guessing."
-    if task.declared:
-        note += f" Only comparisons with {task.baseline} were tested, so others have wide ranges of places."
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
@@ -128,12 +128,25 @@ def beaten_by(task: TaskResults, series: str) -> list[str]:
     return [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
 
 
+def points(line: Mapping[Any, Any]) -> str:
+    """Return the difference of a comparison with the baseline, with its interval, in points of area."""
+    return words.interval(100 * line["difference"], 100 * line["low"], 100 * line["high"], "+.0f")
+
+
+def tested(line: Mapping[Any, Any]) -> str:
+    """Return p of a comparison with the baseline, after a comma; blank where nothing was tested."""
+    return f", p {words.p_value(line['p_holm'])}" * (line["p_holm"] == line["p_holm"])
+
+
+def runs(line: Mapping[Any, Any]) -> str:
+    """Return the runs of a comparison with the baseline, after a comma."""
+    return f", {line['seeds']} against {words.count(line['baseline_seeds'], 'run')}"
+
+
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
     """Return a comparison with the baseline: difference in points of area, interval, p, runs and verdict."""
-    difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
-    numbers = f"{words.interval(difference, low, high, '+.0f')}, p {words.p_value(line['p_holm'])}"
-    numbers += f", {line['seeds']} against {words.count(line['baseline_seeds'], 'run')}" * (task.rule is not None)
-    return f"{numbers + ': ' if difference == difference else ''}{line['verdict']}"
+    numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
+    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}"
 
 
 def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:
@@ -183,7 +196,7 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
                 spark=Markup() if asked else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
-                mean=f"{100 * line['area']:.0f}" if not lost else "–",
+                mean=words.fixed(100 * line["area"], ".0f") if not lost else "–",
                 strip=drawing.strip(list(own["area"]), math.nan if lost else line["area"], math.nan, math.nan),
                 better=_where(tasks, series) if asked else "",
             )
@@ -214,7 +227,7 @@ def _on(line: dict[Any, Any] | None, count: int) -> Cell:
     if line["status"] != "ok":
         return Cell("", why=str(line["status"]))
     track = drawing.track(line["place_low"], line["place_high"], line["place"], count) if count else Markup()
-    return Cell(f"{100 * line['area']:.0f}", round(10 * min(max(line["area"], 0.0), 1.0)), track=track)
+    return Cell(words.fixed(100 * line["area"], ".0f"), round(10 * min(max(line["area"], 0.0), 1.0)), track=track)
 
 
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
@@ -242,9 +255,9 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
                 continue
             area, known = line["area"], line["status"] == "ok"
             heat = round(10 * min(max(area, 0.0), 1.0)) if known else None
-            places = f", place {words.span(line['place_low'], line['place_high'])}" if known else ""
+            places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and not task.declared)
             said = f"{line['series']} on {task.key}: {'area ' + words.fixed(area) if known else line['status']}{places}"
-            table[task.key, line["series"]] = Cell(f"{100 * area:.0f}" if known else "", heat, said)
+            table[task.key, line["series"]] = Cell(words.fixed(100 * area, ".0f") if known else "", heat, said)
     total = {series: sum(cell.heat or 0 for (_, name), cell in table.items() if name == series) for series in order}
     ranked = sorted(order, key=lambda series: -total[series])
     kinds = {s: drawing.css(next(task.kind_of(s) for task in tasks if s in task.order)) for s in ranked}

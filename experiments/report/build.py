@@ -145,7 +145,8 @@ def _measured(
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
-    page.sections.append(Section("How to read this", parts=[Block("list", READING)]))
+    reading = [text for text in READING if not (of_tasks[0].declared and text.startswith("Place: "))]
+    page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
     page.sections += [claims] if claims.title else []
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
     page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)
@@ -227,6 +228,7 @@ def _elsewhere(part: Part, path: str) -> Part:
 def _task_link(task: TaskResults) -> dict[str, str]:
     ranked = task.standing[task.standing["status"] == "ok"]
     said = f"first: {words.few(ranked.loc[ranked['place_low'] == 1, 'series'])}" if len(ranked) > 1 else "not compared"
+    said = front.verdicts(task) if task.declared and task.asked else said
     lines = [line for line in task.curves if line.coloured] if len(task.measured) else []
     picture = drawing.small(lines, task.axes, 100, 26) if lines else ""
     named = {"name": task.key, "page": task.path, "css": ""}

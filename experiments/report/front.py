@@ -17,8 +17,8 @@ from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.statistics.comparisons import BETTER, EQUAL, WORSE, over_tasks
-from experiments.statistics.scores import KEEPS
+from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, over_tasks
+from experiments.statistics.scores import KEEPS, UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
 HALF = 0.5
@@ -65,18 +65,22 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = main_block(tasks)
     heading, found, top = of_task(task, claims), findings(task, claims), None
-    if task.asked and len(task.against) <= EACH:
-        heading = f"{task.key}: {'; '.join(each.head for each in found[: len(task.against)])}"
+    if task.asked and 0 < len(task.against) <= EACH and (task.standing["status"] == "ok").any():
+        heading = f"{task.key}: {verdicts(task)}"
     if len(several) > 1:
-        over = [replace(each, head=f"{one.key}: {each.head}") for one in several for each in _asked(one)]
-        found = [*(over or _over(several)), *_nobody(tasks), *found[len(_asked(task)) :]]
         heading, top = across(several), board.over_tasks(several)
+        found = [*_nobody(tasks), *found]
+    in_order = sorted((one for one in tasks if one.asked), key=lambda one: one not in (several or [task]))
+    asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
+    if len(asked) > EACH:
+        asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
+    found = [*(asked or (_over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks),
         caption=caption(task),
         families=board.families(task),
         curves=curve(task),
-        findings=found[:3],
+        findings=found[:3] or [Finding(task.key, "No comparison could be made: see its page.")],
         board=top or board.of_task(task),
         limits=limits(tasks, results),
     )
@@ -143,42 +147,64 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
 
 
 def findings(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
-    """Return findings of a task: what was asked, who is first, a claim, who falls first, whom the seeds leave open."""
-    found = [*_asked(task), *_first(task), *_claimed(claims), *_fall(task), *_open(task)]
-    return found or [Finding(task.key, "No comparison could be made: see its page.")]
+    """Return findings of a task beside what was asked: the first, a claim, the first to fall, what is open."""
+    return [*_first(task), *_claimed(claims), *_fall(task), *_open(task)]
 
 
-def _asked(task: TaskResults) -> list[Finding]:
-    """Say how the baseline compares with the others, one by one where they are few."""
-    if not task.asked:
-        return []
-    lines = task.against.to_dict("records")
-    if len(lines) > EACH:
-        won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
-        left = len(lines) - len(won) - len(lost)
-        rest = [f"loses to {words.few(lost)}"] * bool(len(lost)) + [f"{left} not decided"] * bool(left)
-        text = f"others: {words.few(won)}" if len(won) else "others"
-        return [Finding(f"{task.baseline} beats {len(won)} of {len(lines)}", f"{'; '.join([text, *rest])}.")]
-    return [_compared(task, line) for line in lines]
+def verdicts(task: TaskResults) -> str:
+    """Return how the baseline compares with the others, without the numbers."""
+    if task.against["difference"].isna().all():
+        return f"no comparison with {task.baseline}"
+    names = {str(verdict): list(part) for verdict, part in task.against.groupby("verdict")["series"]}
+    verbs = {WORSE: "beats", BETTER: "loses to", EQUAL: "equals"}
+    known = [f"{verb} {words.few(names.pop(verdict))}" for verdict, verb in verbs.items() if verdict in names]
+    left = [
+        f"{words.few(series)} {'is' if len(series) == 1 else 'are'} {verdict}"
+        if verdict == UNDECIDED
+        else f"{words.few(series)}: {verdict}"
+        for verdict, series in sorted(names.items(), key=lambda group: group[0] != UNDECIDED)
+    ]
+    if not known:
+        return f"{'; '.join(left)} against {task.baseline}"
+    return "; ".join([f"{task.baseline} {', '.join(known)}", *left])
+
+
+def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
+    """Say how the baseline compares with the others; with ``one_by_one``, in a finding for each."""
+    lines, before = task.against.to_dict("records"), f"{task.key}: " * (task.tasks > 1)
+    status = task.standing.set_index("series")["status"]
+    if status.get(task.baseline) == UNLEARNED:
+        who = "any encoding" if status.eq(UNLEARNED).all() else task.baseline
+        return [Finding(f"{task.key}: no comparison", f"(no run of {who} learned it).")]
+    if one_by_one or len(lines) < 2:
+        return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
+    won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
+    left = len(lines) - len(won) - len(lost)
+    rest = [f"loses to {words.few(lost)}"] * bool(len(lost)) + [f"{left} not decided"] * bool(left)
+    text = f"{'; '.join([f'others: {words.few(won)}' if len(won) else 'others', *rest])}."
+    if len(lines) <= EACH:
+        each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
+        text = f"(area less that of {task.baseline}, points: {', '.join(each)})."
+    return [Finding(f"{before}{task.baseline} beats {len(won)} of {len(lines)}", text)]
 
 
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     ours, other, verdict = str(task.baseline), line["series"], line["verdict"]
     if line["difference"] != line["difference"]:
-        whose = "" if verdict.startswith(f"{ours}: ") else f"{other}: "
-        return Finding(f"{ours} and {other}: no comparison", f"({whose}{verdict}).")
-    areas = task.standing.set_index("series")["area"]
-    points = words.count(round(abs(100 * (areas[ours] - areas[other]))), "point")
+        who, _, why = verdict.rpartition(": ")
+        who = who or other
+        text = f"(no run of {who} learned {task.key})." if why == UNLEARNED else f"({who}: {why})."
+        return Finding(f"{ours} and {other}: no comparison", text)
+    points = words.count(round(abs(100 * line["difference"])), "point")
     head = {
         WORSE: f"{ours} beats {other} by {points}",
         BETTER: f"{ours} loses to {other} by {points}",
         EQUAL: f"{ours} and {other} are equal",
     }.get(verdict, f"{ours} and {other}: {verdict}")
-    difference, low, high = (100 * line[end] for end in ("difference", "low", "high"))
-    when = " at the look that decided" if task.declared else ""
-    text = f"({other} less {ours}{when}: {words.interval(difference, low, high, '+.0f')} points of area, "
-    text += f"p {words.p_value(line['p_holm'])}, {line['seeds']} against {words.count(line['baseline_seeds'], 'run')})."
-    return Finding(head, text)
+    look = "the look that decided" if verdict in (WORSE, BETTER, EQUAL) else "the last look"
+    when = f" at {look}" * task.declared
+    numbers = f"{board.points(line)} points of area{board.tested(line)}{board.runs(line)}"
+    return Finding(head, f"({other} less {ours}{when}: {numbers}).")
 
 
 def _first(task: TaskResults) -> list[Finding]:
@@ -190,7 +216,7 @@ def _first(task: TaskResults) -> list[Finding]:
     beaten = board.beaten_by(task, series)
     open_to = [str(name) for name in known["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["area"].notna(), "area"]
-    area = f"{100 * best['area']:.0f} %"
+    area = f"{words.fixed(100 * best['area'], '.0f')} %"
     text = f"of its quality kept to ×{best['up_to']:g}"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
     text += (
@@ -255,7 +281,7 @@ def _open(task: TaskResults) -> list[Finding]:
     """Say which series has the widest range of places, or who loses least where all have a place."""
     known = task.standing[task.standing["status"] == "ok"]
     width = (known["place_high"] - known["place_low"] + 1).sort_values(ascending=False, kind="stable")
-    if len(known) < 2 or width.iloc[0] < OPEN:
+    if len(known) < 2 or width.iloc[0] < OPEN or task.declared:
         return []
     line = known.loc[width.index[0]]
     series, scores = str(line["series"]), task.scores

@@ -33,7 +33,8 @@ def text(place: Path, run_ids: Collection[str]) -> str:
         rows = results.quality[results.quality["task"] == task]
         if rows["series"].nunique() > 1:
             verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
-            tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"])))
+            places = declared is None or not declared[0].of_one_series
+            tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"]), places=places))
             if not (kept["status"] == "ok").any():
                 steps = results.runs.loc[results.runs["run_id"].isin(rows["run_id"]), "steps"].max()
                 tables[-1] += f"\nNo encoding learned it in {steps:,.0f} steps: try more train.steps= or train.rounds=4"
@@ -47,7 +48,9 @@ def _claims(results: Results) -> list[str]:
     return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 
-def _of_task(task: str, rows: pd.DataFrame, part: pd.DataFrame, found: comparisons.Family, asked: set[str]) -> str:
+def _of_task(
+    task: str, rows: pd.DataFrame, part: pd.DataFrame, found: comparisons.Family, asked: set[str], *, places: bool
+) -> str:
     metric, table = str(rows["metric"].iloc[0]), comparisons.standings(part, found)
     table = table[table["series"].isin(asked)]
     lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
@@ -56,7 +59,7 @@ def _of_task(task: str, rows: pd.DataFrame, part: pd.DataFrame, found: compariso
     better = {
         name: [found.names[i] for i in wins.nonzero()[0]] for name, wins in zip(found.names, found.wins, strict=True)
     }
-    lines = []
+    lines: list[list[str]] = []
     for line in table.to_dict("records")[:SHOWN]:
         name = str(line["series"])
         values = [_value(means.get((name, length)), share) for length in lengths]
@@ -67,7 +70,8 @@ def _of_task(task: str, rows: pd.DataFrame, part: pd.DataFrame, found: compariso
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, area, losers])
     head = ["place", "encoding", *map(str, lengths), "area: quality kept, % (seeds)", "better than"]
     unit = "% of tokens right" if share else metric_of(metric).label
-    aligned = ("left", "left", *["right"] * len(lengths), "left", "left")
+    aligned = ["left", "left", *["right"] * len(lengths), "left", "left"]
+    head, aligned, *lines = (line[0 if places else 1 :] for line in (head, aligned, *lines))
     drawn = tabulate(lines, headers=head, tablefmt="plain", disable_numparse=True, colalign=aligned)
     more = f"\n{len(table) - SHOWN} more are in the report" if len(table) > SHOWN else ""
     return f"{task}: {unit} at each length, trained up to {rows['train_length'].iloc[0]}\n{drawn}{more}"

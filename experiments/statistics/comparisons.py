@@ -168,7 +168,7 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
         if not len(values[place]) or not len(values[base]):
             own = reason(scores, series)
             line["verdict"] = f"{baseline}: {reason(scores, baseline)}" if len(values[place]) else own
-        elif np.isnan(found.p[place, base]):
+        elif min(len(values[place]), len(values[base])) < FEWEST:
             line["verdict"] = TOO_FEW
         else:
             won, lost, equal = found.wins[place, base], found.wins[base, place], found.equal[place, base]

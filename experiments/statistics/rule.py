@@ -37,6 +37,11 @@ class Rule:
         if self.delta is not None and not self.delta > 0:
             raise ValueError(f"delta={self.delta}: use a difference above 0")
 
+    @property
+    def of_one_series(self) -> bool:
+        """Whether comparisons with one series alone are tested, so that the others have no places."""
+        return self.question not in (BEST, STATEMENTS)
+
 
 def declared_rule(noted: Iterable[Mapping[str, Any] | None]) -> tuple[Rule, int] | None:
     """Return the rule, and the first seed, of the first sweep that declared one (see `experiments.rows.sweeps`)."""

@@ -148,8 +148,12 @@ def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Coun
 
 
 def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Add the seeds of the last look done, and those that an open comparison needs next; 0: none."""
-    waits = table["verdict"] == OPEN
+    """Add the seeds of the last look done, and those that an open comparison needs next (0: none); no p without test.
+
+    What is not tested yet counts in Holm's correction, as a p of 1.
+    """
+    waits, untested = table["verdict"] == OPEN, table["difference"].isna()
+    table = table.assign(**{name: table[name].mask(untested) for name in ("p", "p_holm", "p_sign")})
     next_look = [rule.looks[n] if waiting else 0 for n, waiting in zip(table["done"], waits, strict=True)]
     return table.assign(next_look=next_look, seeds=[rule.looks[n - 1] if n else 0 for n in table["done"]])
 

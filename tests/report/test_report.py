@@ -40,10 +40,10 @@ from experiments.measures.length_extrapolation import report as length_extrapola
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build
 from experiments.report.sections import task as task_page
-from experiments.rows import results
+from experiments.rows import results, sweeps
 from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame
-from experiments.runs import standings
+from experiments.runs import standings, status
 from experiments.statistics import comparisons
 
 
@@ -543,6 +543,77 @@ def test_over_tasks_it_is_said_where_each_is_better_than_what_was_asked(tmp_path
         verdicts = {task: table.loc[(task, name), "verdict"] for task in ("copy", "sort")}
         parts = {verdict: [task for task in verdicts if verdicts[task] == verdict] for verdict in verdicts.values()}
         assert board[name]["Than rope"] == "; ".join(f"{said}: {' and '.join(on)}" for said, on in parts.items())
+
+
+def declare(folder: Path, question: str, *looks: int) -> None:
+    """Note the rule of a sweep that adds seeds to compare each series with one."""
+    rule = {"question": question, "looks": looks, "weights": [1 / len(looks)] * len(looks), "delta": None}
+    runs = tuple(run.name for run in (folder / "runs").iterdir())
+    sweeps.write(folder, sweeps.Sweep("python run.py -m …", runs, rule | {"first_seed": 0}))
+
+
+def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tmp_path: Path) -> None:
+    """Later seeds of the baseline, with half the quality beyond training, move its mean and not the difference."""
+
+    def later(rows: list[Row]) -> list[Row]:
+        worse = [row.seed > 2 and row.eval_length > 16 for row in main_rows(rows)]
+        return [replace(row, value=row.value / (1 + low)) for row, low in zip(main_rows(rows), worse, strict=True)]
+
+    write_sweep(tmp_path, ("alibi",), 5, rows=later)
+    write_sweep(tmp_path, ("none", "rope"), 3, rows=main_rows)
+    write_run(tmp_path, "t5", record={"converged": False}, rows=main_rows)
+    declare(tmp_path, "alibi", 3)
+    assert report.main([str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    title, said = (tmp_path / "report/report.md").read_text().split("\n", 1)
+    assert title == "# copy: alibi beats rope; none is undecided; t5: did not learn"
+    points = 100 * table.loc["rope", "difference"]
+    assert abs(points - 100 * (table.loc["rope", "area"] - table.loc["alibi", "area"])) > 1
+    assert f"alibi beats rope by {abs(points):.0f} points (rope less alibi at the look that decided: −" in said
+    assert "alibi and none: undecided (none less alibi at the last look: " in said
+    assert "alibi and t5: no comparison (no run of t5 learned copy)." in said
+
+
+@pytest.mark.parametrize("learned", [["copy"], ["copy", "sort"]])
+def test_over_tasks_each_answer_names_its_task(tmp_path: Path, learned: list[str]) -> None:
+    for task in learned:
+        write_sweep(tmp_path, ("none", "rope"), 3, task=task, rows=main_rows)
+    write_sweep(tmp_path, ("none", "rope"), 3, task="addition", rows=main_rows, record={"converged": False})
+    declare(tmp_path, "none", 3)
+    assert report.main([str(tmp_path)]) == 0
+    found = (tmp_path / "report/report.md").read_text().split("\n\n")[1 : len(learned) + 2]
+    for task, text in zip(learned, found, strict=False):
+        assert text.startswith(f"{task}: none beats rope by ")
+    assert found[-1] == "addition: no comparison (no run of any encoding learned it)."
+    page = (tmp_path / "report/tasks/addition.html").read_text()
+    assert "<h1>No encoding learned addition" in page
+    assert page.count("no comparison") == 1
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("task")
+    assert table.loc["addition", ["p", "p_holm", "effect", "difference"]].isna().all(axis=None)
+    assert "1.000" not in status.text(tmp_path)
+
+
+def test_many_answers_are_one_finding_for_each_task_with_the_numbers(tmp_path: Path) -> None:
+    for task in ("copy", "sort"):
+        write_sweep(tmp_path, ("none", "rope", "alibi"), 3, task=task, rows=main_rows)
+    declare(tmp_path, "none", 3)
+    assert report.main([str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index(["task", "series"])
+    found = (tmp_path / "report/report.md").read_text().split("\n\n")[1:3]
+    for task, text in zip(("copy", "sort"), found, strict=True):
+        assert text.startswith(f"{task}: none beats 1 of 2 (area less that of none, points: ")
+        for name in ("rope", "alibi"):
+            assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.0f')} \\[" in text
+
+
+def test_no_places_where_other_pairs_were_not_tested(tmp_path: Path) -> None:
+    for task in ("copy", "sort"):
+        write_sweep(tmp_path, ("none", "rope", "alibi"), 3, task=task, rows=main_rows)
+    declare(tmp_path, "none", 3)
+    assert report.main([str(tmp_path)]) == 0
+    assert "place" not in next(iter(board_of(read_page(tmp_path)).values()))
+    assert not re.search(r"place \d|places? of|Place:|wide ranges", read_page(tmp_path).text)
+    assert "place" not in standings.text(tmp_path, {run.name for run in (tmp_path / "runs").iterdir()})
 
 
 @pytest.mark.parametrize("made", [False, True])

@@ -130,9 +130,9 @@ def _numbers(task: TaskResults, series: str) -> str:
     if line["seeds_learned"] < line["seeds"]:
         learned = f"{line['seeds_learned']} of {learned} learned"
     area, low, high = (100 * line[end] for end in ("area", "low", "high"))
-    places = words.span(line["place_low"], line["place_high"])
     ranked = (task.standing["status"] == "ok").sum()
-    text = [f"area {words.interval(area, low, high, '.0f')} %, place {places} of {ranked}, {learned}"]
+    place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
+    text = [f"area {words.interval(area, low, high, '.0f')} %, {place}{learned}"]
     own, other = series == task.baseline, task.against.to_dict("records")
     if own and task.asked:
         text += [f"{each['series']} less {series} {board.against(task, each)}" for each in other[:RIVALS]]

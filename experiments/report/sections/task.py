@@ -17,7 +17,7 @@ from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.baselines import default_baseline
-from experiments.statistics.rule import BEST, STATEMENTS, Rule
+from experiments.statistics.rule import Rule
 from experiments.statistics.scores import scores
 from pe_zoo._catalogue import Entry
 
@@ -120,7 +120,7 @@ class TaskResults:
     @property
     def declared(self) -> bool:
         """Whether the rule by which seeds were added tests comparisons with one series alone."""
-        return self.rule is not None and self.rule[0].question not in (BEST, STATEMENTS)
+        return self.rule is not None and self.rule[0].of_one_series
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
         return sequential.verdicts(table, self.rule, self.baseline)
