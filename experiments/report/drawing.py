@@ -13,13 +13,18 @@ Point = tuple[float, float]
 FAMILIES = {"no position": "none", "input": "input", "rotation": "rotation", "score bias": "bias"}
 FAMILIES |= {"relative term": "relative", "content": "content"}
 """Family of encoders -> class of the style sheet; any other is ``other``."""
+NEAR = 9
+"""Pixels within which two lines are too close for a name."""
 CELLS = 12
 """Most places that are drawn as cells; of more, a bar is drawn."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series over lengths: ``mean`` of the runs that learned, each run as in ``seeds``, others in ``unlearned``."""
+    """One series over lengths: ``mean`` of the runs that learned, each run as in ``seeds``, others in ``unlearned``.
+
+    ``band`` has length, low and high of an interval of the mean; NaN where there is none.
+    """
 
     name: str
     family: str
@@ -28,6 +33,12 @@ class Line:
     unlearned: Sequence[Sequence[Point]] = ()
     dashed: bool = False
     coloured: bool = True
+    band: Sequence[tuple[float, float, float]] = ()
+
+    @property
+    def named(self) -> Sequence[Point]:
+        """Points beside which its name may stand: of its mean, or of a run that did not learn."""
+        return self.mean or next(iter(self.unlearned), ())
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ def _curves(
     lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int, *, at_ends: bool
 ) -> Markup:
     narrow = kind == "narrow"
-    letter, with_name = 7.2 if narrow else 8.3, [line for line in lines if line.coloured and line.mean]
+    letter, with_name = 7.2 if narrow else 8.3, [line for line in lines if line.coloured and line.named]
     room = 18 + 8.3 * max((len(line.name) for line in with_name), default=0) if at_ends else 14
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
@@ -95,6 +106,9 @@ def _curves(
     for line in behind_first:
         dash = ' stroke-dasharray="7 4"' if line.dashed else ""
         parts.append(f'<g class="s {css(line.family)}{"" if line.coloured else " grey"}" data-e="{escape(line.name)}">')
+        for known, part in itertools.groupby(line.band, key=lambda end: end[1] == end[1]):
+            there, back = zip(*(((x, low), (x, high)) for x, low, high in part), strict=True)
+            parts += [frame.path([*there, *back[::-1]], "band")] * known
         parts += [frame.path(seed, "seed") for seed in line.seeds] if line.coloured else []
         for seed in line.unlearned if line.coloured else ():
             parts.append(frame.path(seed, "seed lost"))
@@ -147,9 +161,9 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
 
 def _ends(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
     """Name each line at the right of its end, one below the other, with a leader to it."""
-    ends = sorted(((frame.y(line.mean[-1][1]), line) for line in lines), key=lambda end: end[0])
+    ends = sorted(((frame.y(line.named[-1][1]), line) for line in lines), key=lambda end: end[0])
     for (y, line), base in zip(ends, _apart([y + 5 for y, _ in ends], 17, frame.top + 5, frame.bottom), strict=True):
-        x = frame.x(line.mean[-1][0])
+        x = frame.x(line.named[-1][0])
         yield f'<path class="lead {css(line.family)}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
         yield (
             f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{x + 16:.0f}" y="{base:.0f}">'
@@ -166,9 +180,10 @@ def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> Iter
 
 
 def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]:
-    """Name each line where it is flattest and nothing else is, with a leader where that is away from it."""
-    sampled = {line.name: list(_sampled(frame, line.mean)) for line in lines}
+    """Name each line where it is flat and away from others, at best near its end; a leader where the name is not."""
+    sampled = {line.name: list(_sampled(frame, line.named)) for line in lines}
     xs, ys = np.array([point for points in sampled.values() for point in points]).reshape(-1, 2).T
+    owner = np.repeat(np.array(list(sampled)), [len(points) for points in sampled.values()])
     taken: list[tuple[float, float, float, float]] = []
     trained = frame.x(frame.axes.trained)
     for line in sorted(lines, key=lambda line: -len(line.name)):
@@ -177,11 +192,13 @@ def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]
         for place, (x, y) in enumerate(own[::3]):
             before, after = own[max(0, 3 * place - 5)], own[min(len(own) - 1, 3 * place + 5)]
             slope = abs(after[1] - before[1]) / max(1.0, after[0] - before[0])
+            close = np.count_nonzero((owner != line.name) & (np.hypot(xs - x, ys - y) < NEAR))
+            where = 14 * slope + 6 * close + 40 * (frame.right - x) / (frame.right - frame.left)
             for across in (0.0, 30 + wide / 2, -30 - wide / 2, 70 + wide / 2):
                 for up in (-9, 18, -34, 40, -70) if across == 0 else (5, -25, 35):
                     centre, base = x + across, y + up
                     box = (centre - wide / 2 - 2, base - 13, centre + wide / 2 + 2, base + 4)
-                    cost = 14 * slope + 22 * (abs(up) > 20 or across != 0) + 18 * (centre < trained)
+                    cost = where + 22 * (abs(up) > 20 or across != 0) + 18 * (centre < trained)
                     cost += 900 * (box[0] < frame.left or box[2] > frame.right + 12)
                     cost += 900 * (box[1] < 0 or box[3] > frame.bottom)
                     cost += sum(700 for other in taken if _overlap(box, other))

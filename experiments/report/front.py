@@ -12,7 +12,7 @@ from experiments.figures import words
 from experiments.report import board, drawing
 from experiments.report.board import at, written
 from experiments.report.page import Finding, Front
-from experiments.report.sections.curves import learned_only, percent
+from experiments.report.sections.curves import learned_only, legend, percent
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
@@ -78,6 +78,7 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
     return heading, Front(
         setting=setting(tasks),
         caption=caption(task),
+        legend=legend(task.curves),
         families=board.families(task),
         curves=curve(task),
         findings=found[:3] or [Finding(task.key, "No comparison could be made: see its page.")],

@@ -92,6 +92,7 @@ class Front:
 
     setting: str
     caption: str
+    legend: str
     families: list[tuple[str, str]]
     curves: Markup
     findings: list[Finding]

@@ -38,7 +38,7 @@ import report
 from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
-from experiments.report import build
+from experiments.report import build, drawing
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
 from experiments.rows.packed import unpack
@@ -604,6 +604,48 @@ def test_many_answers_are_one_finding_for_each_task_with_the_numbers(tmp_path: P
         assert text.startswith(f"{task}: none beats 1 of 2 (area less that of none, points: ")
         for name in ("rope", "alibi"):
             assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.0f')} \\[" in text
+
+
+def test_of_many_seeds_the_curve_has_an_interval_and_says_so(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none",), 9, rows=main_rows)
+    assert report.main([str(tmp_path)]) == 0
+    page = (tmp_path / "report/index.html").read_text()
+    assert "<span>thick: mean, band: 95 % interval</span>" in page
+    assert 'class="seed"' not in page
+    (band,) = re.findall(r'class="band" d="([^"]+)"', page.partition('class="hero narrow"')[0])
+    ends = [float(y) for y in re.findall(r"\d+ ([\d.]+)", band)]
+    assert len(ends) == 2 * len(LENGTHS), "there and back"
+    where = {"metric": ["token_accuracy"], "eval_length": ["128"], "experiment": ["length_extrapolation"]}
+    _, *expected = mean_and_interval(list(values_of(tmp_path, **where).values()))
+    assert ends[len(LENGTHS) - 1 : len(LENGTHS) + 1] == pytest.approx([316 - 304 * end for end in expected], abs=0.06)
+    write_sweep(tmp_path, ("rope",), 3, rows=main_rows)
+    assert report.main([str(tmp_path)]) == 0
+    assert "<span>thick: mean, thin: seeds, band: 95 % interval</span>" in (tmp_path / "report/index.html").read_text()
+
+
+def test_a_task_that_no_run_learned_has_named_curves(tmp_path: Path) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2, rows=main_rows, record={"converged": False})
+    write_sweep(tmp_path, ("alibi",), 9, rows=main_rows, record={"converged": False})
+    assert report.main([str(tmp_path)]) == 0
+    page = (tmp_path / "report/index.html").read_text()
+    wide = page.partition('class="hero wide"')[2].partition("</svg>")[0]
+    assert set(re.findall(r'<text class="lab [^>]+>(\w+)<', wide)) == {"none", "rope", "alibi"}
+    assert wide.count('class="seed lost"') == 2 + 2 + 1, "of more than eight, their mean"
+    assert "<span>ring: did not learn</span>" in page
+
+
+def test_a_curve_is_named_where_it_is_apart_from_others() -> None:
+    """Two lines that are one up to twice the training length, and end far apart."""
+    axes = drawing.Axes((8, 16, 32, 64, 128), 16, (0.0, 50.0, 100.0))
+    shared = [(8, 100.0), (16, 100.0), (32, 90.0)]
+    lines = [
+        drawing.Line("one", "input", [*shared, (64, 80.0), (128, 70.0)]),
+        drawing.Line("other", "rotation", [*shared, (64, 50.0), (128, 20.0)]),
+    ]
+    wide = drawing.curves(lines, axes, "").partition('class="hero narrow"')[0]
+    places = {name: int(x) for x, name in re.findall(r'<text class="lab [^>]+ x="(\d+)"[^>]*>(\w+)<', wide)}
+    assert set(places) == {"one", "other"}
+    assert min(places.values()) > 34 + 0.6 * (836 - 14 - 34), "of the width, right of which they are apart"
 
 
 def test_no_places_where_other_pairs_were_not_tested(tmp_path: Path) -> None:

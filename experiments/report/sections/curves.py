@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from experiments.figures import style
-from experiments.report.drawing import Axes, Line
+from experiments.report.drawing import Axes, Line, Point
 from experiments.rows.row import metric_of
+from experiments.statistics.intervals import over_seeds
 
 COLOURED = 6
 """Most series with a colour and a name in one picture."""
-SEEDS = 20
-"""Most runs of a series that are drawn one by one."""
+SEEDS = 8
+"""Most runs of a series that are drawn one by one; of more, their interval is."""
 
 
 def percent(metric: str) -> bool:
@@ -40,21 +42,33 @@ def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds:
     ranked = style.looks(rows[rows["series"].isin(shown)])
     solid = {kinds[series]: series for series in reversed([*ranked, *shown])}.values()
     scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
-    rows = rows.sort_values("eval_length").assign(value=rows["value"] * scale)
     of_series = {str(name): part for name, part in rows.groupby("series")}
+
+    def mean(part: pd.DataFrame) -> list[Point]:
+        means = scale * part.groupby("eval_length")["value"].mean()
+        return list(zip(means.index, means, strict=True))
+
     for series in (series for series in order if series in of_series):
-        known = learned_only(of_series[series])
-        mean = known.groupby("eval_length")["value"].mean()
-        seeds: dict[bool, list[list[tuple[float, float]]]] = {True: [], False: []}
-        runs = [run for _, run in of_series[series].groupby("run_id")] if series in shown else []
-        for run in runs if len(runs) <= SEEDS else []:
-            points = list(zip(run["eval_length"], run["value"], strict=True))
-            seeds[run["converged"].iloc[0] is not False].append(points)
-        kind = kinds[series]
-        dashed = series in shown and series not in solid
-        mean_points = list(zip(mean.index, mean, strict=True))
-        found.append(Line(series, kind, mean_points, seeds[True], seeds[False], dashed, series in shown))
+        known, lost = learned_only(of_series[series]), of_series[series][of_series[series]["converged"].eq(False)]
+        line = Line(series, kinds[series], mean(known), coloured=series in shown)
+        if line.coloured and of_series[series]["run_id"].nunique() <= SEEDS:
+            seeds, unlearned = ([mean(run) for _, run in part.groupby("run_id")] for part in (known, lost))
+            line = replace(line, seeds=seeds, unlearned=unlearned)
+        elif line.coloured:
+            ends = over_seeds(known, ["eval_length"]) if len(known) else known.assign(low=[], high=[])
+            band = list(zip(ends["eval_length"], scale * ends["low"], scale * ends["high"], strict=True))
+            line = replace(line, band=band, unlearned=[mean(lost)] if len(lost) else [])
+        found.append(replace(line, dashed=line.coloured and series not in solid))
     return found
+
+
+def legend(lines: Iterable[Line]) -> str:
+    """Say what the curves have beside their means."""
+    known = [line for line in lines if line.coloured]
+    said = {"thick: mean": any(line.mean for line in known), "thin: seeds": any(line.seeds for line in known)}
+    said["band: 95 % interval"] = any(line.band for line in known)
+    said["ring: did not learn"] = any(line.unlearned for line in known)
+    return ", ".join(text for text, there in said.items() if there)
 
 
 def axes(rows: pd.DataFrame) -> Axes:
