@@ -317,9 +317,8 @@ def _environment() -> jinja2.Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, **blocks)
     # Numbers stay beside their intervals where a cell is broken into lines.
-    environment.filters["unbroken"] = lambda cell: cell.replace("± ", "±\N{NO-BREAK SPACE}").replace(
-        " %", "\N{NO-BREAK SPACE}%"
-    )
+    together = re.compile(r"(?<=±) | (?=%|\[\S+, \S+\])|(?<=,) (?=\S+\])")
+    environment.filters["unbroken"] = lambda cell: together.sub("\N{NO-BREAK SPACE}", cell)
     environment.filters["slug"] = style.slug
     return environment
 

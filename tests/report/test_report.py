@@ -92,7 +92,7 @@ def areas_of(folder: Path, metric: str = "token_accuracy") -> dict[tuple[str, in
 def board_of(page: PageReader, caption: str = "Standings, copy") -> dict[str, dict[str, str]]:
     """The lines of a board by encoding; the second line of a head is left out."""
     head, *lines = page.tables[caption]
-    names = [{"Placeand its range": "place"}.get(name, name) for name in head]
+    names = [{"Place and its range": "place"}.get(name, name) for name in head]
     return {line[head.index("Encoding")]: dict(zip(names, line, strict=True)) for line in lines}
 
 
