@@ -59,10 +59,10 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     found = told(bits, {name: 0.2 if name in used else 0.001 for name in bits})
     chosen = "dual_chunk" if used == ("dual_chunk",) else "yarn"
     assert f"Use {chosen} with factor 4 (takes about 2 times as long" in found.sentences[0]
-    assert ("though it is not shown to help" in found.sentences[0]) == (not used)
+    assert ("though it is not shown to matter" in found.sentences[0]) == (not used)
     (distant,) = (sentence for sentence in found.sentences if sentence.startswith("Text further back"))
     assert "Bonferroni's correction over the 4 measured" in distant
-    assert ("it is shown to help with none" in distant) == (not used)
+    assert ("it is shown to matter with none" in distant) == (not used)
     assert all(name in distant.partition("is not shown")[0] for name in used)
     assert "model unchanged" not in distant, "a model that fails there is no user of distant text"
     assert found.code[3] == 'model = AutoModelForCausalLM.from_pretrained("my/model")'
@@ -142,4 +142,4 @@ def test_zero_has_no_minus() -> None:
 def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
     bits = {AS_TRAINED: 2.3, "yarn": 2.4, WINDOW: 2.5}
     found = told(bits, dict.fromkeys(bits, 0.2))
-    assert any("it helps with the model unchanged (+0.200" in sentence for sentence in found.sentences)
+    assert any("it matters with the model unchanged (+0.200" in sentence for sentence in found.sentences)

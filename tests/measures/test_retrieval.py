@@ -326,7 +326,7 @@ def test_no_place_is_told_of_a_model_that_finds_too_little_in_range() -> None:
     found = answer_of(frame(rows))
     assert found is not None
     assert not found.known
-    assert "it does not find needles at its own length" in found.heading
+    assert "it finds too few needles at its own length" in found.heading
     assert f"({100 * share:.0f} %, guessing 3.8 %)" in found.heading
     assert answer_of(frame(row for row in rows if row.eval_length > row.train_length)) is None
 

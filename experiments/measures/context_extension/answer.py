@@ -39,7 +39,7 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
-HELPS, HURTS, UNSHOWN = "helps", "hurts", "is not shown to help"
+MATTERS, MISLEADS, UNSHOWN = "matters", "misleads", "is not shown to matter"
 """What distant text does with a way of reading."""
 USE = 'pe_zoo.hf.use(model, "{name}"{more})'
 BEFORE = [
@@ -49,6 +49,7 @@ BEFORE = [
     "model = AutoModelForCausalLM.from_pretrained({place})",
 ]
 AFTER = [
+    "model.config.max_position_embeddings = {length}  # without it, generate warns of longer texts",
     'model.save_pretrained("longer")',
     'AutoTokenizer.from_pretrained({place}).save_pretrained("longer")',
     '# pe_zoo.hf.load("longer") reads it again; plain from_pretrained loses the change without a word',
@@ -319,7 +320,7 @@ def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
     if main.best == WINDOW:
-        unshown = ", though it is not shown to help" * (main.line(main.chosen)["content_low"] <= 0)
+        unshown = ", though it is not shown to matter" * (main.line(main.chosen)["content_low"] <= 0)
         return [f"{limited} Use {method} instead where text further back must be attended to{unshown}."]
     text = f"To read {main.length} tokens, use {method}."
     if WINDOW in main.alike:
@@ -388,7 +389,7 @@ def _window(main: Ranking, metric: str, window: int) -> list[str]:
 
 
 def _distant(main: Ranking, window: int) -> list[str]:
-    """Say with which ways of reading distant text is shown to help.
+    """Say with which ways of reading distant text is shown to matter.
 
     The unchanged model is left out where a method is better: it loses most by other text, since it reads all badly.
     """
@@ -396,18 +397,19 @@ def _distant(main: Ranking, window: int) -> list[str]:
     known = [name for name in measured if name != AS_TRAINED or not main.better]
     if not known:
         return []
-    told: dict[str, list[str]] = {HELPS: [], HURTS: [], UNSHOWN: []}
+    told: dict[str, list[str]] = {MATTERS: [], MISLEADS: [], UNSHOWN: []}
     for name in known:
         line = main.line(name)
-        verdict = HELPS if line["content_low"] > 0 else HURTS if line["content_high"] < 0 else UNSHOWN
+        verdict = MATTERS if line["content_low"] > 0 else MISLEADS if line["content_high"] < 0 else UNSHOWN
         way = "the model unchanged" if name == AS_TRAINED else named(name, window)
         told[verdict].append(f"{way} ({content(line)})")
     with_each = [f"it {verdict} with {words.listed(each)}" for verdict, each in told.items() if each]
     if len(told[UNSHOWN]) == len(known) > 1:
-        with_each = [f"it is shown to help with none of {words.listed(told[UNSHOWN])}"]
-    text = f"Text further back than {window} tokens, by the bits per byte that it saves: {'; '.join(with_each)}."
+        with_each = [f"it is shown to matter with none of {words.listed(told[UNSHOWN])}"]
+    lost = "by the bits per byte that are lost where other text stands in its place"
+    text = f"Text further back than {window} tokens, {lost}: {'; '.join(with_each)}."
     corrected = f", with Bonferroni's correction over the {len(measured)} measured" * (len(measured) > 1)
-    layers = " In a window it can help through stacked layers, each of which looks back." * (WINDOW in known)
+    layers = " In a window it can matter through stacked layers, each of which looks back." * (WINDOW in known)
     return [f"{text} 95 % intervals{corrected}.{layers}"]
 
 
@@ -482,4 +484,5 @@ def _code(main: Ranking, window: int, place: str) -> list[str]:
     first, *others = lines.values() if main.best == WINDOW else reversed(lines.values())
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
     whole = [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
-    return [line.replace("{place}", json.dumps(place, ensure_ascii=False)) for line in whole]
+    written = json.dumps(place, ensure_ascii=False)
+    return [line.replace("{place}", written).replace("{length}", str(main.length)) for line in whole]

@@ -37,9 +37,12 @@ def answer(rows: pd.DataFrame) -> Answer | None:
     task, guess = str(task).partition("(")[0], float(in_range["chance"].iloc[0])
     lengths = words.listed(f"{_percent(value)} at {length}" for length, value in by_length.items())
     if not finds(by_length[own], guess):
-        why = f"it does not find {task} at its own length ({_percent(by_length[own])}, guessing {_percent(guess)})"
+        why = f"it finds too few {task} at its own length ({_percent(by_length[own])}, guessing {_percent(guess)})"
         text = f"Of the answers' tokens {lengths} are right. Places are told of a model that gets about half of them."
-        text += " The easiest question is task.num_needles=1 task.num_letters=1." * (task == OF_TOKENS)
+        easiest = (
+            "task.num_needles=1 task.num_letters=1 is the easiest question: a model that misses it, too, is not told."
+        )
+        text += f" {easiest}" * (task == OF_TOKENS)
         return Answer(f"{model}: cannot tell where it finds things: {why}", [text], known=False)
     far = max(by_length.index)
     ends = [own] if far == own else [own, far]
