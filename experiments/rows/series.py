@@ -72,14 +72,11 @@ def _name_task(runs: Runs) -> dict[str, str]:
     lacking = {key: None if key.partition(".")[0] in optional else "unset" for key in keys}
     lacking |= AS_BEFORE
     values = {key: [config.get(key, lacking[key]) for _, config in runs] for key in keys}
-    for key in keys:  # a knob of another encoder is not lacking
-        part = key.partition(".")[0]
-        having = {record.get(part) for record, config in runs if key in config}
-        if part in ("encoder", *PLAIN):
-            values[key] = [
-                value if record.get(part) in having else None
-                for value, (record, _) in zip(values[key], runs, strict=True)
-            ]
+    for key in keys:
+        if (part := key.partition(".")[0]) in ("encoder", *PLAIN):  # a knob of another encoder is not lacking
+            having = {record.get(part) for record, config in runs if key in config}
+            named = zip(values[key], runs, strict=True)
+            values[key] = [value if record.get(part) in having else None for value, (record, _) in named]
     different = {key for key in keys if len({*values[key]} - {None}) > 1}
     varying = [key for key in keys if key in different - {*CHOICE} and _is_unsaid(key, runs)]
     plain = {key: _plain_value(key, values[key]) for key in keys}
@@ -103,6 +100,7 @@ def _name_task(runs: Runs) -> dict[str, str]:
         key: f"{value}, unless a series says otherwise" if key in different else value
         for key, value in plain.items()
         if value in values[key] and value is not None and (key not in different or key in varying)
+        if None not in values[key] or key.partition(".")[0] not in ("encoder", *PLAIN)
     }
 
 

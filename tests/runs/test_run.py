@@ -357,7 +357,7 @@ def test_options_of_encoders_that_are_swept_over_are_theirs(command: Command, tm
     assert [config["encoder"]["num_rows"] for config in configs] == [64, 64]
     refused = command("-m", "encoder=learned,rope", "encoder.num_rows=64")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "no option 'encoder.num_rows'" in refused.err
+    assert "rope has no knob 'num_rows', unlike learned" in refused.err
 
 
 def test_a_run_waits_for_nothing_it_does_not_need(tmp_path: Path) -> None:
