@@ -99,7 +99,7 @@ def _curves(
 ) -> Markup:
     narrow = kind == "narrow"
     letter, with_name = 7.2 if narrow else 8.3, [line for line in lines if line.coloured and line.named]
-    room = 18 + 8.3 * max((len(line.name) for line in with_name), default=0) if at_ends else 14
+    room = 22 + 9 * max((len(line.name) for line in with_name), default=0) if at_ends else 14
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
