@@ -172,6 +172,8 @@ def test_a_greater_length_in_the_configuration_silences_a_warning_alone(
 ) -> None:
     """As docs/hugging_face.md says: the same tokens, and the length that `use` noted is still the model's."""
     monkeypatch.setattr(transformers.utils.logging.get_logger("transformers"), "propagate", True)
+    caplog.set_level("WARNING", "transformers")  # the list of families silences it for good
+    transformers.utils.logging.warning_once.cache_clear()
     prompt, made, warned = torch.arange(24).unsqueeze(0), [], []
     for times in (1, 4):
         model = transformers.AutoModelForCausalLM.from_pretrained(saved)
