@@ -25,7 +25,7 @@ def of_tasks(results: Results, declared: tuple[Rule, int] | None, wanted: str | 
     It is ``wanted``, a series or an encoder that has only one, and ValueError if no task has it; else that of the
     ``declared`` rule, the encoder ``none``, or the first series.
     """
-    asked = wanted or (declared[0].question if declared else "")
+    asked = wanted or (declared[0].question if declared and declared[0].of_one_series else "")
     found, misses = {}, []
     for task, of_task in beyond_training(results.quality).groupby("task"):
         try:
@@ -33,7 +33,8 @@ def of_tasks(results: Results, declared: tuple[Rule, int] | None, wanted: str | 
         except ValueError as error:
             if wanted is None:
                 found[str(task)] = default_baseline(of_task)
-            misses.append(error)
+            else:
+                misses.append(error)
     if misses and not found:
         raise misses[0]
     return found

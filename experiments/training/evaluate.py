@@ -23,7 +23,7 @@ from pe_zoo import Numbering
 
 logger = logging.getLogger("pe_zoo")
 noted = logging.getLogger("pe_zoo.noted")
-"""For ``run.log`` alone: what is said again, in words, when the run ends."""
+"""For ``run.log`` alone: the end of the run says it to the reader."""
 SILENT = ("length_extrapolation", "permutation_sensitivity")
 """Experiments of which the end of a run says no reasons."""
 
