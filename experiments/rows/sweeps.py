@@ -1,6 +1,7 @@
 """What sweeps asked for: ``results/<name>/sweeps/<hash>.json``, written before the first run of a sweep starts."""
 
 import hashlib
+import json
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
@@ -32,7 +33,10 @@ class Sweep:
 
 
 def write(folder: Path, sweep: Sweep) -> None:
-    """Note a sweep in ``folder``, in place of what the same command asked for before; one of no runs is forgotten."""
+    """Note a sweep in ``folder``, in place of what the same command asked for before; one of no runs is forgotten.
+
+    A plan changes nothing that was begun. Seeds that a rule added, and that have results, stay noted.
+    """
     # The 1 gives a command the file name that earlier releases gave it.
     digest = hashlib.sha256(f"{sweep.command}\n1".encode(errors="replace")).hexdigest()[:8]
     path = folder / "sweeps" / f"{digest}.json"
@@ -41,9 +45,12 @@ def write(folder: Path, sweep: Sweep) -> None:
         with suppress(ValueError, OSError):
             before = _read(path, folder)
             if sweep.planned and not before.planned:
-                sweep = replace(before, seconds=sweep.seconds)
-            elif sweep.seconds is None:  # the estimate that was made before the sweep was started
+                return
+            if sweep.seconds is None:  # the estimate that was made before the sweep was started
                 sweep = replace(sweep, seconds=before.seconds)
+            if sweep.rule and json.loads(json.dumps(sweep.rule)) == before.rule:
+                grown = (run for run in before.runs if (folder / "runs" / run / "rows.csv").exists())
+                sweep = replace(sweep, runs=tuple(dict.fromkeys([*sweep.runs, *grown])))
         noted = {key: value for key, value in vars(sweep).items() if key not in ("seconds", "planned") or value}
         write_json(path, noted)
         return

@@ -29,7 +29,7 @@ from experiments.runs import arguments, budget, config, forecast, lease, pool, r
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
-from experiments.statistics.rule import BEST, STATEMENTS, Rule
+from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, in_words
 from experiments.training import checkpoint, evaluate
 from experiments.training.heartbeat import doing, span
 from experiments.training.interruption import Interrupted, Interruption
@@ -102,6 +102,7 @@ def _until_decided(
         if not known:
             one.check_baseline(rule.question)
             one.check_files()
+            one.check_rule()
         code = one.start(engine)
         known.extend(folder for folders in found.values() for folder in folders)
         return code, found
@@ -122,13 +123,15 @@ def _plan(
     rule: tuple[Rule, int] | None,
 ) -> int:
     """Print what the runs would take, with a rule those of its first look, and note it for ``--status``."""
-    launch = Launch(given, team)
+    launch = Launch(given, team, None if rule is None else asdict(rule[0]) | {"first_seed": rule[1]})
     for point in points if rule is None else _first_look(points, *rule):
         launch.add(point)
     if not launch.runs:
         return 2
     if rule:
         launch.check_baseline(rule[0].question)
+        launch.check_files()
+        launch.check_rule()
     if engine is None or engine.here:
         launch.check_plugins()
     todo = forecast.left(launch.runs)
@@ -217,6 +220,18 @@ class Launch:
                 raise BadRequest(
                     f"{names} changed since {count} of {stem} in {place}: seeds are added to runs of one file; take "
                     "another name=, or restore the file"
+                )
+
+    def check_rule(self) -> None:
+        """Refuse a rule where another one has results by now: looks chosen after a look are none; BadRequest."""
+        asked = declared_rule([self.rule])
+        for place, sweep in ((place, sweep) for place in self._places() for sweep in sweeps.read(place)[0]):
+            seen = any((place / "runs" / run / "rows.csv").exists() for run in sweep.runs)
+            if seen and asked and (begun := declared_rule([sweep.rule])) not in (None, asked):
+                raise BadRequest(
+                    f"{place} was begun with {in_words(*begun)}, and this command has {in_words(*asked)}. A rule that is "
+                    "chosen after a look makes more false alarms: repeat the first, or take another name= and seeds "
+                    "that nobody has seen, such as seed=100"
                 )
 
     @property

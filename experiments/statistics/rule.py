@@ -43,6 +43,13 @@ class Rule:
         return self.question not in (BEST, STATEMENTS)
 
 
+def in_words(rule: Rule, first_seed: int) -> str:
+    """Return a rule as options that can be typed, the ``question`` first."""
+    options = {"looks": list(rule.looks), "weights": list(rule.weights), "delta": rule.delta, "seed": first_seed}
+    told = (f"{name}={str(value).replace(' ', '')}" for name, value in options.items() if value is not None)
+    return " ".join([f"against={rule.question}", *told])
+
+
 def declared_rule(noted: Iterable[Mapping[str, Any] | None]) -> tuple[Rule, int] | None:
     """Return the rule, and the first seed, of the first sweep that declared one (see `experiments.rows.sweeps`)."""
     for note in filter(None, noted):

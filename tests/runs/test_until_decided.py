@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from support import read_page, write_run
+from support import Command, read_page, write_run
 
 import report
 from experiments.rows import results, sweeps
@@ -181,3 +181,33 @@ def test_before_the_baseline_has_runs_nothing_is_decided(tmp_path: Path) -> None
     assert "Nothing to decide yet: against=none" in status.text(tmp_path)
     assert "No run has ended yet of none-copy," in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("plan", [(), ("--plan",)])
+def test_looks_are_not_moved_after_results_are_seen(command: Command, tmp_path: Path, plan: tuple[str, ...]) -> None:
+    folder = tmp_path / "results" / "p"
+    run = write_run(folder, "none").name
+    asked = ["-m", "name=p", "model=tiny", "encoder=none,rope", "seeds=until_decided", "against=none", *plan]
+    sweeps.write(folder, sweeps.Sweep("python run.py -m …", (run,), asdict(RULE) | {"first_seed": 0}))
+    moved = command(*asked, "looks=[3,5,8]")
+    assert moved.code == 2
+    assert "was begun with against=none looks=[3,5] weights=[0.5,0.5] seed=0, and this command has" in moved.err
+    assert [path.name for path in (folder / "runs").iterdir()] == [run], "nothing was trained"
+
+
+def test_a_rule_without_results_can_still_be_changed(command: Command, tmp_path: Path) -> None:
+    rule = asdict(RULE) | {"first_seed": 0}
+    sweeps.write(tmp_path / "results" / "p", sweeps.Sweep("python run.py -m …", ("a",), rule))
+    asked = ["name=p", "model=tiny", "encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5,8]"]
+    assert command("-m", *asked, "--plan").code == 0
+
+
+def test_a_resumed_sweep_keeps_the_note_of_seeds_that_it_added(tmp_path: Path) -> None:
+    rule, first = asdict(RULE) | {"first_seed": 0}, ("a", "b")
+    grown, lost = write_run(tmp_path, "none").name, "c"
+    sweeps.write(tmp_path, sweeps.Sweep("same", (*first, grown, lost), rule, 60.0))
+    sweeps.write(tmp_path, sweeps.Sweep("same", first, rule))
+    assert sweeps.read(tmp_path)[0] == [sweeps.Sweep("same", (*first, grown), sweeps.read(tmp_path)[0][0].rule, 60.0)]
+    before = sweeps.read(tmp_path)
+    sweeps.write(tmp_path, sweeps.Sweep("same", first, rule, 7.0, planned=True))
+    assert sweeps.read(tmp_path) == before, "a plan changes nothing that was begun"

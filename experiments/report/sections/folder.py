@@ -60,7 +60,7 @@ def growth(rule: Rule) -> str:
     question = {BEST: "which encoding may be the best", STATEMENTS: "published statements"}.get(rule.question)
     delta = f", equal within {rule.delta:g}" if rule.delta else ""
     return (
-        f"Seeds were added by a rule declared before the first run: tests after {words.listed(map(str, rule.looks))} "
+        f"Seeds were added by a rule declared before their comparison, and not changed since: tests after {words.listed(map(str, rule.looks))} "
         f"seeds, which spend {words.listed(f'{share:.0%}' for share in rule.weights)} of the level, until each is "
         f"decided{delta}. Tested was {question or f'each encoding against {rule.question}, and no other pair'}; "
         "p values are sequential, and intervals hold at every look."
