@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -113,9 +114,9 @@ def headline(outcome: Outcome) -> str:
     if outside and not _does_its_task(known):
         return f"{name}: does NOT do the task ({_right(known)} at length {in_range}, {_guess(known)})"
     if not record["converged"] and not outside:
-        return (
-            f"{name}: did NOT learn the task ({_right(known, 1)} at length {in_range}, {_needed(known)}{_guess(known)})"
-        )
+        checked = known if record["in_range"] is None else replace(known, value=record["in_range"])
+        right = f"{_right(checked, 1)} at the last check"
+        return f"{name}: did NOT learn the task ({right}, {_needed(known)}{_guess(known)})"
     text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
     fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
     return (
