@@ -70,6 +70,11 @@ def count(how_many: int, noun: str) -> str:
     return f"{how_many} {noun}{'s' * (how_many != 1)}"
 
 
+def cut(name: str, most: int) -> str:
+    """Return a name of ``most`` letters at most."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def listed(names: Iterable[Any]) -> str:
     """``a, b and c``."""
     *rest, last = [str(name) for name in names] or [""]

@@ -249,5 +249,5 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     yield {
         "caption": f"{unit[0].upper()}{unit[1:]} by length",
         "said": "; ".join(["grey: the other methods"] * grey + [at_short] * bool(saved.notna().any())),
-        "curves": drawing.curves(lines, axes, told.heading, at_ends=True),
+        "curves": drawing.curves(lines, axes, told.heading),
     }

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 from markupsafe import Markup, escape
+
+from experiments.figures import words
 
 Point = tuple[float, float]
 FAMILIES = {"no position": "none", "input": "input", "rotation": "rotation", "score bias": "bias"}
 FAMILIES |= {"relative term": "relative", "content": "content"}
 """Family of encoders -> class of the style sheet; any other is ``other``."""
-NEAR = 9
-"""Pixels within which two lines are too close for a name."""
+LONGEST = {"wide": 34, "narrow": 16}
+"""Most letters of a name beside a curve."""
 CELLS = 12
 """Most places that are drawn as cells; of more, a bar is drawn."""
 
@@ -85,21 +86,18 @@ def css(family: str) -> str:
     return f"f-{FAMILIES.get(family, 'other')}"
 
 
-def curves(lines: Sequence[Line], axes: Axes, said: str, *, at_ends: bool = False) -> Markup:
+def curves(lines: Sequence[Line], axes: Axes, said: str) -> Markup:
     """Return the curves twice, for a wide and for a narrow page; ``said`` is what they show, in words.
 
-    Names stand where there is room, or ``at_ends``, in the order of the lines' ends.
+    Names stand at the right, in the order of the lines' ends.
     """
-    wide, narrow = ("wide", 836, 352), ("narrow", 358, 290)
-    return _curves(lines, axes, said, *wide, at_ends=at_ends) + _curves(lines, axes, said, *narrow, at_ends=at_ends)
+    return _curves(lines, axes, said, "wide", 836, 352) + _curves(lines, axes, said, "narrow", 358, 290)
 
 
-def _curves(
-    lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int, *, at_ends: bool
-) -> Markup:
+def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int) -> Markup:
     narrow = kind == "narrow"
-    letter, with_name = 7.2 if narrow else 8.3, [line for line in lines if line.coloured and line.named]
-    room = 22 + 9 * max((len(line.name) for line in with_name), default=0) if at_ends else 14
+    names = [(line, words.cut(line.name, LONGEST[kind])) for line in lines if line.coloured and line.named]
+    room = 22 + (8 if narrow else 9) * max((len(name) for _, name in names), default=0)
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
@@ -116,7 +114,7 @@ def _curves(
         parts.append(frame.path(line.mean, "mean", dash))
         parts += [_circle(frame, *point, "dot", 2.6 if narrow else 3.2) for point in line.mean] if line.coloured else []
         parts.append("</g>")
-    parts += _ends(frame, with_name) if at_ends else _labels(frame, with_name, letter)
+    parts += _ends(frame, names)
     return Markup(
         f'<svg class="hero {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(said)}">'
         + "".join(parts)
@@ -159,15 +157,17 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
             yield _text(x, frame.bottom + 31, f"×{length // axes.trained}")
 
 
-def _ends(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
+def _ends(frame: Frame, names: Sequence[tuple[Line, str]]) -> Iterator[str]:
     """Name each line at the right of its end, one below the other, with a leader to it."""
-    ends = sorted(((frame.y(line.named[-1][1]), line) for line in lines), key=lambda end: end[0])
-    for (y, line), base in zip(ends, _apart([y + 5 for y, _ in ends], 17, frame.top + 5, frame.bottom), strict=True):
+    ends = sorted(((frame.y(line.named[-1][1]), line, name) for line, name in names), key=lambda end: end[0])
+    for (y, line, name), base in zip(
+        ends, _apart([y + 5 for y, *_ in ends], 17, frame.top + 5, frame.bottom), strict=True
+    ):
         x = frame.x(line.named[-1][0])
         yield f'<path class="lead {css(line.family)}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
         yield (
             f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{x + 16:.0f}" y="{base:.0f}">'
-            f"{escape(line.name)}</text>"
+            f"{escape(name)}</text>"
         )
 
 
@@ -177,57 +177,6 @@ def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> Iter
     for number, place in enumerate(wanted):
         last = min(max(place, last + gap), high - gap * (len(wanted) - 1 - number))
         yield last
-
-
-def _labels(frame: Frame, lines: Sequence[Line], letter: float) -> Iterator[str]:
-    """Name each line where it is flat and away from others, at best near its end; a leader where the name is not."""
-    sampled = {line.name: list(_sampled(frame, line.named)) for line in lines}
-    xs, ys = np.array([point for points in sampled.values() for point in points]).reshape(-1, 2).T
-    owner = np.repeat(np.array(list(sampled)), [len(points) for points in sampled.values()])
-    taken: list[tuple[float, float, float, float]] = []
-    trained = frame.x(frame.axes.trained)
-    for line in sorted(lines, key=lambda line: -len(line.name)):
-        own, wide = sampled[line.name], letter * len(line.name)
-        found = []
-        for place, (x, y) in enumerate(own[::3]):
-            before, after = own[max(0, 3 * place - 5)], own[min(len(own) - 1, 3 * place + 5)]
-            slope = abs(after[1] - before[1]) / max(1.0, after[0] - before[0])
-            close = np.count_nonzero((owner != line.name) & (np.hypot(xs - x, ys - y) < NEAR))
-            where = 14 * slope + 6 * close + 40 * (frame.right - x) / (frame.right - frame.left)
-            for across in (0.0, 30 + wide / 2, -30 - wide / 2, 70 + wide / 2):
-                for up in (-9, 18, -34, 40, -70) if across == 0 else (5, -25, 35):
-                    centre, base = x + across, y + up
-                    box = (centre - wide / 2 - 2, base - 13, centre + wide / 2 + 2, base + 4)
-                    cost = where + 22 * (abs(up) > 20 or across != 0) + 18 * (centre < trained)
-                    cost += 900 * (box[0] < frame.left or box[2] > frame.right + 12)
-                    cost += 900 * (box[1] < 0 or box[3] > frame.bottom)
-                    cost += sum(700 for other in taken if _overlap(box, other))
-                    inside = (xs > box[0]) & (xs < box[2]) & (ys > box[1]) & (ys < box[3])
-                    cost += 6 * int(np.count_nonzero(inside))
-                    found.append((cost, centre, base, x, y, box))
-        if not found:
-            continue
-        _, centre, base, x, y, box = min(found)
-        taken.append(box)
-        if abs(base - 4 - y) > 22 or abs(centre - x) > 1:
-            side = min(max(x, box[0]), box[2])
-            end = base - 4 if side != x else (box[3] if y > base else box[1])
-            yield f'<path class="lead {css(line.family)}" d="M{side:.0f} {end:.0f}L{x:.0f} {y:.0f}"/>'
-        yield (
-            f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{centre:.0f}" y="{base:.0f}" '
-            f'text-anchor="middle">{escape(line.name)}</text>'
-        )
-
-
-def _sampled(frame: Frame, points: Sequence[Point]) -> Iterator[Point]:
-    places = [(frame.x(x), frame.y(y)) for x, y in points]
-    for (a, b), (c, d) in itertools.pairwise(places):
-        count = max(1, int(math.hypot(c - a, d - b) / 5))
-        yield from ((a + (c - a) * part / count, b + (d - b) * part / count) for part in range(count))
-
-
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
@@ -254,9 +203,8 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
         ends.append((frame.y(line.mean[-1][1]), line))
     ends.sort(key=lambda end: end[0])
     for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, height - 2), strict=True):
-        short = line.name if len(line.name) <= 16 else f"{line.name[:15]}…"
         kind = "tick b" if line in own else "tick"
-        parts.append(_text(width - room + 6, low, short, kind, "start"))
+        parts.append(_text(width - room + 6, low, words.cut(line.name, 16), kind, "start"))
     return _svg("spark", width, height, "".join(parts))
 
 

@@ -159,15 +159,16 @@ def verdicts(task: TaskResults) -> str:
     names = {str(verdict): list(part) for verdict, part in task.against.groupby("verdict")["series"]}
     verbs = {WORSE: "beats", BETTER: "loses to", EQUAL: "equals"}
     known = [f"{verb} {words.few(names.pop(verdict))}" for verdict, verb in verbs.items() if verdict in names]
+    against = f" against {task.baseline}" * (not known)
     left = [
-        f"{words.few(series)} {'is' if len(series) == 1 else 'are'} {verdict}"
+        f"{words.few(series)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
         if verdict == UNDECIDED
+        else f"{words.few(series)} {verdict}"
+        if verdict == UNLEARNED
         else f"{words.few(series)}: {verdict}"
         for verdict, series in sorted(names.items(), key=lambda group: group[0] != UNDECIDED)
     ]
-    if not known:
-        return f"{'; '.join(left)} against {task.baseline}"
-    return "; ".join([f"{task.baseline} {', '.join(known)}", *left])
+    return "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)
 
 
 def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:

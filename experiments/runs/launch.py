@@ -225,11 +225,12 @@ class Launch:
     def check_rule(self) -> None:
         """Refuse a rule where another one has results by now: looks chosen after a look are none; BadRequest."""
         asked = declared_rule([self.rule])
-        for place, sweep in ((place, sweep) for place in self._places() for sweep in sweeps.read(place)[0]):
-            seen = any((place / "runs" / run / "rows.csv").exists() for run in sweep.runs)
+        noted = ((place, sweep) for place in self._places() for sweep in sweeps.read(place)[0])
+        for folder, sweep in noted:
+            seen = any((folder / "runs" / run / "rows.csv").exists() for run in sweep.runs)
             if seen and asked and (begun := declared_rule([sweep.rule])) not in (None, asked):
                 raise BadRequest(
-                    f"{place} was begun with {in_words(*begun)}, and this command has {in_words(*asked)}. A rule that is "
+                    f"{folder} was begun with {in_words(*begun)}, and this command has {in_words(*asked)}. A rule "
                     "chosen after a look makes more false alarms: repeat the first, or take another name= and seeds "
                     "that nobody has seen, such as seed=100"
                 )
@@ -312,7 +313,7 @@ class Launch:
                 with closing(engine.start(work, parcels)) as ended, doing(partial(self._progress, time.monotonic())):
                     for outcome in itertools.chain.from_iterable(ended):
                         self._lose(outcome.message) if outcome.status == "lost" else self._add(outcome)
-                        if engine.here and outcome.line:
+                        if engine.here and outcome.line and outcome.status not in summary.NOT_RUN:
                             print(f"{self._done()} of {len(self._before)}  {outcome.line}", flush=True)
         except SystemExit as ended:
             raise Interrupted(signal.SIGTERM) from ended  # Ray listens in our place, and makes this of it

@@ -1,7 +1,8 @@
 """How far the runs of a folder are, and the command that completes those that are not done."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy.stats import norm
 from tabulate import tabulate
 
 from experiments.figures import words
@@ -18,6 +20,8 @@ from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
 from experiments.statistics.baselines import find_baseline
+from experiments.statistics.comparisons import BETTER, UNDECIDED, WORSE
+from experiments.statistics.intervals import SIGNIFICANCE
 from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
 from experiments.statistics.scores import scores
 from experiments.statistics.sequential import decide, wanted
@@ -26,6 +30,8 @@ from experiments.statistics.statements import schema, verdicts
 WIDTH = 100
 LISTED = 20
 """Runs named of one state; the report's table of runs has them all."""
+MANY = 1000
+"""Seeds beyond which their number is not told."""
 UNFINISHED = ("running", "interrupted", "missing")
 STATES = {
     "done": "",
@@ -188,8 +194,9 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         ends, written = 100 * ends, "+.1f"
     intervals = zip(ends["difference"], ends["low"], ends["high"], strict=True)
     shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*each, written) for each in intervals]
-    shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"])
     other = "its strongest rival" if rule.question == BEST else rule.question
+    named = {BETTER: f"better than {other}", WORSE: f"worse than {other}"} if rule.of_one_series else {}
+    shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"].replace(named))
     head = ["task", "series", "seeds", f"area less that of {other}, points", "p (Holm)", "verdict"]
     if published:
         head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
@@ -199,7 +206,8 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         key: sum(seed not in ended.get(key, ()) for seed in range(first_seed, first_seed + needed))
         for key, needed in wanted(decided[waiting], rule).items()
     }
-    summary = f"{(~waiting).sum()} of {words.count(len(decided), 'comparison')} decided or out of looks"
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in decided["verdict"].value_counts(sort=False).items())
+    summary = f"{words.count(len(decided), 'comparison')}: {counts}"
     if waiting.any():
         summary += f"; the next look takes {words.count(sum(more.values()), 'more run')}"
     width = [34, 42] if published else None
@@ -207,4 +215,26 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     if published:
         verdicts_on = decided[["statement", "outcome"]].drop_duplicates().to_numpy()
         summary = "\n".join([*(f"{statement}: {outcome}" for statement, outcome in verdicts_on), summary])
+    else:
+        summary += "\narea: quality in range that is kept, averaged over doublings of the length; open: gets more seeds"
+        summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"
+
+
+def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
+    """Say of each comparison that is out of looks what would have been seen, and how many seeds its difference needs.
+
+    By the width of its last interval, at the level of one of all comparisons of its task, which Holm's correction asks
+    for at most; a width falls with the root of the number of seeds.
+    """
+    for line in decided[decided["verdict"] == UNDECIDED].to_dict("records"):
+        level = SIGNIFICANCE * rule.weights[-1]
+        family = (decided["task"] == line["task"]).sum()
+        wider = norm.ppf(1 - level / family / 2) / norm.ppf(1 - level / 2)
+        seen = wider * (line["high"] - line["low"]) / 2
+        needed = line["seeds"] * (seen / line["difference"]) ** 2 if line["difference"] else math.inf
+        seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
+        yield (
+            f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
+            f"{100 * seen:.1f} points; one of {abs(100 * line['difference']):.1f} takes {seeds}"
+        )

@@ -1,5 +1,6 @@
 """``seeds=until_decided``: looks grow only what is open, the same command resumes, and bad requests are refused."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,14 +26,12 @@ MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
 
 def lengths_only(encoder: str, seed: int) -> object:
     """Rows with a clear area: as good at every longer length as the encoder's mean says."""
-    noise = np.random.default_rng([seed, len(encoder)]).normal(0, 0.02)
+    return partial(lengths_at, MEANS[encoder] + np.random.default_rng([seed, len(encoder)]).normal(0, 0.02))
 
-    def changed(rows: list[Row]) -> list[Row]:
-        kept = [row for row in rows if row.experiment == "length_extrapolation" and row.metric == "token_accuracy"]
-        beyond = MEANS[encoder] + noise
-        return [Row(**(vars(row) | {"value": 0.95 if row.eval_length <= 16 else beyond})) for row in kept]
 
-    return changed
+def lengths_at(beyond: float, rows: list[Row]) -> list[Row]:
+    kept = [row for row in rows if row.experiment == "length_extrapolation" and row.metric == "token_accuracy"]
+    return [Row(**(vars(row) | {"value": 0.95 if row.eval_length <= 16 else beyond})) for row in kept]
 
 
 class Sweep:
@@ -64,8 +63,9 @@ def test_only_what_is_open_gets_more_seeds(tmp_path: Path, capsys: pytest.Captur
     assert first == dict.fromkeys(POINTS, range(3))
     assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
     printed = capsys.readouterr().out
-    assert "1 of 2 comparisons decided or out of looks; the next look takes 4 more runs" in printed
-    assert "2 of 2 comparisons decided or out of looks" in printed
+    assert "2 comparisons: 1 open, 1 better; the next look takes 4 more runs" in printed
+    assert "2 comparisons: 1 undecided, 1 better\n" in printed
+    assert "better than none" in printed
 
 
 def test_statements_get_seeds_until_each_is_decided(
@@ -96,11 +96,8 @@ def test_statements_get_seeds_until_each_is_decided(
     assert first == dict.fromkeys(POINTS, range(3))
     assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
     printed = capsys.readouterr().out
-    assert (
-        "alibi is better: undecided\n1 of 2 comparisons decided or out of looks; the next look takes 4 more runs"
-        in printed
-    )
-    assert "alibi is better: equal\n2 of 2 comparisons" in printed
+    assert "alibi is better: undecided\n2 comparisons: 1 holds, 1 open; the next look takes 4 more runs" in printed
+    assert "alibi is better: equal\n2 comparisons: 1 holds, 1 equal\n" in printed
     assert "rope is better: holds" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     table = read_page(tmp_path).tables["Published statements"]
@@ -140,7 +137,7 @@ def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": 0.2, "first_seed": 0}
     runs = tuple(path.name for path in (tmp_path / "runs").iterdir())
     sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", runs, note))
-    assert "2 of 2 comparisons decided or out of looks" in status.text(tmp_path)
+    assert "2 comparisons: 1 equal, 1 better" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert table["verdict"].dropna().to_dict() == {"rope": "better", "alibi": "equal"}
@@ -211,3 +208,20 @@ def test_a_resumed_sweep_keeps_the_note_of_seeds_that_it_added(tmp_path: Path) -
     before = sweeps.read(tmp_path)
     sweeps.write(tmp_path, sweeps.Sweep("same", first, rule, 7.0, planned=True))
     assert sweeps.read(tmp_path) == before, "a plan changes nothing that was begun"
+
+
+def test_what_no_look_decides_says_how_many_seeds_would(tmp_path: Path) -> None:
+    rule = Rule("none", looks=(4,), weights=(1.0,))
+    rng = np.random.default_rng(0)
+    for encoder in ("none", "rope"):
+        for seed in range(4):
+            change = partial(lengths_at, 0.5 + rng.normal(0, 0.05))
+            write_run(tmp_path, encoder, seed, run_id=f"{encoder}-copy-seed{seed}", rows=change)
+    found = [results.load(tmp_path)]
+    decided, named = status.decisions(found, rule, 0)
+    (line,) = decided.to_dict("records")
+    told = status.decisions_text(decided, named, 0, found).splitlines()[-1]
+    seen, needed = (float(number) for number in re.findall(r"about ([\d.]+) ", told))
+    assert told.startswith("rope on copy: 4 seeds would show a difference of about ")
+    assert seen == pytest.approx(50 * (line["high"] - line["low"]), abs=0.05), "half the interval, in points"
+    assert needed == pytest.approx(4 * (seen / abs(100 * line["difference"])) ** 2, rel=0.1)

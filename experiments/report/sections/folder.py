@@ -57,12 +57,13 @@ def _one_model(metrics: set[str]) -> list[str]:
 
 def growth(rule: Rule) -> str:
     """Say by which rule seeds were added, and what was tested."""
-    question = {BEST: "which encoding may be the best", STATEMENTS: "published statements"}.get(rule.question)
+    known = {BEST: "which encoding may be the best", STATEMENTS: "published statements"}
+    tested = known.get(rule.question, f"each encoding against {rule.question}, and no other pair")
     delta = f", equal within {rule.delta:g}" if rule.delta else ""
+    looks, shares = words.listed(map(str, rule.looks)), words.listed(f"{share:.0%}" for share in rule.weights)
     return (
-        f"Seeds were added by a rule declared before their comparison, and not changed since: tests after {words.listed(map(str, rule.looks))} "
-        f"seeds, which spend {words.listed(f'{share:.0%}' for share in rule.weights)} of the level, until each is "
-        f"decided{delta}. Tested was {question or f'each encoding against {rule.question}, and no other pair'}; "
+        "Seeds were added by a rule declared before their comparison, and not changed since: tests after "
+        f"{looks} seeds, which spend {shares} of the level, until each is decided{delta}. Tested was {tested}; "
         "p values are sequential, and intervals hold at every look."
     )
 

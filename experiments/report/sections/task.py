@@ -202,7 +202,8 @@ class TaskResults:
     def curves(self) -> list[Line]:
         """The curve of each series, best first."""
         order = list(dict.fromkeys([*map(str, self.standing["series"]), *self.order]))
-        return curves.lines(self.measured, order, self.coloured, {series: self.kind_of(series) for series in order})
+        kinds, asked = {series: self.kind_of(series) for series in order}, self.baseline if self.asked else None
+        return curves.lines(self.measured, order, self.coloured, kinds, asked)
 
     @cached_property
     def axes(self) -> Axes:
