@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from experiments.model.layout import Layout
 from experiments.model.transformer import Transformer, View
 from pe_zoo import Encoder, Geometry, Unsupported
 
+Told = TypeVar("Told")
 UNTOLD = "the model tells nothing but its logits"
 
 
@@ -20,13 +22,15 @@ class Insight:
     """What a model from outside tells besides its logits; what is None or empty it does not.
 
     ``hidden`` makes tokens and positions the stream before the first layer and after each, ``attention`` the weights
-    of each layer. ``encoder`` is an encoder of the zoo that tells it order now, ``replace(encoder, window)`` puts
-    another in its place (None: none) and lets every query see a window of keys (None: all).
+    of each layer, ``last_outputs`` the embeddings and the last outputs, which depend on them. ``encoder`` is an encoder
+    of the zoo that tells it order now, ``replace(encoder, window)`` puts another in its place (None: none) and lets
+    every query see a window of keys (None: all).
     """
 
     geometry: Geometry
     hidden: Callable[[Tensor, Tensor], list[Tensor]] | None = None
     attention: Callable[[Tensor, Tensor], list[Tensor]] | None = None
+    last_outputs: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     encoder: Encoder | None = None
     replace: Callable[[Encoder | None, int | None], None] | None = None
     window: int | None = None
@@ -94,24 +98,26 @@ class Guest(Transformer):
         self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None
     ) -> list[Tensor]:
         """Return the residual stream before the first layer and after each; Unsupported if it is not told."""
-        return self._told(self.insight.hidden, tokens, positions)
+        return [each.float() for each in self._told(self.insight.hidden, tokens, positions)]
 
     def attention(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
         """Return attention weights of each layer; Unsupported if they are not told."""
-        return self._told(self.insight.attention, tokens, positions)
+        return [each.float() for each in self._told(self.insight.attention, tokens, positions)]
+
+    def last_outputs(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return embeddings and the last outputs, of which gradients can be taken; Unsupported if they are not told."""
+        return self._told(self.insight.last_outputs, tokens, positions)
 
     def values(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
         raise Unsupported(UNTOLD)
 
-    def _told(
-        self, tell: Callable[[Tensor, Tensor], list[Tensor]] | None, tokens: Tensor, positions: Tensor | None
-    ) -> list[Tensor]:
+    def _told(self, tell: Callable[[Tensor, Tensor], Told] | None, tokens: Tensor, positions: Tensor | None) -> Told:
         if tell is None:
             raise Unsupported(UNTOLD)
         self._place()
         places = torch.arange(tokens.shape[-1], device=tokens.device) if positions is None else positions
         with self._alone:
-            return [each.float() for each in tell(tokens, places)]
+            return tell(tokens, places)
 
     def _place(self) -> None:
         """Put the encoder and the window that a measure has set into the model."""

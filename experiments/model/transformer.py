@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, left_by_sinks, unmasked_scores
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
@@ -172,6 +173,20 @@ class Transformer(nn.Module):
         for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
             stream.append(layer(stream[-1], positions, self._encoder_in(index), past))
         return stream
+
+    def last_outputs(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return embeddings, ``(batch, length, model_dim)``, and the last outputs, after the final norm, of sequences.
+
+        The second depend on the first. Layers are recomputed on the way back: some encoders need dozens of tensors of
+        the size of the scores.
+        """
+        embedded = self.token_embedding(tokens).detach().requires_grad_()
+        encoder = self._bare[0] if self.encoder_dropped else self.encoder
+        stream = encoder.embed(embedded, positions)
+        for index, layer in enumerate(self.layers):
+            given = stream, positions, self._encoder_in(index)
+            stream = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False)
+        return embedded, self.norm(stream)[:, -1]
 
     def attention(self, tokens: Tensor, positions: Tensor | None = None) -> list[Tensor]:
         """Return attention weights: ``num_layers`` of ``(batch, heads, query, key)``."""

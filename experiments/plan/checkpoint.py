@@ -81,6 +81,7 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
         geometry=found.geometry,
         hidden=found.hidden,
         attention=found.attention,
+        last_outputs=found.last_outputs,
         encoder=found.encoder,
         replace=found.replace if found.encoder else None,
         window=found.window if found.encoder else None,

@@ -41,6 +41,12 @@ class Opened:
         given = self._numbered(tokens, positions)
         return list(self.model(input_ids=tokens, use_cache=False, output_hidden_states=True, **given).hidden_states)
 
+    def last_outputs(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings and the last outputs, behind the final norm, of which gradients can be taken."""
+        embedded = self.model.get_input_embeddings()(tokens).detach().requires_grad_()
+        given = self._numbered(tokens, positions) | {"use_cache": False, "output_hidden_states": True}
+        return embedded, self.model(inputs_embeds=embedded, **given).hidden_states[-1][:, -1]
+
     def attention(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
         """The weights of each layer, ``(batch, heads, query, key)``; Unsupported if the model does not tell them."""
         given = self._numbered(tokens, positions)

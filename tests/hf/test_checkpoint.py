@@ -25,6 +25,8 @@ from torch.nn import functional
 import pe_zoo.hf
 import report
 from experiments.measures.context_extension.answer import answer
+from experiments.measures.place_bias.influence import profile
+from experiments.model.guest import Guest, Insight
 from experiments.model.streams import stream
 from experiments.rows.results import load
 from experiments.statistics import blocks
@@ -117,6 +119,30 @@ def test_bits_are_those_of_the_model_by_itself(command: Command, saved: Path, tm
     nats = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum").item()
     num_bytes = sum(len(tokenizer.decode(each).encode()) for each in batch.targets)
     assert bits == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_the_influence_of_places_is_that_of_finite_differences(tmp_path: Path, name: str) -> None:
+    """Token 4, which stands at one place, is moved in the table of embeddings."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "vocab_size": 11}
+    config = transformers.CONFIG_MAPPING[name](**sizes, intermediate_size=32)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    found = open_model(str(tmp_path), 16, torch.device("cpu"))
+    found.model.double()
+    tokens, places = torch.tensor([[3, 1, 4, 1, 5]]), torch.arange(5)
+    direction, step = torch.randn(1, 16, dtype=torch.float64), 1e-3  # its norms compute in float32
+    weight, moved = found.model.get_input_embeddings().weight, []
+    for dimension in range(16):
+        ends = []
+        for sign in (1, -1):
+            weight[4, dimension] += sign * step
+            ends.append(found.hidden(tokens, places)[-1][0, -1] @ direction[0])
+            weight[4, dimension] -= sign * step
+        moved.append((ends[0] - ends[1]) / (2 * step))
+    guest = Guest(found.logits, Insight(geometry=found.geometry, last_outputs=found.last_outputs), torch.device("cpu"))
+    influence, expected = profile(guest, tokens, places, direction), torch.stack(moved).norm().item()
+    assert influence[2].item() == pytest.approx(expected, rel=1e-3)
 
 
 def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from experiments.measures.structure.behaviour import last_outputs
 from experiments.model.transformer import Transformer
 from experiments.training.evaluate import chunks
 
@@ -20,7 +19,7 @@ def profile(model: Transformer, tokens: Tensor, positions: Tensor, directions: T
     try:
         with torch.enable_grad():
             for _, part, places in chunks(tokens, positions):
-                embedded, outputs = last_outputs(model, part.to(device), places.to(device))
+                embedded, outputs = model.last_outputs(part.to(device), places.to(device))
                 for direction in directions.to(device, outputs.dtype):
                     (gradient,) = torch.autograd.grad((outputs @ direction).sum(), embedded, retain_graph=True)
                     total += gradient.double().norm(dim=-1).sum(0).cpu()

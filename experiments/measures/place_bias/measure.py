@@ -8,7 +8,6 @@ from torch import Tensor
 from experiments.measures.length_extrapolation.measure import lengths
 from experiments.measures.place_bias import CONTENT, INFLUENCE, INITIAL, NAME, PLACE, RECENCY, U_INDEX
 from experiments.measures.place_bias.influence import profile
-from experiments.model.guest import Guest
 from experiments.rows.row import Row
 from experiments.tasks import Placed
 from experiments.training.evaluate import Subject, in_chunks
@@ -150,8 +149,6 @@ def _influence(subject: Subject, length: int, samples: int) -> list[Row]:
     for stage, model in stages.items():
         name = f"{stage}{INFLUENCE}"
         try:
-            if isinstance(model, Guest):
-                raise Unsupported("no gradient is taken of a model from outside")
             batch, positions = subject.question(f"{NAME}/{INFLUENCE}", samples, length)
             directions = torch.randn(4, model.geometry.model_dim, generator=subject.stream(f"{NAME}/directions"))
             span = subject.task.input_span(length)

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 import pe_zoo
 from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, window
@@ -107,24 +106,8 @@ def receptive_field(subject: Subject, model: Transformer, length: int) -> float:
 
 def last_output(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the embeddings of one sequence, ``(1, length, model_dim)``, and the last output that depends on them."""
-    embedded, outputs = last_outputs(model, tokens, torch.arange(tokens.shape[-1], dtype=torch.float32))
+    embedded, outputs = model.last_outputs(tokens, torch.arange(tokens.shape[-1], dtype=torch.float32))
     return embedded, outputs[0]
-
-
-def last_outputs(model: Transformer, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return embeddings, ``(batch, length, model_dim)``, and the last outputs, after the final norm, of sequences.
-
-    The model's own forward pass, but layers are recomputed on the way back: some encoders need dozens of tensors of
-    the size of the scores.
-    """
-    embedded = model.token_embedding(tokens).detach().requires_grad_()
-    bare = Encoder(model.geometry)
-    own = bare if model.encoder_dropped else model.encoder
-    stream = own.embed(embedded, positions)
-    for index, layer in enumerate(model.layers):
-        encoder = own if model.layout.carries(index) else bare
-        stream = checkpoint(layer, stream, positions, encoder, use_reentrant=False, preserve_rng_state=False)
-    return embedded, model.norm(stream)[:, -1]
 
 
 def _tokens(subject: Subject, model: Transformer, length: int, purpose: str) -> Tensor:
