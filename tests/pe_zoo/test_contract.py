@@ -148,6 +148,7 @@ TURNED = [
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
     Case("selective_rope", {"rotate_values": True}, causal=(True,)),
     Case("tapa", {"alpha": 0.5, "fraction": 0.25}),
+    Case("gape", {"fraction": 0.5}, causal=(True,)),
     Case("rope_id", {"fraction": 1.0, "turns": 1.0}),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),
     Case("short_convolution", {"rank": 2, "conv_width": 4}, causal=(True,)),

@@ -267,6 +267,8 @@ OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder dual_chunk", "base"): [0, -10000.0],
     ("encoder fope", "gain"): [-0.1],
     ("encoder fope", "base"): [0, -10000.0],
+    ("encoder gape", "base"): [0, -10000.0],
+    ("encoder gape", "fraction"): [0, -0.5, 1.01, 2],
     ("encoder grape_ap", "dim"): [0, -2, 1, 3],
     ("encoder grape_m", "base"): [0, -10000.0],
     ("encoder mla_rope", "rotary_dim"): [0, -2, 1, 3],
