@@ -159,6 +159,8 @@ CASES = [
     *(Case(name, causal=(True,) if pe_zoo.get(name).causal_only else (True, False)) for name in pe_zoo.names()),
     *TURNED,
     *(Case(name, min_pairs=2 if "rope" in name else 0, divides=DIVIDES.get(name, 1)) for name in pe_zoo.names(2)),
+    *(Case(name) for name in pe_zoo.names(2, "segments")),
+    Case("bipe", {"between": "alibi", "within": "sinusoidal"}),
     Case("log_cpb", {"hidden_dim": 8, "window": 5}),
 ]
 

@@ -258,6 +258,8 @@ def wrong_values(knob: Knob) -> list[Any]:
 
 OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder alibi", "max_bias"): [0, 0.0, -8.0],
+    ("encoder bipe", "base"): [0, -10000.0],
+    ("encoder bipe", "num_rows"): [0, -1, 63],
     ("encoder cope", "p_max"): [0, -1, 1],
     ("encoder dape", "width"): [0, -1],
     ("encoder dape_v2", "width"): [0, -1],
