@@ -108,6 +108,8 @@ class Encoder(nn.Module):
     """What kind of method it is, which decides its colour in figures; blank: as its behaviour shows."""
     axes: int = 1
     """Coordinates of a position: 1 in a sequence, 2 (row and column) in a grid. Others are unsupported."""
+    plane: ClassVar[str] = "grid"
+    """What two axes are: row and column of a ``grid``, or number and place of ``segments``."""
     shift_invariant: bool = False
     """Adding one number to all positions changes nothing."""
     direction_aware: bool = False
@@ -175,7 +177,10 @@ class Encoder(nn.Module):
         return positions
 
     def coordinates(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Return the positions along each axis, ``(1 or batch, length)`` each: row and column in a grid."""
+        """Return the positions along each axis, ``(1 or batch, length)`` each: row and column in a grid.
+
+        Of ``segments``, a segment's number and the place within it.
+        """
         return self.taken(positions).unbind(-1)
 
     @classmethod

@@ -16,7 +16,7 @@ from pe_zoo._registry import Registry
 
 Supply = Callable[[str, int], Tensor]
 """A task's own numbers: from a kind of numbering and a length to those of each place, ``(length,)``; in a grid,
-``(length, 2)``."""
+``(length, 2)``. Of ``segments``, the tokens that end one, ``(any,)``."""
 
 
 class Numbering:
@@ -25,6 +25,18 @@ class Numbering:
     name: ClassVar[str]
     axes: ClassVar[int] = 1
     """Coordinates of a position: more than 1 make positions ``(1 or batch, length, axes)``."""
+    plane: ClassVar[str] = "grid"
+    """What two axes are, as of an encoder."""
+    reads_tokens: ClassVar[bool] = False
+    """Whether positions follow from the tokens, so that those of a generated text follow from what was generated."""
+
+    def read(self, tokens: Tensor, generator: Generator, *, training: bool = False) -> Tensor:
+        """Positions of a batch of tokens, ``(batch, length)`` int64; most numberings only count the tokens.
+
+        Those of a token must not depend on later ones.
+        """
+        batch_size, length = tokens.shape
+        return (self.train if training else self.evaluate)(batch_size, length, generator)
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         """Positions of a training batch: ``(length,)`` or ``(batch, length)``, float32."""
@@ -266,9 +278,13 @@ class TaskNumbering(Numbering):
         return bound
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.supplied(length).float()
+
+    def supplied(self, length: int) -> Tensor:
+        """What the task supplies for a length; Unsupported if there is no task."""
         if self._supply is None:
             raise Unsupported(f"{self.name} takes its numbers from the task, and this task has none")
-        return self._supply(self.name, length).float()
+        return self._supply(self.name, length)
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         numbers = self.evaluate(batch_size, length, generator)
@@ -348,3 +364,40 @@ class Grid(TaskNumbering):
 
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         return self.evaluate(batch_size, length, generator)
+
+
+@numberings.register("segments")
+class Segments(TaskNumbering):
+    """Numbers the segments of a text and the tokens within each; a segment ends with a delimiter that the task names.
+    BiPE, He et al. (2024), arXiv:2401.16421.
+
+        position = (delimiters before the token, tokens between the last of them and the token)
+
+    A delimiter is the last token of its segment, as in the official code.
+
+    Departures: there, delimiters are a full stop after a space and a line break; here, what the task says.
+    """
+
+    axes = 2
+    plane = "segments"
+    reads_tokens = True
+    counts_first = False
+
+    def __init__(self) -> None:
+        super().__init__(num_offsets=1)
+
+    def read(self, tokens: Tensor, generator: Generator, *, training: bool = False) -> Tensor:
+        ends = torch.isin(tokens, self.supplied(tokens.shape[-1]))
+        before = ends.cumsum(-1) - ends.long()
+        index = torch.arange(tokens.shape[-1])
+        first = torch.where(before.diff(dim=-1, prepend=before[:, :1]) > 0, index, 0).cummax(-1).values
+        return torch.stack([before, index - first], -1).float()
+
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        raise Unsupported("segments follows from tokens, and here there are only their places")
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.evaluate(batch_size, length, generator)
+
+    def highest(self, length: int) -> float:
+        return length - 1

@@ -60,7 +60,7 @@ def profile(name: str, geometry: Geometry) -> Profile:
 def claims(encoder: Encoder) -> str:
     """The claims of an instance, where a knob may decide them, in short words."""
     words = [word for claim, word in CLAIMS.items() if getattr(encoder, claim)]
-    words += ["grid"] if encoder.axes > 1 else []
+    words += [encoder.plane] if encoder.axes > 1 else []
     words += [f"{how} {of}" for how, of in (("nearly", encoder.relative_of), ("extends", encoder.extends)) if of]
     return ", ".join([*words, f"< {encoder.max_length}"] if encoder.max_length is not None else words)
 

@@ -96,9 +96,16 @@ get = encoders.get
 """Return the class of an encoder."""
 
 
-def names(axes: int | None = 1) -> list[str]:
-    """Every encoder of sequences, sorted; installed plug-ins included. ``axes=2``: those of grids; None: of both."""
-    return [name for name in encoders.names() if axes in (None, get(name).axes)]
+def names(axes: int | None = 1, plane: str = "grid") -> list[str]:
+    """Every encoder of sequences, sorted; installed plug-ins included. ``axes=2``: those of grids; None: all.
+
+    ``plane`` says what two axes are: ``grid``, or ``segments`` for the encoders of segments.
+    """
+    return [name for name in encoders.names() if axes is None or _takes(get(name), axes, plane)]
+
+
+def _takes(encoder: type[Encoder], axes: int, plane: str) -> bool:
+    return encoder.axes == axes and (axes == 1 or encoder.plane == plane)
 
 
 def build(name: str, geometry: Geometry, **knobs: Any) -> Encoder:

@@ -140,12 +140,12 @@ def _build(registry: pe_zoo.Registry[Any], chosen: dict[str, Any]) -> Any:
 def _rehearse(plan: Plan) -> None:
     task, length = plan.task, plan.task.train_length
     size = task.sequence_length(length)
-    task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)
+    batch = task.sample(1, length, stream(0, "rehearsal"), split="train", causal=plan.config.model.causal)
     if plan.guest:
         return
     encoder = plan.encoder()
     check_range(encoder, plan.numbering, size)
-    positions = plan.numbering.train(1, size, stream(0, "rehearsal"))
+    positions = plan.numbering.read(batch.tokens, stream(0, "rehearsal"), training=True)
     x = torch.zeros(1, size, plan.geometry.model_dim)
     embedded = encoder.embed(x, positions)
     if not isinstance(embedded, torch.Tensor) or embedded.shape != x.shape:
@@ -177,11 +177,12 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
 
 def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
     """Refuse a numbering of other axes, or one that leaves float32's whole numbers or the encoder's ``max_length``."""
-    if encoder.axes != numbering.axes:
-        remedy = "leave positions=grid out" if encoder.axes == 1 else "set positions=grid and a task that has a grid"
+    if _plane(encoder) != _plane(numbering):
+        remedy = f"set positions={encoder.plane}{' and a task that has a grid' if encoder.plane == 'grid' else ''}"
+        remedy = f"leave positions={numbering.name} out" if encoder.axes == 1 else remedy
         raise ValueError(
-            f"encoder={encoder.name} takes positions of {_axes(encoder)}, but positions={numbering.name} gives those "
-            f"of {_axes(numbering)}; {remedy}"
+            f"encoder={encoder.name} takes positions of {_plane(encoder)}, but positions={numbering.name} gives those "
+            f"of {_plane(numbering)}; {remedy}"
         )
     lowest, highest, rows = numbering.lowest(length), numbering.highest(length), encoder.max_length
     if max(-lowest, highest) > FURTHEST:
@@ -201,8 +202,8 @@ def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
         )
 
 
-def _axes(of: Encoder | Numbering) -> str:
-    return "a sequence" if of.axes == 1 else "a grid"
+def _plane(of: Encoder | Numbering) -> str:
+    return "a sequence" if of.axes == 1 else {"grid": "a grid"}.get(of.plane, of.plane)
 
 
 def check_name(name: str) -> str:

@@ -161,10 +161,11 @@ def _every_encoder(words: list[str]) -> str:
     """Return ``encoder=`` with all that take the positions of a command line."""
     (given,) = [word for word in words if word.startswith("positions=")] or ["positions=sequential"]
     numberings = [name for name in given.partition("=")[2].split(",") if name in pe_zoo.numberings.names()]
-    axes = {pe_zoo.numberings.get(name).axes for name in numberings} or {1}
-    if len(axes) > 1:
-        raise BadRequest(f"{EVERY} takes numberings of sequences or of grids, not both; got {given}")
-    return f"encoder={','.join(pe_zoo.names(*axes))}"
+    of = [pe_zoo.numberings.get(name) for name in numberings] or [pe_zoo.Numbering]
+    taken = {tuple(pe_zoo.names(one.axes, one.plane)) for one in of}
+    if len(taken) > 1:
+        raise BadRequest(f"{EVERY} takes numberings of sequences, of grids or of segments, one of them; got {given}")
+    return f"encoder={','.join(*taken)}"
 
 
 def _check_multirun(word: str, multirun: bool) -> None:

@@ -67,6 +67,10 @@ class Addition(Hinted):
         digits = carried(sums if self.reverse == "all" else sums.flip(-1), self.base)
         return digits.flip(-1) if self.reverse == "neither" else digits
 
+    def delimiters(self) -> list[int]:
+        """Return the tokens that end a number: plus and the mark."""
+        return [self.base, *super().delimiters()]
+
     def numbered(self, kind: str, length: int) -> tuple[Tensor, int, Tensor] | None:
         number, total = torch.arange(1, length + 1), torch.arange(1, length + 2)
         plus, mark = torch.zeros(1, dtype=torch.long), 0

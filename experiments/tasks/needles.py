@@ -107,6 +107,12 @@ class Needles(Task):
             return rest / math.perm(self.num_answers, self.needles)
         return self.chance(metric, length)
 
+    def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
+        """Return, of ``segments``, the tokens that end one in the text; others there are none."""
+        if kind != "segments":
+            return super().numbers(kind, size, causal=causal)
+        return self.text.numbers(kind, size, causal=causal)
+
     def input_span(self, length: int) -> slice:
         return slice(1, 1 + length - len(self._counted))
 

@@ -175,6 +175,12 @@ class Text(Task):
     def data_sha256(cls, **knobs: Any) -> str:
         return Source(**{field.name: knobs[field.name] for field in fields(Source) if field.name in knobs}).sha256()
 
+    def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
+        """Return, of ``segments``, the tokens that have a line break or end with a full stop; others there are none."""
+        if kind != "segments":
+            return super().numbers(kind, size, causal=causal)
+        return torch.tensor([i for i, token in enumerate(self.spelled) if b"\n" in token or token.endswith(b".")])
+
     def places(self, length: int) -> int:
         raise Unsupported(f"{self.name}: the answer depends on all of the text; task=needles asks for a part of one")
 

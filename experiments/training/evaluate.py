@@ -185,8 +185,7 @@ class Subject:
         data = self.stream(purpose if self.task.one_draw else f"{purpose}/{length}")
         batch = self.task.evaluation(samples, length, data, causal=self.model.causal)
         numbers = self.stream(f"{purpose}/{length}/positions")
-        batch_size, size = batch.tokens.shape
-        return batch, self.numbering.evaluate(batch_size, size, numbers)
+        return batch, self.numbering.read(batch.tokens, numbers)
 
     def placed(
         self, purpose: str, place: int, samples: int, length: int, other: int | None = None
@@ -194,8 +193,7 @@ class Subject:
         """Draw questions with their evidence at a place, the same at every place, and their positions."""
         data, numbers = self.stream(f"{purpose}/{length}"), self.stream(f"{purpose}/{length}/positions")
         found = self.task.placed(place, samples, length, data, causal=self.model.causal, other=other)
-        batch_size, size = found.batch.tokens.shape
-        return found, self.numbering.evaluate(batch_size, size, numbers)
+        return found, self.numbering.read(found.batch.tokens, numbers)
 
     def row(self, experiment: str, metric: str, **measured: object) -> Row:
         """Return a row of this run; ``eval_length`` defaults to the training length."""

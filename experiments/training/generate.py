@@ -1,13 +1,13 @@
 """Free-running answers: the model reads its own output in place of the truth, one token at a time, with a cache."""
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from experiments.model.attention import Past
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.evaluate import Scored, in_chunks, score
-from pe_zoo import Unsupported
+from pe_zoo import Numbering, Unsupported
 from pe_zoo._positions import at, length_of
 
 
@@ -46,10 +46,13 @@ def fed(batch: Batch) -> Tensor:
     return torch.cat([batch.counted[:-1] & follows, torch.zeros_like(batch.counted[:1])])
 
 
-def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | None = None) -> Scored | None:
+def generate(
+    model: Transformer, batch: Batch, positions: Tensor, count: int | None = None, numbering: Numbering | None = None
+) -> Scored | None:
     """Score a batch free-running: the likeliest token at each scored position is read next, right or wrong.
 
-    Positions are ``(length,)`` or ``(batch, length)``. Of the first ``count`` sequences (None: all); which answers are
+    Positions are ``(length,)`` or ``(batch, length)``, and axes if there are several; a numbering that reads tokens
+    numbers those that follow anew after each token. Of the first ``count`` sequences (None: all); which answers are
     read next is decided by all of the batch, since in a few of them one may match by chance. None if no answer is ever
     read next, so that both modes coincide.
     """
@@ -63,6 +66,8 @@ def generate(model: Transformer, batch: Batch, positions: Tensor, count: int | N
         for place in places:
             logits.append(cache.read(tokens[:, cache.length : place + 1]))
             tokens[:, place + 1] = logits[-1][:, -1].argmax(-1)
+            if numbering is not None and numbering.reads_tokens:
+                cache.positions = numbering.read(tokens.cpu(), Generator()).to(tokens.device)
         logits.append(cache.read(tokens[:, cache.length :]))
         return torch.cat(logits, 1)
 

@@ -47,7 +47,8 @@ class Training:
         batch_size = max(1, self.step.config.tokens_per_step // size)
         data = self.streams["training data"]
         batch = task.draw_split(batch_size, length, data, split="train", causal=self.step.model.causal)
-        return batch.to(device), self.numbering.train(batch_size, size, self.streams["training positions"]).to(device)
+        positions = self.numbering.read(batch.tokens, self.streams["training positions"], training=True)
+        return batch.to(device), positions.to(device)
 
     def note(self, batch: Batch, loss: Tensor) -> None:
         """Count a step that was taken, whose loss stays on its device; drop the encoder after its last one."""
@@ -148,4 +149,4 @@ def check_in_range(model: Transformer, task: Task, numbering: Numbering, generat
     size = task.sequence_length(task.train_length)
     batch_size = max(1, 2048 // size)
     batch = task.draw_split(batch_size, task.train_length, generator, split="validation", causal=model.causal)
-    return evaluate(model, batch, numbering.evaluate(batch_size, size, generator))
+    return evaluate(model, batch, numbering.read(batch.tokens, generator))

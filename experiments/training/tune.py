@@ -122,7 +122,7 @@ def held_out(task: Task, numbering: Numbering, seed: int, *, causal: bool) -> li
             size = task.sequence_length(length)
             batch_size = max(1, 2048 // size)
             batch = task.draw_split(batch_size, length, data, split="validation", causal=causal)
-            drawn.append((batch, numbering.evaluate(batch_size, size, numbers)))
+            drawn.append((batch, numbering.read(batch.tokens, numbers)))
             tokens += batch_size * int(batch.counted.sum())
     return drawn
 

@@ -106,7 +106,7 @@ def check_control(make: Maker, causal: bool, bench: Bench) -> None:
 def _plain(make: Maker, **turned: float) -> Encoder:
     try:
         if isinstance(made := make(SIZES), Line):
-            raise NotApplicable("encoders of sequences are compared, and this one takes places in a grid")
+            raise NotApplicable("encoders of sequences are compared, and this one takes places of two axes")
         return type(made)(SIZES, **turned)
     except ValueError as refusal:
         raise NotApplicable(f"it refuses the sizes of the trial: {refusal}") from refusal

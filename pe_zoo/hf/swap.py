@@ -68,14 +68,15 @@ def use(
         knobs: the encoder's.
 
     Raises:
-        Unsupported: the encoder is for grids, or the model has something that would be lost, a sense of order that
-            cannot be switched off, or a rotation that the encoder cannot start from.
+        Unsupported: the encoder is for grids or segments, or the model has something that would be lost, a sense of
+            order that cannot be switched off, or a rotation that the encoder cannot start from.
         ValueError: an unknown encoder, knob or layer, or a value out of range.
         TypeError: the model is not of Transformers.
     """
-    if (axes := pe_zoo.get(name).axes) > 1:
+    if (cls := pe_zoo.get(name)).axes > 1:
+        plane = {"grid": "grids"}.get(cls.plane, cls.plane)
         raise Unsupported(
-            f"{name} is for grids, positions of {axes} axes; a language model reads a sequence: give one "
+            f"{name} is for {plane}, positions of {cls.axes} axes; a language model reads a sequence: give one "
             "that python -m pe_zoo lists for sequences"
         )
     check_knobs(name, [*pe_zoo.knobs(pe_zoo.get(name)), *OPTIONS], knobs)

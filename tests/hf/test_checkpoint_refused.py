@@ -190,11 +190,12 @@ def with_tokenizer(folder: Path) -> None:
 
 
 def test_use_refuses_what_is_for_grids() -> None:
-    for name in pe_zoo.names(axes=2):
-        with pytest.raises(
-            pe_zoo.Unsupported, match=f"{name} is for grids, positions of 2 axes; a language model reads"
-        ):
-            pe_zoo.hf.use(_of_size("llama", SIZES), name)
+    for plane, said in (("grid", "grids"), ("segments", "segments")):
+        for name in pe_zoo.names(axes=2, plane=plane):
+            with pytest.raises(
+                pe_zoo.Unsupported, match=f"{name} is for {said}, positions of 2 axes; a language model reads"
+            ):
+                pe_zoo.hf.use(_of_size("llama", SIZES), name)
 
 
 def test_use_names_the_option_that_was_meant() -> None:

@@ -74,7 +74,8 @@ def test_every_encoder_has_family_hooks_claims_and_paper(name: str) -> None:
     assert found.parameters == f"{sum(parameter.numel() for parameter in encoder.parameters()):,}"
     for claim, word in CLAIMS.items():
         assert (word in found.claims.split(", ")) == getattr(encoder, claim)
-    assert ("grid" in found.claims.split(", ")) == (name in pe_zoo.names(2))
+    for plane in ("grid", "segments"):
+        assert (plane in found.claims.split(", ")) == (name in pe_zoo.names(2, plane))
 
 
 def test_what_classes_declare_of_others_is_read_without_importing_them() -> None:

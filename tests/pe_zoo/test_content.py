@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import json
 import math
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Site
 
-NAMES = ["cope", "dape", "dape_v2", "fox", "grape_a", "grape_ap", "relative_projection", "wall"]
+NAMES = ["cope", "dape", "dape_v2", "fox", "gape", "grape_a", "grape_ap", "relative_projection", "wall"]
 HEADS, HEAD_DIM, LENGTH = 3, 4, 7
 
 
@@ -678,3 +679,75 @@ def test_tapa_by_a_loop(alpha: float, fraction: float, dims: int) -> None:
 def test_tapa_needs_two_parts_of_a_head() -> None:
     with pytest.raises(ValueError, match=r"tapa splits heads .*head_dim of at least 2; got 1"):
         build("tapa", head_dim=1)
+
+
+# -------------------------------------------------------------------------------------------------------------- GAPE
+
+
+def test_gape_by_hand() -> None:
+    """Of keys and queries that stand at one angle each, so that no rotation hides what the gates read."""
+    table = golden("gape")
+    encoder = build("gape", heads=1, head_dim=2)
+    set_to(encoder, w_query=[1.0, 0.0], w_key=[1.0, 0.0], b_query=0.0, b_key=0.0, amplitude=0.0)
+    q, k = (
+        torch.stack([torch.tensor(table[of]).double().log(), torch.zeros(4).double()], -1)[None, None]
+        for of in ("query", "key")
+    )
+    site = site_of(4)
+    turned_q, turned_k = encoder.rotate(q, k, site)
+    found = added(encoder, torch.zeros(1, 1, 4, 4).double(), turned_q, turned_k, site)[0, 0]
+    mask = square(table["mask"])
+    assert_lower(found, mask - mask.diagonal()[:, None], 1e-8)
+    weights = found.masked_fill(~site.mask, -math.inf).softmax(-1)
+    assert_lower(weights, mask.masked_fill(~site.mask, -math.inf).softmax(-1), 1e-8)
+
+
+@pytest.mark.parametrize(("base", "fraction", "pairs"), [(10000.0, 1.0, 2), (50.0, 0.5, 1), (10000.0, 0.1, 1)])
+def test_gape_by_a_loop(base: float, fraction: float, pairs: int) -> None:
+    """The published score, term by term, gates of the queries and keys before any rotation."""
+    encoder = build("gape", base=base, fraction=fraction)
+    _, q, k, _ = case()
+    positions = torch.tensor([[0.0, 1, 1.5, 4, 4.75, 6, 30], [3.0, 3, 4, 5, 9, 11, 12]])
+    for layer in (0, 1):
+        w_query, w_key = encoder.w_query[layer].detach(), encoder.w_key[layer].detach()
+        b_query, b_key = encoder.b_query[layer].tolist(), encoder.b_key[layer].tolist()
+        expected, of_query = torch.zeros(2, HEADS, LENGTH, LENGTH).double(), torch.zeros(2, HEADS, LENGTH).double()
+        for b in range(2):
+            for h in range(HEADS):
+                amplitude = softplus(encoder.amplitude[layer, h].item())
+                for i in range(LENGTH):
+                    gate = softplus(dot(w_query[h], q[b, h, i]) + b_query[h])
+                    here = positions[b, i].item()
+                    of_query[b, h, i] = amplitude * gate * here / 16
+                    for j in range(i + 1):
+                        there = positions[b, j].item()
+                        landmark = sigmoid(dot(w_key[h], k[b, h, j]) + b_key[h])
+                        product = 0.0
+                        for pair in range(HEAD_DIM // 2):
+                            one = complex(*q[b, h, i, 2 * pair : 2 * pair + 2].tolist())
+                            other = complex(*k[b, h, j, 2 * pair : 2 * pair + 2].tolist())
+                            frequency = base ** (-2 * pair / HEAD_DIM) if pair < pairs else 0.0
+                            product += (one * other.conjugate() * cmath.exp(1j * (here - there) * frequency)).real
+                        mask = amplitude * gate * (there * (1 - landmark) / 16 + here * landmark / 16)
+                        expected[b, h, i, j] = product / math.sqrt(HEAD_DIM) + mask
+        with torch.no_grad():
+            found = pe_zoo.scores(encoder, q, k, positions, layer)
+        assert_lower(found, expected - of_query[..., None])
+        there = [scores.masked_fill(~site_of().mask, -math.inf).softmax(-1) for scores in (found, expected)]
+        torch.testing.assert_close(*there, atol=1e-12, rtol=0)
+
+
+def test_gape_of_landmarks_alone_is_rope() -> None:
+    encoder, rope = build("gape"), build("rope")
+    set_to(encoder, w_key=0.0, b_key=60.0)
+    _, q, k, _ = case()
+    with torch.no_grad():
+        torch.testing.assert_close(pe_zoo.scores(encoder, q, k), pe_zoo.scores(rope, q, k), atol=1e-12, rtol=0)
+
+
+def test_gape_starts_with_gates_half_open() -> None:
+    geometry = Geometry(model_dim=256, num_heads=64, num_layers=2, train_length=16)
+    encoder: Any = pe_zoo.build("gape", geometry)
+    assert not any(part.any() for part in (encoder.b_query, encoder.b_key, encoder.amplitude))
+    assert encoder.w_query.std().item() == pytest.approx(0.5, rel=0.1)
+    assert encoder.w_key.std().item() == pytest.approx(0.5, rel=0.1)

@@ -148,6 +148,7 @@ TURNED = [
     Case("selective_rope", {"bias": True, "gate": True}, causal=(True,)),
     Case("selective_rope", {"rotate_values": True}, causal=(True,)),
     Case("tapa", {"alpha": 0.5, "fraction": 0.25}),
+    Case("gape", {"fraction": 0.5}, causal=(True,)),
     Case("rope_id", {"fraction": 1.0, "turns": 1.0}),
     Case("path", {"rank": 2, "conv_width": 1}, causal=(True,)),
     Case("short_convolution", {"rank": 2, "conv_width": 4}, causal=(True,)),
@@ -158,6 +159,8 @@ CASES = [
     *(Case(name, causal=(True,) if pe_zoo.get(name).causal_only else (True, False)) for name in pe_zoo.names()),
     *TURNED,
     *(Case(name, min_pairs=2 if "rope" in name else 0, divides=DIVIDES.get(name, 1)) for name in pe_zoo.names(2)),
+    *(Case(name) for name in pe_zoo.names(2, "segments")),
+    Case("bipe", {"between": "alibi", "within": "sinusoidal"}),
     Case("log_cpb", {"hidden_dim": 8, "window": 5}),
 ]
 

@@ -258,6 +258,8 @@ def wrong_values(knob: Knob) -> list[Any]:
 
 OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder alibi", "max_bias"): [0, 0.0, -8.0],
+    ("encoder bipe", "base"): [0, -10000.0],
+    ("encoder bipe", "num_rows"): [0, -1, 63],
     ("encoder cope", "p_max"): [0, -1, 1],
     ("encoder dape", "width"): [0, -1],
     ("encoder dape_v2", "width"): [0, -1],
@@ -267,6 +269,8 @@ OUT_OF_RANGE: dict[tuple[str, str], list[Any]] = {
     ("encoder dual_chunk", "base"): [0, -10000.0],
     ("encoder fope", "gain"): [-0.1],
     ("encoder fope", "base"): [0, -10000.0],
+    ("encoder gape", "base"): [0, -10000.0],
+    ("encoder gape", "fraction"): [0, -0.5, 1.01, 2],
     ("encoder grape_ap", "dim"): [0, -2, 1, 3],
     ("encoder grape_m", "base"): [0, -10000.0],
     ("encoder mla_rope", "rotary_dim"): [0, -2, 1, 3],

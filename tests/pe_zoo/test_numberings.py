@@ -42,7 +42,9 @@ def built(name: str, **knobs: object) -> Numbering:
 
 
 def supply(kind: str, places: int) -> Tensor:
-    """What a task would say: in a grid, of one column."""
+    """What a task would say: in a grid, of one column; of segments, that every token is one."""
+    if kind == "segments":
+        return torch.tensor([0])
     counted = torch.arange(places)
     return torch.stack([counted, counted.clamp(max=1)], -1) if kind == "grid" else counted
 
@@ -52,9 +54,10 @@ def generator(seed: int = 0) -> Generator:
 
 
 def draws(numbering: Numbering, seed: int = 0, batch_size: int = 5, length: int = 7) -> dict[str, Tensor]:
+    tokens = torch.zeros(batch_size, length, dtype=torch.long)
     return {
-        "train": numbering.train(batch_size, length, generator(seed)),
-        "evaluate": numbering.evaluate(batch_size, length, generator(seed)),
+        "train": numbering.read(tokens, generator(seed), training=True),
+        "evaluate": numbering.read(tokens, generator(seed)),
     }
 
 
@@ -62,8 +65,8 @@ def draws(numbering: Numbering, seed: int = 0, batch_size: int = 5, length: int 
 def test_shape_dtype_and_order(name: str) -> None:
     for length in (1, 2, 40):
         for positions in draws(built(name), length=length).values():
-            axes = numberings.get(name).axes
-            assert positions.shape in ({(length,), (5, length)} if axes == 1 else {(1, length, axes)})
+            axes, rows = numberings.get(name).axes, 5 if numberings.get(name).reads_tokens else 1
+            assert positions.shape in ({(length,), (5, length)} if axes == 1 else {(rows, length, axes)})
             assert positions.dtype == torch.float32
             assert positions.isfinite().all()
             along = positions if axes == 1 else positions[..., 0]
@@ -107,15 +110,16 @@ def test_all_randomness_comes_from_the_generator(name: str) -> None:
         drawn = DRAWN.get(name) in (which, "both")
         assert torch.equal(first[which], again[which])
         assert torch.equal(first[which], other[which]) != drawn
-        assert (len(first[which]) == 5) == drawn, "one draw for each sample, or one numbering for all"
+        assert (len(first[which]) == 5) == (drawn or numbering.reads_tokens), "one each, or one for all"
         if drawn:
             assert len(first[which].unique(dim=0)) == len(first[which])
 
 
 @pytest.mark.parametrize("name", numberings.names())
 def test_a_generator_goes_on_and_does_not_repeat_itself(name: str) -> None:
-    source, numbering = generator(), built(name)
-    assert torch.equal(numbering.train(5, 7, source), numbering.train(5, 7, source)) == (name not in DRAWN)
+    source, numbering, tokens = generator(), built(name), torch.zeros(5, 7, dtype=torch.long)
+    drawn = [numbering.read(tokens, source, training=True) for _ in range(2)]
+    assert torch.equal(*drawn) == (name not in DRAWN)
 
 
 def test_sequential_counts_up() -> None:
@@ -294,16 +298,19 @@ def test_all_encoders_are_those_of_the_numbering(tmp_path: Path) -> None:
 
     assert every() == every("positions=offset,cape") == pe_zoo.names()
     assert every("positions=grid") == pe_zoo.names(2)
+    assert every("positions=segments") == pe_zoo.names(2, "segments")
     assert not {*pe_zoo.names()} & {*pe_zoo.names(2)}
-    with pytest.raises(BadRequest, match=r"of sequences or of grids, not both; got positions=grid,offset$"):
-        every("positions=grid,offset")
+    for mixed in ("grid,offset", "grid,segments"):
+        with pytest.raises(BadRequest, match=rf"of grids or of segments, one of them; got positions={mixed}$"):
+            every(f"positions={mixed}")
 
 
 @pytest.mark.parametrize("encoder", pe_zoo.names(None))
 @pytest.mark.parametrize("name", numberings.names())
 def test_a_numbering_works_with_every_encoder_of_its_range(name: str, encoder: str) -> None:
-    if pe_zoo.get(encoder).axes != numberings.get(name).axes:
-        with pytest.raises(ValueError, match="takes positions of a"):
+    taken, given = pe_zoo.get(encoder), numberings.get(name)
+    if taken.axes != given.axes or (taken.axes > 1 and taken.plane != given.plane):
+        with pytest.raises(ValueError, match="takes positions of"):
             check_range(pe_zoo.build(encoder, GRID), built(name), 7)
         return
     check_works(name, encoder, GEOMETRY if pe_zoo.get(encoder).axes == 1 else GRID)

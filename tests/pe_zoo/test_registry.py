@@ -44,7 +44,7 @@ def python(program: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 def test_names_are_sorted_and_every_one_can_be_built() -> None:
     names = pe_zoo.names(None)
     assert names == sorted(set(names))
-    assert sorted([*pe_zoo.names(), *pe_zoo.names(2)]) == names
+    assert sorted([*pe_zoo.names(), *pe_zoo.names(2), *pe_zoo.names(2, "segments")]) == names
     assert {"none", "sinusoidal", "learned", "rope", "alibi", "t5"} <= set(names)
     for name in names:
         encoder = pe_zoo.build(name, GEOMETRY)

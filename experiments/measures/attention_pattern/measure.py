@@ -55,8 +55,7 @@ def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
     symbols = batch.tokens[:, subject.task.input_span(length)].unique()
     longest = subject.task.sequence_length(length)
     tokens = repeated(int(batch.tokens[0, 0]), symbols, samples, longest, subject.stream(f"{NAME}/repeated"))
-    batch_size, size = tokens.shape
-    positions = subject.numbering.evaluate(batch_size, size, subject.stream(f"{NAME}/repeated/positions"))
+    positions = subject.numbering.read(tokens, subject.stream(f"{NAME}/repeated/positions"))
     return _rows(subject, tokens, positions, induction, [], apart)
 
 

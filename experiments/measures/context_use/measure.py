@@ -130,8 +130,8 @@ def predict(
     subject: Subject, ends: Tensor, length: int, change: Callable[[Batch], Batch] = lambda batch: batch
 ) -> Scored:
     """Predict every token of windows that end at given places, numbered from their start."""
-    positions = subject.numbering.evaluate(len(ends), length, subject.stream(f"{NAME}/{length}/positions"))
     batch = change(subject.task.windows(ends, length, causal=subject.model.causal))
+    positions = subject.numbering.read(batch.tokens, subject.stream(f"{NAME}/{length}/positions"))
     return evaluate(subject.model, batch, positions)
 
 

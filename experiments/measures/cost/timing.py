@@ -175,7 +175,7 @@ class Trunks:
         """Random tokens ``(batch, size)``, since a task may have no sequence of that size, and their positions."""
         generator = self.subject.stream(f"cost/{size}")
         tokens = torch.randint(self.models[0].vocab_size, (batch_size, size), generator=generator)
-        positions = self.subject.numbering.evaluate(batch_size, size, generator)
+        positions = self.subject.numbering.read(tokens, generator)
         return tokens.to(self.device), positions.to(self.device)
 
     def _training_batch(self) -> tuple[Batch, Tensor]:
@@ -184,5 +184,5 @@ class Trunks:
         batch_size = max(1, self.config.tokens_per_step // size)
         causal = self.models[0].causal
         batch = task.sample(batch_size, task.train_length, generator, split="train", causal=causal)
-        positions = self.subject.numbering.train(batch_size, size, generator)
+        positions = self.subject.numbering.read(batch.tokens, generator, training=True)
         return batch.to(self.device), positions.to(self.device)

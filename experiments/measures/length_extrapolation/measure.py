@@ -119,7 +119,8 @@ def _free_running(
     subject: Subject, length: int, question: tuple[Batch, Tensor], forced: Scored, count: int
 ) -> Iterable[Row]:
     metrics = [metric for metric in subject.task.metrics if metric != "bits_per_byte"]
-    scored = generate(subject.model, *question, count) if metrics and count and subject.model.causal else None
+    asked = metrics and count and subject.model.causal
+    scored = generate(subject.model, *question, count, subject.numbering) if asked else None
     if scored is not None:
         same = forced.each(lambda answers: answers[:count])
         gap = scored.quality()["token_accuracy"] - same.quality()["token_accuracy"]

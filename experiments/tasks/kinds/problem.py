@@ -49,7 +49,13 @@ class Problem(Task):
         """Return the numbers of a problem's symbols, of the mark and of the solution's; None where there are none."""
         return None
 
+    def delimiters(self) -> list[int]:
+        """Return the tokens that end a segment for ``positions=segments``: the mark."""
+        return [self._mark]
+
     def numbers(self, kind: str, size: int, *, causal: bool) -> Tensor:
+        if kind == "segments":
+            return torch.tensor(self.delimiters())
         # Sequences grow evenly with length; of some tasks, by two symbols with every second length.
         shortest, longer = self.sequence_length(1), self.sequence_length(3)
         numbered = self.numbered(kind, 1 + 2 * (size - shortest) // (longer - shortest))

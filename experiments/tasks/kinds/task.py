@@ -203,7 +203,8 @@ class Task:
         """Return the task's own numbers for the places of a sequence, ``(size,)`` int64, from 0.
 
         Of ``kind`` ``coupled``, places that belong together share a number; ``abacus`` counts within words. In a
-        bidirectional model the answer stands one place later.
+        bidirectional model the answer stands one place later. Of ``segments``, return the tokens that end one,
+        ``(any,)`` int64, whatever the size.
 
         Raises:
             ValueError: the task has none of this kind.
