@@ -696,7 +696,9 @@ def test_gradients_are_clipped() -> None:
     assert norm.item() == pytest.approx(1e-3, rel=1e-2)
 
 
-@pytest.mark.parametrize("numbering", sorted({*pe_zoo.numberings.names()} - {"grid"}))
+@pytest.mark.parametrize(
+    "numbering", [name for name in pe_zoo.numberings.names() if pe_zoo.numberings.get(name).axes == 1]
+)
 def test_training_repeats_on_data_independent_of_the_encoder(numbering: str) -> None:
     task = tasks.build("copy", train_length=4, num_symbols=4)
     config = TrainConfig(steps=8, rounds=1, tokens_per_step=64, curve_points=2)
