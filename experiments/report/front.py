@@ -223,7 +223,7 @@ def _first(task: TaskResults) -> list[Finding]:
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
     text += (
         f", the most; compared with {task.baseline} alone."
-        if task.asked
+        if task.declared
         else f", {_told_apart(beaten, open_to, len(seeds))}."
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
