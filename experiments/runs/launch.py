@@ -3,10 +3,8 @@
 Workers write into their runs' folders only; if a worker never answered, the state of its run is read from there.
 """
 
-import glob
 import itertools
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -20,22 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figures import words
-from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
-from experiments.rows.untrusted import message_of, read_mapping
-from experiments.runs import arguments, budget, config, forecast, lease, pool, rerun, summary
+from experiments.rows.untrusted import message_of
+from experiments.runs import arguments, budget, checks, config, forecast, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
-from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, in_words
+from experiments.statistics.rule import Rule
 from experiments.training import checkpoint, evaluate
 from experiments.training.heartbeat import doing, span
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
-from pe_zoo import PluginError, get, load_files
-from pe_zoo._knobs import hint
+from pe_zoo import PluginError, load_files
 
 Point = tuple[str, ...]
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,16 +96,14 @@ def _until_decided(
             for seed in seeds[::size]:
                 found.setdefault(point, []).extend(one.add([*point, f"seed={seed}", f"seeds={size}"]))
         if not known:
-            one.check_baseline(rule.question)
-            one.check_files()
-            one.check_rule()
+            checks.check_rule(one.runs, rule, first_seed, one.plugins)
         code = one.start(engine)
         known.extend(folder for folders in found.values() for folder in folders)
         return code, found
 
     plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
     code = adaptive.run(plain, rule, first_seed, launch)
-    for place in dict.fromkeys(folder.parent.parent for folder in known):
+    for place in checks.places(known):
         if not team.rank and place.is_dir():
             print(f"\n{_page(place, report)}", flush=True)
     return code
@@ -129,11 +123,9 @@ def _plan(
     if not launch.runs:
         return 2
     if rule:
-        launch.check_baseline(rule[0].question)
-        launch.check_files()
-        launch.check_rule()
+        checks.check_rule(launch.runs, *rule, launch.plugins)
     if engine is None or engine.here:
-        launch.check_plugins()
+        checks.check_own(launch.firsts)
     todo = forecast.left(launch.runs)
     workers, here = (engine.workers, engine.here) if engine else (1, True)
     text, seconds = forecast.text(todo, len(launch.runs) - len(todo), workers, here, launch.plugins)
@@ -202,38 +194,10 @@ class Launch:
         """Every run that was added."""
         return [run for job in self._jobs for run in job.configs]
 
-    def check_baseline(self, question: str) -> None:
-        """Refuse, before anything is trained, to compare with an encoder that no run has; BadRequest."""
-        encoder = re.split(r"[ (·]", question)[0]
-        named = {str(run.encoder["name"]) for run in self.runs}
-        measured = (place.glob(f"runs/{glob.escape(encoder)}-*") for place in self._places())
-        if named and question not in (BEST, STATEMENTS) and encoder not in named and not any(map(any, measured)):
-            raise BadRequest(f"against={question}: no run of this sweep has that encoder.{hint(encoder, named)}")
-
-    def check_files(self) -> None:
-        """Refuse to add seeds to runs of a file that has changed since; BadRequest."""
-        for run in {run.run_id.rpartition("-seed")[0]: run for run in self.runs if run.plugin}.values():
-            place, stem = run.folder.parent.parent, run.run_id.rpartition("-seed")[0]
-            found = [read_mapping(path, place) for path in place.glob(f"runs/{glob.escape(stem)}-seed*/config.yaml")]
-            if earlier := sum(config.get("plugin") not in (run.plugin, None) for config in found):
-                names, count = words.listed(self.plugins), words.count(earlier, "run")
-                raise BadRequest(
-                    f"{names} changed since {count} of {stem} in {place}: seeds are added to runs of one file; take "
-                    "another name=, or restore the file"
-                )
-
-    def check_rule(self) -> None:
-        """Refuse a rule where another one has results by now: looks chosen after a look are none; BadRequest."""
-        asked = declared_rule([self.rule])
-        noted = ((place, sweep) for place in self._places() for sweep in sweeps.read(place)[0])
-        for folder, sweep in noted:
-            seen = any((folder / "runs" / run / "rows.csv").exists() for run in sweep.runs)
-            if seen and asked and (begun := declared_rule([sweep.rule])) not in (None, asked):
-                raise BadRequest(
-                    f"{folder} was begun with {in_words(*begun)}, and this command has {in_words(*asked)}. A rule "
-                    "chosen after a look makes more false alarms: repeat the first, or take another name= and seeds "
-                    "that nobody has seen, such as seed=100"
-                )
+    @property
+    def firsts(self) -> list[RunConfig]:
+        """The first run of each job."""
+        return [job.configs[0] for job in self._jobs]
 
     @property
     def plugins(self) -> list[str]:
@@ -241,25 +205,10 @@ class Launch:
         given = (job.plugin or [] for job in self._jobs)
         return list(dict.fromkeys(path for each in given for path in ([each] if isinstance(each, str) else each)))
 
-    def check_plugins(self) -> None:
-        """Refuse, before the others are trained, an encoder from a file of which no run can be done; BadRequest."""
-        own = dict[str, list[RunConfig]]()
-        for run in (job.configs[0] for job in self._jobs):
-            if get(run.encoder["name"]).__module__.startswith("pe_zoo_plugin_"):
-                own.setdefault(run.encoder["name"], []).append(run)
-        for runs in own.values():
-            for run in runs:
-                try:
-                    prepare(run)
-                    break
-                except BadRequest:
-                    if run is runs[-1]:
-                        raise
-
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
         if self.given.multirun and (engine is None or engine.here):
-            self.check_plugins()
+            checks.check_own(self.firsts)
         self.note(self._before)
         try:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):
@@ -363,7 +312,7 @@ class Launch:
         print(f"error: a worker was lost, or could not start: {reason}", file=sys.stderr)
 
     def _places(self) -> list[Path]:
-        return list(dict.fromkeys(folder.parent.parent for folder in self._before))
+        return checks.places(self._before)
 
     def note(self, folders: Iterable[Path], seconds: float | None = None) -> None:
         """Write down which runs were asked for, and how long they take, added up, if that was estimated."""
