@@ -14,6 +14,9 @@ Point = tuple[float, float]
 FAMILIES = {"no position": "none", "input": "input", "rotation": "rotation", "score bias": "bias"}
 FAMILIES |= {"relative term": "relative", "content": "content"}
 """Family of encoders -> class of the style sheet; any other is ``other``."""
+DASHED = ' stroke-dasharray="7 4"'
+SAMPLE = 18
+"""Pixels of a line that are drawn beside its name."""
 LONGEST = {"wide": 34, "narrow": 16}
 """Most letters of a name beside a curve."""
 CELLS = 12
@@ -97,12 +100,12 @@ def curves(lines: Sequence[Line], axes: Axes, said: str) -> Markup:
 def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int) -> Markup:
     narrow = kind == "narrow"
     names = [(line, words.cut(line.name, LONGEST[kind])) for line in lines if line.coloured and line.named]
-    room = 22 + (8 if narrow else 9) * max((len(name) for _, name in names), default=0)
+    room = SAMPLE + 24 + (8 if narrow else 9) * max((len(name) for _, name in names), default=0)
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
     for line in behind_first:
-        dash = ' stroke-dasharray="7 4"' if line.dashed else ""
+        dash = DASHED * line.dashed
         parts.append(f'<g class="s {css(line.family)}{"" if line.coloured else " grey"}" data-e="{escape(line.name)}">')
         for known, part in itertools.groupby(line.band, key=lambda end: end[1] == end[1]):
             there, back = zip(*(((x, low), (x, high)) for x, low, high in part), strict=True)
@@ -158,15 +161,17 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
 
 
 def _ends(frame: Frame, names: Sequence[tuple[Line, str]]) -> Iterator[str]:
-    """Name each line at the right of its end, one below the other, with a leader to it."""
+    """Name each line at the right of its end, one below the other, with a leader to it and a sample of it."""
     ends = sorted(((frame.y(line.named[-1][1]), line, name) for line, name in names), key=lambda end: end[0])
     for (y, line, name), base in zip(
         ends, _apart([y + 5 for y, *_ in ends], 17, frame.top + 5, frame.bottom), strict=True
     ):
         x = frame.x(line.named[-1][0])
-        yield f'<path class="lead {css(line.family)}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
+        colour, dash = css(line.family), DASHED * line.dashed
+        yield f'<path class="lead {colour}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
+        yield f'<g class="{colour}"><path class="mean" d="M{x + 14:.0f} {base - 5:.0f}h{SAMPLE}"{dash}/></g>'
         yield (
-            f'<text class="lab {css(line.family)}" data-e="{escape(line.name)}" x="{x + 16:.0f}" y="{base:.0f}">'
+            f'<text class="lab {colour}" data-e="{escape(line.name)}" x="{x + SAMPLE + 18:.0f}" y="{base:.0f}">'
             f"{escape(name)}</text>"
         )
 
