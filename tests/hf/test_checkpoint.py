@@ -342,7 +342,8 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
     assert re.search(
-        r"Read: 2,048 tokens of text.py, 1\d % of its 1\d,\d{3} \(16 windows of 128\)", found.sentences[-1]
+        r"Read: 2,048 tokens, 1\d % of the 1\d,\d{3} in text.py, .* 64 pieces of 32 and 16 pieces of 128",
+        found.sentences[-1],
     )
     assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
     assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
@@ -355,6 +356,18 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     ]
     assert len(times) == 1 + 6
     assert times[0] == pytest.approx(median(times[1:])), "each is of a pair of readings, in turn"
+    ends = [row for row in rows_of(tmp_path) if row["metric"] == "last_quarter_bits_per_byte"]
+    assert [row["part"] for row in ends if row["condition"] == "yarn"] == ["", *map(str, range(1, 17))]
+    (of_window,) = (row for row in ends if (row["condition"], row["part"]) == ("window", ""))
+    (of_yarn,) = (row for row in ends if (row["condition"], row["part"]) == ("yarn", ""))
+    gain = float(of_yarn["value"]) - float(of_window["value"])
+    assert ranking.line("yarn")["window_difference"] == pytest.approx(gain)
+    assert ranking.line("yarn")["window_low"] < gain < ranking.line("yarn")["window_high"]
+    assert "Does text further back than 32 tokens help?" in page.replace("\N{NO-BREAK SPACE}", " ")
+    command_next = next(line for line in found.code if line.startswith("python run.py"))
+    assert command_next.endswith(
+        "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]' name=found"
+    )
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
     (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])
@@ -410,9 +423,9 @@ def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Pa
     knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=8"]
     done = command(*words, *knobs, "experiment=context_extension")
     assert done.code == 0, done.err
-    assert "trained to 32: 2 windows of 128 are too few for an answer" in done.out
+    assert "trained to 32: 2 pieces of 128 are too few for an answer" in done.out
     assert "no way of reading is ranked" in done.out
-    assert "context_extension.samples=200 gives 50 windows of 128" in " ".join(done.out.split())
+    assert "context_extension.samples=200 gives 50 of 128" in " ".join(done.out.split())
     assert "pe_zoo.hf.use" not in done.out
     folder = tmp_path / "results" / "scratch"
     assert report.main([str(folder)]) == 0
