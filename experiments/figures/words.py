@@ -9,7 +9,8 @@ ROUNDING = 1e-7
 
 
 def minus(text: str) -> str:
-    """Return a number with a minus sign in place of its hyphen."""
+    """Return a number with a minus sign in place of its hyphen, and a zero without a sign."""
+    text = text if text.strip("+-0.,") else text.lstrip("+-")
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
@@ -52,8 +53,7 @@ def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:
 
 def signed(mean: float, low: float, high: float, digits: int) -> str:
     """``−0.629 [−0.719, −0.539]``: a difference and its interval, each with its sign, what rounds to zero with none."""
-    zero = f"{0:.{digits}f}"
-    return interval(mean, low, high, f"+z.{digits}f").replace(f"+{zero}", zero)
+    return interval(mean, low, high, f"+.{digits}f")
 
 
 def between(low: float, high: float, written: str = ".3f") -> str:

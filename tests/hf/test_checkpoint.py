@@ -457,6 +457,13 @@ def test_a_text_that_is_too_short_says_how_long_it_must_be(command: Command, sav
     (tmp_path / "short.txt").write_text("x = 1")
     done = command(f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}")
     assert (done.code, "must have 12800 tokens, about" in done.err) == (2, True), done.err
+    (tmp_path / "short.txt").write_text(TEXT[:200])
+    for experiment, needed in (("context_extension", 128), ("context_use", 256)):
+        words = [f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}", f"experiment={experiment}"]
+        done = command(*words, f"{experiment}.multiples=[1,4]")
+        assert done.code == 2, done.out
+        assert f"{experiment} needs {needed} or more to read 128 at once" in done.err
+        assert len(done.err.strip().splitlines()) == 1
 
 
 def test_a_page_has_one_number_for_what_distant_text_saves(command: Command, saved: Path, tmp_path: Path) -> None:
