@@ -1,6 +1,7 @@
 """The page of models from outside, of which each is one: how far they read, how sure that is, and the lines to type."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,31 +59,20 @@ CONTENT = (
     "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. "
 )
 SEVERAL = {
-    " The same index is taken of the influence of each input place on the last output, the norm of the output's "
-    "gradient in the token's embedding, before training and after: it shows the bias of the architecture itself.": "",
-    " All encoders, the largest on top.": "",
-    " All encoders, the longest on top.": "",
-    ". Mean over seeds. ": ". ",
-    " Mean over seeds.": "",
-    " Thick: mean, thin: seeds; shaded:": " Shaded:",
-    " Thick: mean, thin: seeds.": "",
-    ", mean over seeds": "",
-    " Mean over seeds;": "",
-    " Small dots: seeds.": "",
-    " All encoders, the largest gain on top.": "",
-    " All encoders, those that lose most on top.": "",
-    ", the same for every encoder of a seed": "",
-    "Does an encoder that was trained on short sequences still work on long ones?": (
+    r" The same index is taken of the influence of each input place .* of the architecture itself\.": "",
+    r" All encoders, [^.]* on top\.": "",
+    r", mean over seeds| Mean over seeds[.;]| Thick: mean, thin: seeds\.| Small dots: seeds\.": "",
+    r" Thick: mean, thin: seeds; shaded:": " Shaded:",
+    r", the same for every encoder of a seed|, before training and after": "",
+    r"Does an encoder that was trained on short sequences still work on long ones\?": (
         "Does the model still work on sequences longer than those that it was trained on?"
     ),
-    ", before training and after": "",
-    "Possible replacements are": "Replacements are",
-    "(sliding), where all tokens have about the same. ": (
-        "(sliding), where all tokens have about the same. These windows are not those that other "
-        "sections of this page read, so that their bits differ a little. "
+    r"Possible replacements are": "Replacements are",
+    r"(?<=\(sliding\), where all tokens have about the same\. )": (
+        "These windows are not those that other sections of this page read, so that their bits differ a little. "
     ),
 }
-"""What is said of measures of several models and seeds, and what of one."""
+"""What is said of measures of several models and seeds, as patterns, and what of one."""
 TEXTS = ("task.path", "task.dataset")
 """Options that name a text."""
 OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
@@ -102,7 +92,7 @@ def of_one(section: Section) -> Section:
 
 def _of_one(text: str) -> str:
     for several, one in SEVERAL.items():
-        text = text.replace(several, one)
+        text = re.sub(several, one, text)
     return text
 
 
