@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pandas as pd
 import pytest
 
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, NAME, TIME, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW
 from experiments.measures.context_extension.answer import Answer, answer
 from experiments.measures.context_extension.ranking import content
 from experiments.rows.row import Row, frame
@@ -30,11 +33,11 @@ def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, .
     return found
 
 
-def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: float | None) -> Row:
+def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: Any) -> Row:
     size = 64 if condition == WINDOW else None
     factor = None if condition in (AS_TRAINED, WINDOW) else more.pop("factor", 4.0)
     where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
-    return Row(**SHARED, **where, eval_length=length, value=value, **more)  # type: ignore[arg-type]
+    return Row(**{**SHARED, **where, **more}, eval_length=length, value=value)
 
 
 def test_where_nothing_was_tried_the_reason_is_said() -> None:
@@ -144,3 +147,37 @@ def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
     bits = {AS_TRAINED: 2.3, "yarn": 2.4, WINDOW: 2.5}
     found = told(bits, dict.fromkeys(bits, 0.2))
     assert any("rise with the model unchanged (+0.200" in sentence for sentence in found.sentences)
+
+
+@pytest.mark.parametrize(("end", "said"), [(2.2, "helps yarn (−0.100 ["), (2.31, "No method is shown to gain")])
+def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -> None:
+    """In the last quarter, by block; both see the same text, and a window sees none of the distant one."""
+    bits, ends = {AS_TRAINED: 2.5, "yarn": 2.3, WINDOW: 2.35}, {AS_TRAINED: 2.9, "yarn": end, WINDOW: 2.3}
+    rows = [row(AS_TRAINED, 2.0, 64)]
+    for name in bits:
+        for part, each in [(None, 0.0), *enumerate(NOISE, 1)]:
+            text = {None: 0.0}.get(part, 0.5 * (part or 0))  # blocks differ more than ways of reading them
+            rows.append(row(name, bits[name] + text + each * (name == "yarn"), 256, part=part, n=256 * 100))
+            rows.append(row(name, ends[name] + text + each * (name == "yarn"), 256, part=part, metric=END))
+    found = answer(frame(rows), {"source": "a b.py"}, (), "my/model")
+    assert found is not None
+    (gain,) = (sentence for sentence in found.sentences if said in sentence)
+    assert "in the last quarter of each piece of 256" in gain
+    assert "a window of 64, which attends to none of it" in gain
+    line = found.rankings[0].line("yarn")
+    assert line["window_low"] < end - 2.3 < line["window_high"]
+    assert line["end_high"] - line["end_low"] > 10 * (line["window_high"] - line["window_low"]), "levels are not paired"
+    assert len(re.findall(r"(?<![\w.])[−+]?\d[\d.,]*", found.heading)) <= 3
+    assert "'task.path=a b.py' experiment=context_extension" in found.code[-1]
+
+
+def test_methods_are_not_compared_where_too_little_is_right() -> None:
+    rows = []
+    for length in (64, 256):
+        for part in (None, *range(1, 9)):
+            rows.append(row(AS_TRAINED, 0.1, length, part=part, metric="token_accuracy", task="needles", chance=0.01))
+    found = answer(frame(rows))
+    assert found is not None
+    assert found.heading == "m, trained to 64: right too rarely to compare methods (10.0 % at 64)"
+    assert "task.num_needles=1 task.num_letters=1" in found.sentences[0]
+    assert (found.rankings, found.code) == ([], [])

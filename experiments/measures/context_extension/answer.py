@@ -259,10 +259,8 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
     better = [name for name in better if not blocks.alike(main.line(name)["window_p_holm"])]
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: bits per byte {where}, less those of {sees_none}."]
-    nearest = f"The nearest is {told(others[0])}."
-    return [
-        f"No method is shown to gain from t{distant}: none has fewer bits per byte {where} than {sees_none}. {nearest}"
-    ]
+    best = f"{named(others[0], window)} is at {difference(main.line(others[0]), 'window_', metric)} bits per byte"
+    return [f"No method is shown to gain from t{distant}: {where}, {best} against {sees_none}; the others need more."]
 
 
 def _distant(main: Ranking, window: int) -> list[str]:
