@@ -1,7 +1,7 @@
 """What a user of one saved model learns from its rows: how to read a longer text, and how sure that is."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, next_command
+from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
     UNCHANGED,
     Ranking,
@@ -30,8 +31,6 @@ from experiments.statistics import blocks
 
 FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
-ENOUGH = 50
-"""Windows of a length below which they are few."""
 LEAST = 0.0005
 """Less than what is printed is no cost: a method that changes nothing there differs by rounding."""
 FIXED = "nothing can be put into the model: "
@@ -95,18 +94,18 @@ def answer(
         return Answer(f"{opening}: {heading}", sentences, [], metric, trained, trained)
 
     if not found:
-        unread = _unread(missing, trained, corpus, refusals)
-        return without("no longer text could be measured", [*unread, *at_home]) if missing else None
+        unread = [*beyond(missing, trained, refusals), *at_home]
+        return without("no longer text could be measured", unread) if missing else None
     main = found[min(found, key=lambda length: abs(length - FAR * trained))]
     last = found[max(found)]
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
     counts = [
-        *_read({own.length: own, **found} if own else found, trained, corpus),
-        *_beyond(missing, trained, refusals),
+        *read({own.length: own, **found} if own else found, trained, corpus),
+        *beyond(missing, trained, refusals),
     ]
     if main.blocks < blocks.FEWEST:
-        return without(*_too_few(main, corpus, counts))
+        return without(*too_few(main, corpus, counts))
     guess = float(rows.loc[(rows["metric"] == metric) & (rows["eval_length"] == trained), "chance"].mean())
     if own and is_share(metric) and not finds(own.line(AS_TRAINED)["value"], 0.0 if math.isnan(guess) else guess):
         why = "Methods are compared only where the model is right about half of the time at its own length."
@@ -292,74 +291,3 @@ def _further(last: Ranking, metric: str, window: int) -> list[str]:
     text = f"At {last.length} ({last.multiple:g} times), {named(last.best, window)} is best: "
     text += number(line["value"], metric)
     return [text + less + (f"; no significant difference: {words.listed(others)}." if others else ".")]
-
-
-def _read(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any]) -> list[str]:
-    """Say how much of which text was read, in which pieces, and how to read enough of it, or all."""
-    counts = {length: ranking.windows for length, ranking in found.items() if ranking.windows}
-    if not counts:
-        return []
-    read = max(count * length for length, count in counts.items())
-    size, source = _size(corpus), corpus.get("source", "the text")
-    share = f", {min(1, read / size):.0%} of the {size:,} in {source}".replace("%", " %") if size else f" of {source}"
-    pieces = words.listed([f"{words.count(count, 'piece')} of {length}" for length, count in counts.items()])
-    text = f"Read: {read:,} tokens{share}, spread over all of it and cut into {pieces}. "
-    text += "Each piece is read by itself, so its first tokens have little before them."
-    few = [length for length, count in counts.items() if count < ENOUGH and length > trained]
-    if not few:
-        whole = f" context_extension.samples={-(-size // trained)} reads all of it."
-        return [text + (whole if read < 0.9 * size else "")]
-    return [f"{text} Fewer than {ENOUGH} pieces say little: {_enough(max(few), trained, size)}."]
-
-
-def _enough(length: int, trained: int, size: int) -> str:
-    """Say what gives enough pieces of a length."""
-    needed = ENOUGH * length
-    more = f"context_extension.samples={-(-needed // trained)}"
-    if size < needed:
-        more = f"a text of {needed:,} tokens and {more}" if size else f"more text and {more}"
-    return f"{more} gives {ENOUGH} of {length}"
-
-
-def _too_few(main: Ranking, corpus: Mapping[str, Any], counts: list[str]) -> tuple[str, list[str]]:
-    """Return heading and sentences where the intervals would have too few blocks."""
-    many = words.count(main.windows, "piece")
-    few = f"{many} of {main.length} {'is' if main.windows == 1 else 'are'}" if main.windows else "the sequences are"
-    why = f"An interval needs {blocks.FEWEST} of them or more, so no way of reading is ranked or recommended."
-    if main.windows and 0 < _size(corpus) < blocks.FEWEST * main.length:
-        why += f" Only {many} of {main.length} {'fits' if main.windows == 1 else 'fit'} into a text of "
-        why += f"{_size(corpus):,} tokens; at least {blocks.FEWEST * main.length:,} are needed."
-    return f"{few} too few for an answer", [why, *counts]
-
-
-def _beyond(missing: Sequence[int], trained: int, refusals: Sequence[str]) -> list[str]:
-    """Say which lengths could not be read, and why."""
-    told = []
-    for length in missing:
-        why = _reason(length, refusals)
-        why = f"could not be read: {why}" if why else "are out of reach of this text"
-        told.append(f"{length} tokens, {length / trained:g} times its length, {why}.")
-    return told
-
-
-def _unread(missing: Sequence[int], trained: int, corpus: Mapping[str, Any], refusals: Sequence[str]) -> list[str]:
-    """Say why no text beyond the training length could be measured, and what to do."""
-    if not missing:
-        return []
-    nearest, size = min(missing, key=lambda length: abs(length - FAR * trained)), _size(corpus)
-    told = _beyond([nearest], trained, refusals)
-    if 0 < size < missing[0]:
-        more = _enough(nearest, trained, size)
-        told.append(f"{more[0].upper()}{more[1:]}; with fewer than {blocks.FEWEST} nothing is ranked.")
-    return told
-
-
-def _reason(length: int, refusals: Sequence[str]) -> str:
-    """Return the reason why a length could not be measured; empty where none was noted."""
-    found = (why for why in refusals if f" {length} tokens" in why)
-    return next(found, "").removeprefix("text: ")
-
-
-def _size(corpus: Mapping[str, Any]) -> int:
-    """Return how many tokens a text has, 0 where that is not known."""
-    return round(corpus.get("bytes", 0) / (corpus.get("bytes_per_token") or math.inf))
