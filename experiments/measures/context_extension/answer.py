@@ -250,7 +250,7 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
         return []
 
     def told(name: str) -> str:
-        return f"{named(name, window)} ({difference(main.line(name), 'window_', metric)})"
+        return f"{_way(name, window)} ({difference(main.line(name), 'window_', metric)})"
 
     distant, where = f"ext further back than {window} tokens", f"in the last quarter of each piece of {main.length}"
     sees_none = f"a window of {window}, which attends to none of it"
@@ -258,7 +258,7 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
     better = [name for name in better if not blocks.alike(main.line(name)["window_p_holm"])]
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: bits per byte {where}, less those of {sees_none}."]
-    best = f"{named(others[0], window)} is at {difference(main.line(others[0]), 'window_', metric)} bits per byte"
+    best = f"{_way(others[0], window)} is at {difference(main.line(others[0]), 'window_', metric)} bits per byte"
     return [f"No method is shown to gain from t{distant}: {where}, {best} against {sees_none}; the others need more."]
 
 
@@ -275,14 +275,17 @@ def _distant(main: Ranking, window: int) -> list[str]:
     for name in known:
         line = main.line(name)
         verdict = RISES if line["content_low"] > 0 else FALLS if line["content_high"] < 0 else UNSHOWN
-        way = "the model unchanged" if name == AS_TRAINED else named(name, window)
-        told[verdict].append(f"{way} ({content(line)})")
+        told[verdict].append(f"{_way(name, window)} ({content(line)})")
     with_each = [f"{verdict} {words.listed(each)}" for verdict, each in told.items() if each]
     corrected = f", with Bonferroni's correction over the {len(measured)} measured" * (len(measured) > 1)
     text = (
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     return [f"{text} (95 % intervals{corrected})."]
+
+
+def _way(name: str, window: int) -> str:
+    return f"the model {UNCHANGED}" if name == AS_TRAINED else named(name, window)
 
 
 def _further(last: Ranking, metric: str, window: int) -> list[str]:
