@@ -53,7 +53,7 @@ NAMES_ALLOWED = {
     ("pe_zoo/_knobs.py", "none"),  # the English word
     ("pe_zoo/hf/checkpoint.py", "rope"),  # what the rotation of a saved model is, if it is that
     ("pe_zoo/hf/own.py", "rope"),  # what models rotate by
-    ("experiments/measures/context_extension/answer.py", "rope"),  # the same, in the line that puts a window into one
+    ("experiments/measures/context_extension/lines.py", "rope"),  # the same, in the line that puts a window into one
     ("pe_zoo/hf/families.py", "fox"),  # what families are tried with: it reads the layer's input
     ("experiments/report/drawing.py", "none"),  # a class of the style sheet
     ("experiments/plan/request.py", "path"),  # a task's option, and the English word

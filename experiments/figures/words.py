@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 NOT_MEASURED = "not measured"
+ROUNDING = 1e-7
+"""A measured value closer to zero is rounding alone."""
 
 
 def minus(text: str) -> str:
-    """Return a number with a minus sign in place of its hyphen."""
+    """Return a number with a minus sign in place of its hyphen, and a zero without a sign."""
+    text = text if text.strip("+-0.,") else text.lstrip("+-")
     return f"−{text[1:]}" if text.startswith("-") else text
 
 
@@ -32,6 +35,11 @@ def short(value: Any) -> str:
     return "" if not isinstance(value, int | float) or value != value else minus(f"{value:.3g}")
 
 
+def measured(value: Any) -> str:
+    """Return three significant digits of a measured value, ``0`` where it is rounding alone."""
+    return short(0 if isinstance(value, float) and abs(value) < ROUNDING else value)
+
+
 def fixed(value: Any, written: str = ".2f") -> str:
     """Return two decimals; blank for anything but a number."""
     return "" if not isinstance(value, int | float) or value != value else minus(f"{value:{written}}")
@@ -41,6 +49,11 @@ def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:
     """``0.783 [0.601, 0.965]``; the mean alone where there is no interval, blank where there is neither."""
     text = fixed(mean, written)
     return text if low != low else f"{text} [{fixed(low, written)}, {fixed(high, written)}]"
+
+
+def signed(mean: float, low: float, high: float, digits: int) -> str:
+    """``−0.629 [−0.719, −0.539]``: a difference and its interval, each with its sign, what rounds to zero with none."""
+    return interval(mean, low, high, f"+.{digits}f")
 
 
 def between(low: float, high: float, written: str = ".3f") -> str:

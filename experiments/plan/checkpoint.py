@@ -4,8 +4,10 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import math
 import re
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -14,14 +16,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.measures.context_extension import NAME as CONTEXT_EXTENSION
+from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.model.guest import Guest, Insight
 from experiments.plan.places import FUNCTION, KNOWN, files_of
 from experiments.tasks import Task
+from experiments.tasks.text import Text
 from experiments.tasks.texts.borrowed import file_of
 from pe_zoo import Geometry, Unsupported
 
 BLOCKS, BLOCK = 64, 2**16
 """Parts of a large file that are read to tell it from another, and their bytes."""
+NEEDED = {CONTEXT_EXTENSION: 1, CONTEXT_USE: 2}
+"""Measures of longer texts, and how many times the shortest of these lengths a text must have."""
+PIECES = 50
+"""Pieces of text that are enough for an answer."""
 
 
 def label_of(place: str) -> str:
@@ -102,6 +111,24 @@ def check_begin(place: str, guest: Guest, task: Task, tokenizer: object) -> None
         raise ValueError(
             f"checkpoint={place!r} has {known} tokens, and none of the number {begin} to begin with: {remedy}"
         )
+
+
+def check_reach(task: Task, experiments: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a text in which nothing fits that is longer than in training, where that is measured; ValueError."""
+    if not isinstance(task, Text):
+        return
+    longest, size = task.splits["test"].longest, task.provenance().get("bytes", 0)
+    for name, times in NEEDED.items():
+        beyond = [
+            round(each * task.train_length) for each in experiments.get(name, {}).get("multiples", ()) if each > 1
+        ]
+        if beyond and times * min(beyond) > longest:
+            wanted = math.ceil(PIECES * min(beyond) * size / max(1, len(task.splits["test"])) / 1000)
+            raise ValueError(
+                f"the text has {longest:,} tokens, and {name} needs {times * min(beyond):,} or more to read "
+                f"{min(beyond):,} at once: give a longer text ({PIECES} pieces of that length have {wanted:,} kB) or "
+                "a smaller task.train_length"
+            )
 
 
 def _function(file: Path, name: str, train_length: int, device: torch.device) -> Guest:

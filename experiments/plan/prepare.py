@@ -16,7 +16,7 @@ import torch
 
 import pe_zoo
 from experiments.model.streams import stream
-from experiments.plan.checkpoint import check_begin, opened
+from experiments.plan.checkpoint import check_begin, check_reach, opened
 from experiments.plan.measures import load_experiment
 from experiments.plan.plan import Plan
 from experiments.plan.refusal import BadRequest
@@ -106,6 +106,7 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     if config.checkpoint:
         guest = opened(config.checkpoint, config.checkpoint_sha256, geometry.train_length, str(device))
         check_begin(config.checkpoint, guest, task, config.task.get("tokenizer"))
+        check_reach(task, config.experiments)
         geometry = guest.geometry
     plan = Plan(
         config=config,

@@ -1,7 +1,8 @@
 """The page of models from outside, of which each is one: how far they read, how sure that is, and the lines to type."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, WINDOW
 from experiments.measures.context_extension import NAME as EXTENDED
-from experiments.measures.context_extension.answer import (
+from experiments.measures.context_extension.answer import Answer, answer
+from experiments.measures.context_extension.ranking import (
     UNCHANGED,
-    Answer,
     Ranking,
-    answer,
     content,
     difference,
+    is_share,
+    level,
     named,
     number,
     times_of,
@@ -31,55 +33,48 @@ from experiments.rows.read import refusals
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
 
+COLOURED = 6
+"""Most methods with a colour and a name in the curves."""
+NOTE = (
+    "Best first. 95 % intervals: Student's t over {blocks} contiguous blocks of the text, the same for every method. "
+    "Differences are paired, so that they are surer than the levels. p after Holm's correction over the methods. "
+)
+SCOPE = "They say how the methods compare on text like this one, with this model; nothing of other models."
 SAVED = (
     "At {trained}, as saved: the training length, read with the factor that a model saved for {length} has; "
     "everything else is measured with the factor of its own length. "
 )
-
-COLOURED = 6
-"""Most methods with a colour and a name in the curves."""
-NOTE = (
-    "Best first. Differences: of all of the text, with 95 % intervals (Student's t) over {blocks} contiguous blocks of "
-    "it, which are the same for every method; p after Holm's correction over the methods. {more}They say how "
-    "the methods compare on text like this one, with this model; nothing of other models."
-)
-CONTENT = (
-    "Saved by distant text: bits per byte of the last tokens of each window that are lost where the text further back "
-    "than the training length is replaced by other text; measured of the three best methods, the window and the model "
-    "unchanged; 95 % intervals with Bonferroni's correction over these. A model that reads such lengths badly "
-    "may lose much. "
-)
-END = "Last quarter: bits per byte of the last quarter of each window, which has the most text before it. "
 TIME = (
-    "Reading time: of a few windows, in turn with the unchanged model; median of six ratios, to one digit, on this "
+    "Reading time: of a few pieces, in turn with the unchanged model; median of six ratios, to one digit, on this "
     "machine; 1 where some of them are below 1 and others above. "
 )
+DISTANT = (
+    "Best first. Last quarter: bits per byte of the last quarter of each piece, which has the most text before it; "
+    "intervals and p as above. A window attends to nothing further back than {window} tokens. A difference from it "
+    "below 0 shows that distant text helps, by more than the method costs. "
+)
+CONTENT = (
+    "Lost with other text there: bits per byte that the last tokens of each piece lose where the text further back is "
+    "replaced by other text; measured of the three best methods, the window and the model unchanged; 95 % intervals "
+    "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. "
+)
 SEVERAL = {
-    " The same index is taken of the influence of each input place on the last output, the norm of the output's "
-    "gradient in the token's embedding, before training and after: it shows the bias of the architecture itself.": "",
-    " All encoders, the largest on top.": "",
-    " All encoders, the longest on top.": "",
-    ". Mean over seeds. ": ". ",
-    " Mean over seeds.": "",
-    " Thick: mean, thin: seeds; shaded:": " Shaded:",
-    " Thick: mean, thin: seeds.": "",
-    ", mean over seeds": "",
-    " Mean over seeds;": "",
-    " Small dots: seeds.": "",
-    " All encoders, the largest gain on top.": "",
-    " All encoders, those that lose most on top.": "",
-    ", the same for every encoder of a seed": "",
-    "Does an encoder that was trained on short sequences still work on long ones?": (
+    r" The same index is taken of the influence of each input place .* of the architecture itself\.": "",
+    r" All encoders, [^.]* on top\.": "",
+    r", mean over seeds| Mean over seeds[.;]| Thick: mean, thin: seeds\.| Small dots: seeds\.": "",
+    r" Thick: mean, thin: seeds; shaded:": " Shaded:",
+    r", the same for every encoder of a seed|, before training and after": "",
+    r"Does an encoder that was trained on short sequences still work on long ones\?": (
         "Does the model still work on sequences longer than those that it was trained on?"
     ),
-    ", before training and after": "",
-    "Possible replacements are": "Replacements are",
-    "(sliding), where all tokens have about the same. ": (
-        "(sliding), where all tokens have about the same. These windows are not those that other "
-        "sections of this page read, so that their bits differ a little. "
+    r"Possible replacements are": "Replacements are",
+    r"(?<=\(sliding\), where all tokens have about the same\. )": (
+        "These windows are not those that other sections of this page read, so that their bits differ a little. "
     ),
 }
-"""What is said of measures of several models and seeds, and what of one."""
+"""What is said of measures of several models and seeds, as patterns, and what of one."""
+TEXTS = ("task.path", "task.dataset")
+"""Options that name a text."""
 OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
 """Columns of the table of runs that say nothing of a model that was not trained here."""
 
@@ -97,7 +92,7 @@ def of_one(section: Section) -> Section:
 
 def _of_one(text: str) -> str:
     for several, one in SEVERAL.items():
-        text = text.replace(several, one)
+        text = re.sub(several, one, text)
     return text
 
 
@@ -116,7 +111,9 @@ def answers(results: Results) -> list[Answer]:
         record, measured = records[run], of_series[of_series["run_id"] == run]
         place = record.get("checkpoint")
         place = place if isinstance(place, str) else None  # NaN where another run has none
-        told = answer(measured, record["corpus"], refusals(record, EXTENDED), place)
+        task = results.configs.get(run, {})
+        text = next((f"{knob}={task[knob]}" for knob in TEXTS if task.get(knob, "null") != "null"), None)
+        told = answer(measured, record["corpus"], refusals(record, EXTENDED), place, text)
         found += [told] if told else []
     return found
 
@@ -170,47 +167,75 @@ def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
             made[-1].parts += [Block("curves", each) for each in _curves(results, told)]
         for ranking in told.rankings:
             at = f"The methods at {ranking.length}, {ranking.multiple:g} times the training length"
-            made.append(Section(at, parts=[_table(told, ranking, place)]))
+            made.append(Section(at, parts=[_table(told, ranking, place), *_distant(told, ranking, place)]))
     return made
 
 
 def _table(told: Answer, ranking: Ranking, place: int) -> Table:
-    named_cells = [named(str(name), told.window) for name in ranking.table.index]
-    cells = pd.DataFrame({"method": named_cells})
-    unit = metric_of(told.metric).label
-    cells[unit] = [number(value, told.metric).removesuffix(f" {unit}") for value in ranking.table["value"]]
-    columns = ("end", "time", "content", "saved")
-    ended, timed, distant, saved = (bool(ranking.table[column].notna().any()) for column in columns)
-    if ended:
-        cells["last quarter"] = [_plain(value, ".3f") for value in ranking.table["end"]]
+    cells, unit = _methods(told, ranking), metric_of(told.metric).label
+    cells[unit + ", %" * is_share(told.metric)] = _each(ranking, lambda line: level(line, told.metric))
     for prefix, title in (("trained_", f"difference from {UNCHANGED}"), ("best_", "difference from the best")):
-        lines = [ranking.line(str(name)) for name in ranking.table.index]
-        known = [line[f"{prefix}difference"] == line[f"{prefix}difference"] for line in lines]
-        each = zip(lines, known, strict=True)
-        cells[title] = [difference(line, prefix, told.metric) if compared else "–" for line, compared in each]
-        cells[f"p, {title.removeprefix('difference ')}"] = [words.p_value(line[f"{prefix}p_holm"]) for line in lines]
-    if distant:
-        cells["saved by distant text"] = [content(ranking.line(str(name))) for name in ranking.table.index]
+        _compare(cells, ranking, prefix, title, told.metric)
+    more, saved = "", ranking.known("saved")
     if saved:
-        of_short = ranking.table["saved"]
-        cells[f"at {told.train_length}, as saved"] = [
-            "" if value != value else number(value, told.metric).removesuffix(f" {unit}") for value in of_short
-        ]
-    if timed:
-        cells["reading time"] = [_times(ranking.line(str(name))) for name in ranking.table.index]
-    of_saved = SAVED.format(trained=told.train_length, length=ranking.length)
-    more = CONTENT * distant + END * ended + of_saved * saved + TIME * timed
-    note = NOTE.format(blocks=ranking.blocks, more=more)
+        title = f"at {told.train_length}, as saved"
+        cells[title] = _each(ranking, lambda line: number(line["saved"], told.metric).removesuffix(f" {unit}"), saved)
+        more += SAVED.format(trained=told.train_length, length=ranking.length)
+    if timed := ranking.known("time"):
+        cells["reading time"] = _each(ranking, _times, timed)
+        more += TIME
+    note = NOTE.format(blocks=ranking.blocks) + more + SCOPE
     factors = ranking.table["factor"].dropna()
     note += f" Methods with a factor have {factors.iloc[0]:g}." if factors.nunique() == 1 else ""
-    windows = f"{ranking.windows} windows of {ranking.length}" if ranking.windows else f"length {ranking.length}"
     stem = f"methods_at_{ranking.length}" + (f"_{place + 1}" if place else "")
     data = ranking.table.reset_index().rename(columns={"index": "condition"})
-    return Table(stem, f"{told.heading.partition(',')[0].partition(':')[0]}, {windows}", cells, data, note)
+    return Table(stem, f"{told.heading.partition(',')[0].partition(':')[0]}, {_read(ranking)}", cells, data, note)
 
 
-def _plain(value: float, how: str) -> str:
-    return "" if value != value else f"{value:{how}}"
+def _distant(told: Answer, ranking: Ranking, place: int) -> Iterator[Table]:
+    """Yield the table of what text further back than the training length is worth, where that was measured."""
+    ended, distant = ranking.known("end"), ranking.known("content")
+    if not ended:
+        return
+    cells = _methods(told, ranking)
+    cells["last quarter"] = _each(ranking, lambda line: level(line, told.metric, "end"), ended)
+    if ranking.known("window_difference"):
+        _compare(cells, ranking, "window_", f"difference from {named(WINDOW, told.window)}", told.metric)
+    if distant:
+        cells["lost with other text there"] = _each(ranking, content, distant)
+    order = ranking.table.reset_index(drop=True)["end"].sort_values(kind="stable").index
+    columns = [column for column in ranking.table if str(column).startswith(("end", "window_", "content"))]
+    data = ranking.table[columns].reset_index().rename(columns={"index": "condition"})
+    stem = f"distant_text_at_{ranking.length}" + (f"_{place + 1}" if place else "")
+    note = DISTANT.format(window=told.window) + CONTENT * bool(distant)
+    title = f"Does text further back than {told.window} tokens help? {_read(ranking)}"
+    yield Table(stem, title, cells.loc[order].reset_index(drop=True), data, note)
+
+
+def _methods(told: Answer, ranking: Ranking) -> pd.DataFrame:
+    return pd.DataFrame({"method": [named(str(name), told.window) for name in ranking.table.index]})
+
+
+def _each(
+    ranking: Ranking, written: Callable[[Mapping[str, float]], str], known: Iterable[str] | None = None
+) -> list[str]:
+    """Return a cell for each condition, blank where nothing is known of it."""
+    names = map(str, ranking.table.index)
+    return [written(ranking.line(name)) if known is None or name in known else "" for name in names]
+
+
+def _compare(cells: pd.DataFrame, ranking: Ranking, prefix: str, title: str, metric: str) -> None:
+    """Add the columns of a difference and of its p value."""
+    compared = ranking.known(f"{prefix}difference")
+    found = _each(ranking, lambda line: difference(line, prefix, metric), compared)
+    cells[title] = [cell or "–" for cell in found]
+    cells[f"p, {title.removeprefix('difference ')}"] = _each(
+        ranking, lambda line: words.p_value(line[f"{prefix}p_holm"])
+    )
+
+
+def _read(ranking: Ranking) -> str:
+    return f"{ranking.windows} pieces of {ranking.length}" if ranking.windows else f"length {ranking.length}"
 
 
 def _times(line: Mapping[str, float]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -83,8 +84,10 @@ def _fused(seat: Seat, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dro
         return learned(q, k, v, bias, site.mask, scale).transpose(1, 2).contiguous()
     caller = SimpleNamespace(num_key_value_groups=heads // k.shape[1], is_causal=seat.causal)
     given = {"dropout": dropout, "scaling": scale, "position_bias": bias}
+    width = v.shape[-1]
+    v = functional.pad(v, (0, q.shape[-1] - width))  # flash kernels take one width; an encoder may widen q and k
     attended: Tensor = ALL_ATTENTION_FUNCTIONS["sdpa"](caller, q, k, v, mask, **given)[0]
-    return attended
+    return attended[..., :width]
 
 
 def _lacks_kernel(q: Tensor, bias: Tensor, dropout: float) -> bool:

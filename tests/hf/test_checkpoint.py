@@ -368,7 +368,8 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
     assert re.search(
-        r"Read: 2,048 tokens of text.py, 1\d % of its 1\d,\d{3} \(16 windows of 128\)", found.sentences[-1]
+        r"Read: 2,048 tokens, 1\d % of the 1\d,\d{3} in text.py, .* 64 pieces of 32 and 16 pieces of 128",
+        found.sentences[-1],
     )
     assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
     assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
@@ -381,6 +382,18 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     ]
     assert len(times) == 1 + 6
     assert times[0] == pytest.approx(median(times[1:])), "each is of a pair of readings, in turn"
+    ends = [row for row in rows_of(tmp_path) if row["metric"] == "last_quarter_bits_per_byte"]
+    assert [row["part"] for row in ends if row["condition"] == "yarn"] == ["", *map(str, range(1, 17))]
+    (of_window,) = (row for row in ends if (row["condition"], row["part"]) == ("window", ""))
+    (of_yarn,) = (row for row in ends if (row["condition"], row["part"]) == ("yarn", ""))
+    gain = float(of_yarn["value"]) - float(of_window["value"])
+    assert ranking.line("yarn")["window_difference"] == pytest.approx(gain)
+    assert ranking.line("yarn")["window_low"] < gain < ranking.line("yarn")["window_high"]
+    assert "Does text further back than 32 tokens help?" in page.replace("\N{NO-BREAK SPACE}", " ")
+    command_next = next(line for line in found.code if line.startswith("python run.py"))
+    assert command_next.endswith(
+        "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]' name=found"
+    )
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
     (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])
@@ -436,9 +449,9 @@ def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Pa
     knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=8"]
     done = command(*words, *knobs, "experiment=context_extension")
     assert done.code == 0, done.err
-    assert "trained to 32: 2 windows of 128 are too few for an answer" in done.out
+    assert "trained to 32: 2 pieces of 128 are too few for an answer" in done.out
     assert "no way of reading is ranked" in done.out
-    assert "context_extension.samples=200 gives 50 windows of 128" in " ".join(done.out.split())
+    assert "context_extension.samples=200 gives 50 of 128" in " ".join(done.out.split())
     assert "pe_zoo.hf.use" not in done.out
     folder = tmp_path / "results" / "scratch"
     assert report.main([str(folder)]) == 0
@@ -470,6 +483,13 @@ def test_a_text_that_is_too_short_says_how_long_it_must_be(command: Command, sav
     (tmp_path / "short.txt").write_text("x = 1")
     done = command(f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}")
     assert (done.code, "must have 12800 tokens, about" in done.err) == (2, True), done.err
+    (tmp_path / "short.txt").write_text(TEXT[:200])
+    for experiment, needed in (("context_extension", 128), ("context_use", 256)):
+        words = [f"checkpoint={saved}", "task=text", f"task.path={tmp_path / 'short.txt'}", f"experiment={experiment}"]
+        done = command(*words, f"{experiment}.multiples=[1,4]")
+        assert done.code == 2, done.out
+        assert f"{experiment} needs {needed} or more to read 128 at once" in done.err
+        assert len(done.err.strip().splitlines()) == 1
 
 
 def test_a_page_has_one_number_for_what_distant_text_saves(command: Command, saved: Path, tmp_path: Path) -> None:

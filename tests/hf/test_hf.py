@@ -11,6 +11,7 @@ import torch
 import transformers
 from support import ROOT, as_new
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel
 
 import pe_zoo
@@ -444,3 +445,16 @@ def test_a_bias_without_parameters_needs_no_gradient_and_is_made_for_one_row(mon
     model(input_ids=tokens())
     assert [mask.shape for mask in given] == [(1, 4, 12, 12)] * 3
     assert not any(mask.requires_grad for mask in given)
+
+
+def _changes_angles_alone(name: str) -> bool:
+    cls = pe_zoo.get(name)
+    return cls.extends == "rope" and not (cls.overrides("score") or cls.overrides("mix"))
+
+
+@pytest.mark.parametrize("name", list(filter(_changes_angles_alone, pe_zoo.names())))
+def test_what_changes_angles_alone_keeps_the_flash_kernel(name: str) -> None:
+    """Also where queries and keys become wider than values, as in longrope; others take thrice as long."""
+    pe_zoo.hf.use(model := small("llama").eval(), name)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        assert model(input_ids=tokens()).logits.isfinite().all()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pandas as pd
 import pytest
 
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, NAME, TIME, WINDOW
-from experiments.measures.context_extension.answer import Answer, answer, content
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW
+from experiments.measures.context_extension.answer import Answer, answer
+from experiments.measures.context_extension.ranking import content
 from experiments.rows.row import Row, frame
 
 SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "text", "seed": 0, "experiment": NAME}
@@ -29,11 +33,11 @@ def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, .
     return found
 
 
-def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: float | None) -> Row:
+def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: Any) -> Row:
     size = 64 if condition == WINDOW else None
     factor = None if condition in (AS_TRAINED, WINDOW) else more.pop("factor", 4.0)
     where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
-    return Row(**SHARED, **where, eval_length=length, value=value, **more)  # type: ignore[arg-type]
+    return Row(**{**SHARED, **where, **more}, eval_length=length, value=value)
 
 
 def test_where_nothing_was_tried_the_reason_is_said() -> None:
@@ -60,10 +64,10 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     chosen = "dual_chunk" if used == ("dual_chunk",) else "yarn"
     assert f"Use {chosen} with factor 4 (takes about 2 times as long" in found.sentences[0]
     assert ("though it is not shown to matter" in found.sentences[0]) == (not used)
-    (distant,) = (sentence for sentence in found.sentences if sentence.startswith("Text further back"))
+    (distant,) = (sentence for sentence in found.sentences if "With other text in place" in sentence)
     assert "Bonferroni's correction over the 4 measured" in distant
-    assert ("it is shown to matter with none" in distant) == (not used)
-    assert all(name in distant.partition("is not shown")[0] for name in used)
+    assert ("bits per byte rise with" in distant) == bool(used)
+    assert all(name in distant.partition("are not shown")[0] for name in used)
     assert "model unchanged" not in distant, "a model that fails there is no user of distant text"
     assert found.code[3] == 'model = AutoModelForCausalLM.from_pretrained("my/model")'
     assert any(f'"{chosen}", train_length=64, factor=4.0' in line for line in found.code)
@@ -101,7 +105,7 @@ def test_a_length_out_of_reach_is_said() -> None:
     missing = pd.concat([rows, rows.tail(1).assign(eval_length=256, status="unsupported", value=float("nan"))])
     found = answer(missing)
     assert found is not None
-    assert "1 window of 128 is too few" in found.heading
+    assert "1 piece of 128 is too few" in found.heading
     assert any("256 tokens, 4 times its length, are out of reach" in sentence for sentence in found.sentences)
 
 
@@ -113,7 +117,6 @@ def test_a_text_without_a_longer_window_gets_an_answer_too() -> None:
     assert found is not None
     assert (found.heading, found.code) == ("m, trained to 64: no longer text could be measured", [])
     assert "could not be read: a window of 256 tokens is longer than the test text of 100." in found.sentences[0]
-    assert "A text of 12,800 tokens and context_extension.samples=200 gives 50 windows of 256" in found.sentences[1]
     assert answer(rows) is None, "nothing longer was to be measured"
 
 
@@ -121,12 +124,12 @@ def test_a_text_of_one_window_says_how_much_is_needed() -> None:
     rows = frame([row(AS_TRAINED, 2.0, 64), row(AS_TRAINED, 2.0, 256, n=256)])
     found = answer(rows, {"bytes": 1200, "bytes_per_token": 3.0})
     assert found is not None
-    assert "Only 1 window of 256 fits into a text of 400 tokens; at least 1,024 are needed" in found.sentences[0]
+    assert "Only 1 piece of 256 fits into a text of 400 tokens; at least 1,024 are needed" in found.sentences[0]
 
 
 def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
     """Where no several methods extend it, its encoder is not plain rope, and rope must not take its place."""
-    assert told({AS_TRAINED: 2.5, WINDOW: 2.3}, {}).code == []
+    assert "pe_zoo.hf.use" not in "".join(told({AS_TRAINED: 2.5, WINDOW: 2.3}, {}).code)
     assert any(
         "sliding_window=64" in line for line in told({AS_TRAINED: 2.5, "a": 2.4, "b": 2.4, WINDOW: 2.3}, {}).code
     )
@@ -142,4 +145,38 @@ def test_zero_has_no_minus() -> None:
 def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
     bits = {AS_TRAINED: 2.3, "yarn": 2.4, WINDOW: 2.5}
     found = told(bits, dict.fromkeys(bits, 0.2))
-    assert any("it matters with the model unchanged (+0.200" in sentence for sentence in found.sentences)
+    assert any("rise with the model unchanged (+0.200" in sentence for sentence in found.sentences)
+
+
+@pytest.mark.parametrize(("end", "said"), [(2.2, "helps yarn (−0.100 ["), (2.31, "No method is shown to gain")])
+def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -> None:
+    """In the last quarter, by block; both see the same text, and a window sees none of the distant one."""
+    bits, ends = {AS_TRAINED: 2.5, "yarn": 2.3, WINDOW: 2.35}, {AS_TRAINED: 2.9, "yarn": end, WINDOW: 2.3}
+    rows = [row(AS_TRAINED, 2.0, 64)]
+    for name in bits:
+        for part, each in [(None, 0.0), *enumerate(NOISE, 1)]:
+            text = {None: 0.0}.get(part, 0.5 * (part or 0))  # blocks differ more than ways of reading them
+            rows.append(row(name, bits[name] + text + each * (name == "yarn"), 256, part=part, n=256 * 100))
+            rows.append(row(name, ends[name] + text + each * (name == "yarn"), 256, part=part, metric=END))
+    found = answer(frame(rows), {"source": "a b.py"}, (), "my/model")
+    assert found is not None
+    (gain,) = (sentence for sentence in found.sentences if said in sentence)
+    assert "in the last quarter of each piece of 256" in gain
+    assert "a window of 64, which attends to none of it" in gain
+    line = found.rankings[0].line("yarn")
+    assert line["window_low"] < end - 2.3 < line["window_high"]
+    assert line["end_high"] - line["end_low"] > 10 * (line["window_high"] - line["window_low"]), "levels are not paired"
+    assert len(re.findall(r"(?<![\w.])[−+]?\d[\d.,]*", found.heading)) <= 3
+    assert "'task.path=a b.py' experiment=context_extension" in found.code[-1]
+
+
+def test_methods_are_not_compared_where_too_little_is_right() -> None:
+    rows = []
+    for length in (64, 256):
+        for part in (None, *range(1, 9)):
+            rows.append(row(AS_TRAINED, 0.1, length, part=part, metric="token_accuracy", task="needles", chance=0.01))
+    found = answer(frame(rows))
+    assert found is not None
+    assert found.heading == "m, trained to 64: right too rarely to compare methods (10.0 % at 64)"
+    assert "task.num_needles=1 task.num_letters=1" in found.sentences[0]
+    assert (found.rankings, found.code) == ([], [])

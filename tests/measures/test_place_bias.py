@@ -172,6 +172,8 @@ def test_the_report_says_who_is_lost() -> None:
     assert set(figures) == {"associative_recall_by_place", "associative_recall_u_index"}
     assert figures["associative_recall_by_place"].title == "associative_recall: alibi is lost in the middle"
     assert all(set(renderings(figure)) == {"svg", "png"} for figure in figures.values())
+    one = report.plot(frame(row for row in rows if row.encoder == "rope"))["associative_recall_by_place"]
+    assert one.title == "associative_recall: rope is not lost in the middle"
     alone = report.plot(
         frame(measured(untrained(tasks.build("copy"), "rope", causal=True).float(), tasks.build("copy"), influenced=2))
     )

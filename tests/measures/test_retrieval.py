@@ -305,13 +305,14 @@ def test_the_answer_about_one_model_says_how_far_back_it_finds() -> None:
     near = told(100)  # of 240 tokens
     assert near.known
     assert near.heading.startswith("x on needles: finds 100 % at 60 and ")
-    assert near.heading.endswith(" at 240, guessing 3.8 %")
+    assert near.heading.endswith(" at 240")
+    assert "right, 3.8 % by guessing" in near.sentences[0]
     (far,) = (sentence for sentence in near.sentences if sentence.startswith("At 240"))
     back = int(re.search(r"nothing further back than about (\d+) tokens", far)[1])  # type: ignore[index]
     assert back == pytest.approx(100, abs=240 / 8)
     assert "At 60 it is not lost in the middle: ends and middle differ by 0 points." in near.sentences
     everywhere = told(10**6)
-    assert everywhere.heading == "x on needles: finds 100 % at 60 and 100 % at 240, guessing 3.8 %"
+    assert everywhere.heading == "x on needles: finds 100 % at 60 and 100 % at 240"
     assert "At 240 it finds evidence at every depth (0 the beginning, 1 the end)." in everywhere.sentences
 
 
@@ -328,6 +329,7 @@ def test_no_place_is_told_of_a_model_that_finds_too_little_in_range() -> None:
     assert not found.known
     assert "it finds too few needles at its own length" in found.heading
     assert f"({100 * share:.0f} %, guessing 3.8 %)" in found.heading
+    assert "add task.num_needles=1 task.num_letters=1: the text then hides only one line" in found.sentences[0]
     assert answer_of(frame(row for row in rows if row.eval_length > row.train_length)) is None
 
 

@@ -128,8 +128,9 @@ def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]
     last, rows = max(1, length // 4), []
     for name, answers in scored.items():
         end = answers.each(lambda each: each[:, -last:])
-        measured = {"condition": name, "value": end.quality()[QUALITY], "n": end.n(QUALITY)}
-        rows.append(subject.row(NAME, END, eval_length=length, **measured))
+        for part, block in [(None, end), *enumerate(end.blocks(), 1)]:
+            measured = {"condition": name, "value": block.quality()[QUALITY], "n": block.n(QUALITY), "part": part}
+            rows.append(subject.row(NAME, END, eval_length=length, **measured))
     return rows
 
 

@@ -80,7 +80,7 @@ def _finding(rows: pd.DataFrame) -> str:
     if reason := unlearned(rows[rows["eval_length"] == rows["train_length"]]):
         return reason
     if lost.empty:
-        return f"{task}: no encoder is lost in the middle"
+        return f"{task}: {'no encoder is' if len(found) > 1 else f'{found.index[0]} is not'} lost in the middle"
     return f"{task}: {words.brief(lost.index, len(found))} {'is' if len(lost) == 1 else 'are'} lost in the middle"
 
 

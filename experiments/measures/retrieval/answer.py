@@ -13,6 +13,11 @@ from experiments.measures.retrieval import ERRORS, NAME, finds
 MEASURES = (NAME, PLACES)
 OF_TOKENS = "needles"
 """The task whose lengths count tokens, so that a depth is a number of tokens."""
+EASIER = (
+    "To ask the easiest question, add task.num_needles=1 task.num_letters=1: the text then hides only one line, with "
+    "a key and a value of one token each, such as @a=b."
+)
+"""What to do where a model finds too few needles."""
 
 
 @dataclass(eq=False)
@@ -38,21 +43,18 @@ def answer(rows: pd.DataFrame) -> Answer | None:
     lengths = words.listed(f"{_percent(value)} at {length}" for length, value in by_length.items())
     if not finds(by_length[own], guess):
         why = f"it finds too few {task} at its own length ({_percent(by_length[own])}, guessing {_percent(guess)})"
-        text = f"Of the answers' tokens {lengths} are right. Places are told of a model that gets about half of them."
-        easiest = (
-            "task.num_needles=1 task.num_letters=1 is the easiest question: a model that misses it, too, is not told."
-        )
-        text += f" {easiest}" * (task == OF_TOKENS)
+        text = f"Of the answers' tokens {lengths} are right. A model that gets less than about half of them right in "
+        text += f"range is not asked where it finds them.{f' {EASIER}' * (task == OF_TOKENS)}"
         return Answer(f"{model}: cannot tell where it finds things: {why}", [text], known=False)
     far = max(by_length.index)
     ends = [own] if far == own else [own, far]
     heading = words.listed(f"{_percent(by_length[length])} at {length}" for length in ends)
-    sentences = [f"Of the answers' tokens {lengths} are right; the model was trained to {own}."]
+    sentences = [f"Of the answers' tokens {lengths} are right, {_percent(guess)} by guessing; trained to {own}."]
     for length in ends:
         sentences += _by_depth(accuracy[accuracy["eval_length"] == length], task, length)
     index = rows[(rows["metric"] == U_INDEX) & (rows["eval_length"] == own)]["value"]
     sentences += [_middle(float(value), own) for value in index]
-    return Answer(f"{model} on {task}: finds {heading}, guessing {_percent(guess)}", sentences)
+    return Answer(f"{model} on {task}: finds {heading}", sentences)
 
 
 def _by_depth(accuracy: pd.DataFrame, task: str, length: int) -> Iterator[str]:

@@ -39,7 +39,7 @@ def other(task: TaskResults, experiment: str) -> Section:
     module = report_of(experiment)
     shown = module.shown(rows)
     heads = {head: head for head in shown["head"].unique()}
-    cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.short)
+    cells = task.grid(intervals.over_seeds(shown, ["series", "head"]), ["head"], heads, experiment, words.measured)
     summary = task.with_marks(module.summarise(rows))
     if task.outside and len(cells) == 1:  # of one model, a line for each number
         cells = (
@@ -52,7 +52,7 @@ def other(task: TaskResults, experiment: str) -> Section:
 def _by_measurement(rows: pd.DataFrame, stem: str, caption: str) -> Table:
     """Return the table of a measure that says nothing of its own: a line for each thing measured of each series."""
     summary = intervals.by_measurement(rows)
-    cells = summary.map(lambda value: words.short(value) if isinstance(value, float) else str(value))
+    cells = summary.map(lambda value: words.measured(value) if isinstance(value, float) else str(value))
     return Table(stem, caption, cells, summary)
 
 
