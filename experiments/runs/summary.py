@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tabulate import tabulate
 
+from experiments.figures import words
 from experiments.measures import has_report, report_of
 from experiments.measures.permutation_sensitivity import Change
 from experiments.measures.retrieval.answer import MEASURES as ABOUT_PLACES
@@ -44,8 +45,6 @@ OTHERS = "none,{},rope"
 """What a run's encoder is compared with in the next command."""
 SET_ANEW = ("encoder", "seed", "seeds", "name", "workers", "figures", "force")
 """Options that the next command does not take over."""
-ROUNDING = 1e-7
-"""Below this a value is rounding alone."""
 FREE_RUNNING = "generated_token_accuracy"
 NOT_RUN = {
     "finished before": "{run_id} finished before; force=true repeats it",
@@ -133,7 +132,9 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
         return None
     from experiments.measures.context_extension.answer import answer  # with scipy
 
-    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"))
+    given = shlex.split(record["command"])
+    text = next((word for word in given if word.startswith(("task.path=", "task.dataset="))), None)
+    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"), text)
 
 
 def _places(outcome: Outcome) -> Places | None:
@@ -272,7 +273,7 @@ def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:
         table = with_series(frame(row for row in rows if row.experiment == name))
         shown = report_of(name).shown(table) if has_report(name) else _plain(table)
         lines = [
-            (line["head"], _brief(line["value"]) if line["status"] == "ok" else line["status"])
+            (line["head"], words.measured(line["value"]) if line["status"] == "ok" else line["status"])
             for line in shown.head(LINES).to_dict("records")
         ]
         _print([(name.replace("_", " "), ""), *dict.fromkeys(lines)])
@@ -280,10 +281,6 @@ def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:
             print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refusals(record, name)))
         if len(shown) > LINES:
             print(f"{len(shown) - LINES} more are in rows.csv")
-
-
-def _brief(value: float) -> str:
-    return "0" if abs(value) < ROUNDING else f"{value:.3g}"
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
@@ -301,13 +298,13 @@ def _next(record: dict[str, Any], folder: str) -> str:
     name = record["choice"] or record["encoder"]
     if record["trained"] and not record["converged"]:
         chosen = [word for word in chosen if not word.startswith("train.steps=")]
-        words = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
-        return f"longer    {shlex.join(['python', 'run.py', *words])}"
+        typed = [f"encoder={name}", f"seed={record['seed']}", *chosen, f"train.steps={2 * (record['steps'] or 1)}"]
+        return f"longer    {shlex.join(['python', 'run.py', *typed])}"
     names = ",".join(dict.fromkeys(OTHERS.format(name).split(",")))
     theirs = any(word.startswith("plugin=") for word in chosen)
     seeds = ["seeds=until_decided", f"against={name}"] if theirs else ["seed=0,1,2"]
-    words = ["python", "run.py", "-m", f"encoder={names}", *seeds, *chosen, "name=compared"]
-    return f"compare   {shlex.join(words)}\n          then: python report.py results/compared"
+    typed = ["python", "run.py", "-m", f"encoder={names}", *seeds, *chosen, "name=compared"]
+    return f"compare   {shlex.join(typed)}\n          then: python report.py results/compared"
 
 
 def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
