@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -331,6 +332,10 @@ def test_no_place_is_told_of_a_model_that_finds_too_little_in_range() -> None:
     assert f"({100 * share:.0f} %, guessing 3.8 %)" in found.heading
     assert "add task.num_needles=1 task.num_letters=1: the text then hides only one line" in found.sentences[0]
     assert answer_of(frame(row for row in rows if row.eval_length > row.train_length)) is None
+    asked = answer_of(frame(replace(row, task="needles(num_needles=1, num_letters=1)") for row in rows))
+    assert asked is not None
+    assert "no easier question" in asked.sentences[0], "what was done already is no advice"
+    assert "add task" not in asked.sentences[0]
 
 
 def test_one_row_has_no_stripe_that_looks_like_a_bar() -> None:

@@ -25,7 +25,7 @@ from experiments.measures.context_extension.ranking import (
 )
 from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.measures.retrieval import finds
-from experiments.measures.retrieval.answer import EASIER, OF_TOKENS
+from experiments.measures.retrieval.answer import easier
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics import blocks
 
@@ -109,9 +109,11 @@ def answer(
     guess = float(rows.loc[(rows["metric"] == metric) & (rows["eval_length"] == trained), "chance"].mean())
     if own and is_share(metric) and not finds(own.line(AS_TRAINED)["value"], 0.0 if math.isnan(guess) else guess):
         why = "Methods are compared only where the model is right about half of the time at its own length."
-        why += f" {EASIER}" * str(rows["task"].iloc[0]).startswith(OF_TOKENS)
         found_there = f"{_at(own, AS_TRAINED, metric)} at {trained}"
-        return without(f"right too rarely to compare methods ({found_there})", [why, *counts])
+        return without(
+            f"right too rarely to compare methods ({found_there})",
+            [f"{why} {easier(str(rows['task'].iloc[0]))}".rstrip(), *counts],
+        )
     shown = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
     place = place or "path/to/model"
     lines = code(main, window, place)

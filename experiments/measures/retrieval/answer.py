@@ -1,5 +1,6 @@
 """What a user of one saved model learns from its rows: where in the context it finds things, and how far back."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,11 +14,8 @@ from experiments.measures.retrieval import ERRORS, NAME, finds
 MEASURES = (NAME, PLACES)
 OF_TOKENS = "needles"
 """The task whose lengths count tokens, so that a depth is a number of tokens."""
-EASIER = (
-    "To ask the easiest question, add task.num_needles=1 task.num_letters=1: the text then hides only one line, with "
-    "a key and a value of one token each, such as @a=b."
-)
-"""What to do where a model finds too few needles."""
+EASIEST = {"num_needles=1", "num_letters=1"}
+"""Of the task: one line is hidden, whose key and value are a token each."""
 
 
 @dataclass(eq=False)
@@ -27,6 +25,16 @@ class Answer:
     heading: str
     sentences: list[str]
     known: bool = True
+
+
+def easier(task: str) -> str:
+    """Return what to do where a model finds too few needles; blank of other tasks."""
+    if not task.startswith(OF_TOKENS):
+        return ""
+    if set(re.split("[(), ]+", task)) >= EASIEST:
+        return "The text hides only one line such as @a=b already: this task has no easier question."
+    told = "For an easier question, add task.num_needles=1 task.num_letters=1: the text then hides only one line, such "
+    return told + "as @a=b, and the model is asked which token stands after @a=."
 
 
 def answer(rows: pd.DataFrame) -> Answer | None:
@@ -44,8 +52,8 @@ def answer(rows: pd.DataFrame) -> Answer | None:
     if not finds(by_length[own], guess):
         why = f"it finds too few {task} at its own length ({_percent(by_length[own])}, guessing {_percent(guess)})"
         text = f"Of the answers' tokens {lengths} are right. A model that gets less than about half of them right in "
-        text += f"range is not asked where it finds them.{f' {EASIER}' * (task == OF_TOKENS)}"
-        return Answer(f"{model}: cannot tell where it finds things: {why}", [text], known=False)
+        text += f"range is not asked where it finds them. {easier(str(in_range['task'].iloc[0]))}"
+        return Answer(f"{model}: cannot tell where it finds things: {why}", [text.rstrip()], known=False)
     far = max(by_length.index)
     ends = [own] if far == own else [own, far]
     heading = words.listed(f"{_percent(by_length[length])} at {length}" for length in ends)
