@@ -162,9 +162,11 @@ def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
     for place, told in enumerate(found):
         title = "What to do" if place == 0 else told.heading
         parts: list[Part] = [Block("code", told.code)] if told.code else []
-        made.append(Section(title, told.sentences, parts))
-        if place == 0 and told.rankings:
-            made[-1].parts += [Block("curves", each) for each in _curves(results, told)]
+        made.append(Section(title, told.advice, parts))
+        if told.evidence:
+            made.append(Section("The evidence", told.evidence))
+            if place == 0 and told.rankings:
+                made[-1].parts += [Block("curves", each) for each in _curves(results, told)]
         for ranking in told.rankings:
             at = f"The methods at {ranking.length}, {ranking.multiple:g} times the training length"
             made.append(Section(at, parts=[_table(told, ranking, place), *_distant(told, ranking, place)]))

@@ -362,9 +362,8 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert found.heading.startswith("my-llama, trained to 32")
     assert found.heading in done.out
     assert html.escape(found.heading, quote=False) in page.replace("\N{NO-BREAK SPACE}", " ")
-    if found.code:
-        assert f'from_pretrained("{saved}")' in done.out
-        assert f'from_pretrained("{saved}")' in html.unescape(page)
+    assert f"checkpoint={saved} task=needles" in done.out
+    assert f"checkpoint={saved} task=needles" in html.unescape(page)
     (ranking,) = found.rankings
     assert (ranking.length, ranking.windows, ranking.blocks) == (128, 16, 16)
     assert re.search(
@@ -372,7 +371,10 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
         found.sentences[-1],
     )
     assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
-    assert found.sentences[0] in page.replace("\N{NO-BREAK SPACE}", " ")
+    plain = html.unescape(page.replace("\N{NO-BREAK SPACE}", " "))
+    assert all(plain.count(sentence) == 1 for sentence in found.sentences), "each stands once"
+    places = [plain.index(part) for part in (found.advice[0], found.code[-2], found.evidence[0])]
+    assert places == sorted(places), "what to do, the lines to type, and then why"
     assert {"end", "time"} <= set(ranking.table.dropna(subset=["end", "time"]).columns)
     assert ranking.line("as trained")["time"] == 1
     times = [

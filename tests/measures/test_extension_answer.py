@@ -10,7 +10,7 @@ import pytest
 
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW
 from experiments.measures.context_extension.answer import Answer, answer
-from experiments.measures.context_extension.ranking import content
+from experiments.measures.context_extension.ranking import UNCHANGED, content
 from experiments.rows.row import Row, frame
 
 SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "text", "seed": 0, "experiment": NAME}
@@ -55,6 +55,20 @@ def test_a_method_must_be_better_than_unchanged() -> None:
     assert "limit attention to the last 64 tokens, a window (takes about 2 times as long" in found.sentences[0]
     assert "leave the model as it is: no method is shown" in found.sentences[0]
     assert not any('"yarn"' in line for line in found.code)
+
+
+def test_a_sure_difference_that_prints_as_0_recommends_nothing() -> None:
+    found = told({AS_TRAINED: 2.5, "yarn": 2.4998, WINDOW: 2.4999}, {}, yarn=0.1001, window=0.1001)
+    assert f"{UNCHANGED} no worse than with any method" in found.heading
+    assert found.sentences[0].startswith("Leave the model as it is")
+    assert found.code == [] or "use(" not in "".join(found.code)
+
+
+def test_heading_and_advice_name_the_same_where_the_best_is_not_sure() -> None:
+    found = told({AS_TRAINED: 2.5, "yarn": 2.4, WINDOW: 2.39}, {}, window=30.0)
+    assert "reads 256 better with yarn (−0.100 bits per byte" in found.heading
+    assert found.sentences[0].startswith("To read 256 tokens, use yarn with factor 4")
+    assert "A window of 64 (takes about 2 times as long to read as unchanged) may do as well" in found.sentences[0]
 
 
 @pytest.mark.parametrize("used", [("dual_chunk",), ("dual_chunk", "yarn"), ()])

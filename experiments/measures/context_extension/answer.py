@@ -21,6 +21,7 @@ from experiments.measures.context_extension.ranking import (
     named,
     number,
     ranked,
+    shown,
     times_of,
 )
 from experiments.measures.context_use import NAME as CONTEXT_USE
@@ -31,8 +32,6 @@ from experiments.statistics import blocks
 
 FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
-LEAST = 0.0005
-"""Less than what is printed is no cost: a method that changes nothing there differs by rounding."""
 FIXED = "nothing can be put into the model: "
 REMEDIES = {
     "scaled already": "Measure the model without that scaling, which is rope_parameters (or rope_scaling) in its "
@@ -46,15 +45,21 @@ RISES, FALLS, UNSHOWN = "rise with", "fall with", "are not shown to change with"
 
 @dataclass
 class Answer:
-    """What the rows of one model say: a heading, sentences, rankings by length, and the lines that apply the best."""
+    """What the rows of one model say: a heading, what to do, its evidence, rankings by length, and lines to type."""
 
     heading: str
-    sentences: list[str]
+    advice: list[str]
+    evidence: list[str]
     rankings: list[Ranking]
     metric: str
     train_length: int
     window: int
     code: list[str] = field(default_factory=list)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What to do, then why."""
+        return [*self.advice, *self.evidence]
 
     @property
     def covers(self) -> set[str]:
@@ -90,8 +95,8 @@ def answer(
     at_home = _inside(own, metric)
     opening = f"{model}, trained to {trained}"
 
-    def without(heading: str, sentences: list[str]) -> Answer:
-        return Answer(f"{opening}: {heading}", sentences, [], metric, trained, trained)
+    def without(heading: str, advice: list[str]) -> Answer:
+        return Answer(f"{opening}: {heading}", advice, [], [], metric, trained, trained)
 
     if not found:
         unread = [*beyond(missing, trained, refusals), *at_home]
@@ -114,25 +119,25 @@ def answer(
             f"right too rarely to compare methods ({found_there})",
             [f"{why} {easier(str(rows['task'].iloc[0]))}".rstrip(), *counts],
         )
-    shown = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
+    rankings = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
     place = place or "path/to/model"
     lines = code(main, window, place)
     if metric == "bits_per_byte":
         lines += [""] * bool(lines) + next_command(main, place, text or f"task.path={corpus.get('source', 'file.txt')}")
     return Answer(
         heading=_heading(opening, main, metric),
-        sentences=[
-            *_advice(main, window, refusals),
+        advice=_advice(main, window, refusals),
+        evidence=[
             *_levels(main, metric, window),
             *at_home,
             *_changes(main, metric, window),
             *_short(main, metric, trained),
             *_gain(main, metric, window),
             *_distant(main, window),
-            *(_further(last, metric, window) if last in shown[1:] else []),
+            *(_further(last, metric, window) if last in rankings[1:] else []),
             *counts,
         ],
-        rankings=shown,
+        rankings=rankings,
         metric=metric,
         train_length=trained,
         window=window,
@@ -148,15 +153,16 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
         )
     if main.best == AS_TRAINED:
         return f"{opening}, reads {main.length} best {UNCHANGED}: {_at(main, AS_TRAINED, metric)}"
-    if not main.helped:
+    if main.first is None:
         level_there = _at(main, AS_TRAINED, metric)
         return f"{opening}, reads {main.length} {UNCHANGED} no worse than with any method, by this text: {level_there}"
-    less = main.line(main.best)["trained_difference"]
+    less = main.line(main.first)["trained_difference"]
     gain = f"{words.signed(100 * less, math.nan, math.nan, 1)} points" if is_share(metric) else ""
     gain = gain or f"{words.signed(less, math.nan, math.nan, 3)} {metric_of(metric).label}"
-    best = "a window" if main.best == WINDOW else named(main.best, 0)
-    told = f"{opening}, reads {main.length} best with {best} ({gain} against {UNCHANGED})"
-    if main.best != WINDOW or not main.methods:
+    way = "a window" if main.first == WINDOW else named(main.first, 0)
+    better = "best" if main.first == main.best else "better"
+    told = f"{opening}, reads {main.length} {better} with {way} ({gain} against {UNCHANGED})"
+    if main.first != WINDOW or not main.methods:
         return told
     if main.chosen is None:
         return f"{told}; to attend to all of it, no method is shown better than {UNCHANGED}"
@@ -183,11 +189,11 @@ def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
         return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
-    if main.best == WINDOW:
+    if main.first == WINDOW:
         unshown = ", though it is not shown to matter" * (main.line(main.chosen)["content_low"] <= 0)
         return [f"{limited} Use {method} instead where text further back must be attended to{unshown}."]
     text = f"To read {main.length} tokens, use {method}."
-    if WINDOW in main.alike:
+    if WINDOW in (main.best, *main.alike):
         text += f" A window of {window}{_time(main, WINDOW)} may do as well, but attends to nothing further back."
     return [text]
 
@@ -218,11 +224,11 @@ def _inside(own: Ranking | None, metric: str) -> list[str]:
 
 
 def _changes(main: Ranking, metric: str, window: int) -> list[str]:
-    of = "paired by block; Holm's correction over the methods"
+    of = "paired by block; tests with Holm's correction over the methods, intervals without"
     others = [f"{named(name, window)} ({difference(main.line(name), 'best_', metric)})" for name in main.alike]
     best = named(main.best, window)
     if others:
-        return [f"No significant difference from {best}: {words.listed(others)} ({of})."]
+        return [f"No significant difference from {best}: {words.few(others)} ({of})."]
     if len(main.table) < 2:
         return []
     second = str(main.table.index[1])
@@ -236,9 +242,8 @@ def _short(main: Ranking, metric: str, trained: int) -> list[str]:
     if main.chosen is None:
         return []
     line = main.line(main.chosen)
-    cost, p = line["saved_difference"], line["saved_p_holm"]
-    worse = cost < 0 if metric_of(metric).higher_is_better else cost > 0
-    if not worse or abs(cost) < LEAST or blocks.alike(p):
+    worse = (line["saved_difference"] < 0) == metric_of(metric).higher_is_better
+    if not worse or not shown(line, "saved_"):
         return []
     text = f"As saved for {main.length}, {main.chosen} reads {trained} tokens worse than {UNCHANGED}: "
     unit = "" if is_share(metric) else f" {metric_of(metric).label}"
@@ -256,12 +261,17 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
 
     distant, where = f"ext further back than {window} tokens", f"in the last quarter of each piece of {main.length}"
     sees_none = f"a window of {window}, which attends to none of it"
-    better = [name for name in others if main.line(name)["window_difference"] < 0]
-    better = [name for name in better if not blocks.alike(main.line(name)["window_p_holm"])]
+    better = [name for name in others if _gains(main, name)]
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: bits per byte {where}, less those of {sees_none}."]
     best = f"{_way(others[0], window)} is at {difference(main.line(others[0]), 'window_', metric)} bits per byte"
     return [f"No method is shown to gain from t{distant}: {where}, {best} against {sees_none}; the others need more."]
+
+
+def _gains(main: Ranking, name: str) -> bool:
+    """Whether a way of reading is shown better than a window where each piece has most text before it."""
+    line = main.line(name)
+    return line["window_difference"] < 0 and shown(line, "window_")
 
 
 def _distant(main: Ranking, window: int) -> list[str]:
@@ -283,7 +293,9 @@ def _distant(main: Ranking, window: int) -> list[str]:
     text = (
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
-    return [f"{text} (95 % intervals{corrected})."]
+    none = not any(_gains(main, name) for name in known)
+    but = f" A method can use distant text and still lose more by it than a window of {window} does without."
+    return [f"{text} (95 % intervals{corrected}).{but * (none and bool(told[RISES]))}"]
 
 
 def _way(name: str, window: int) -> str:

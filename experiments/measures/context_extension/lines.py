@@ -35,7 +35,7 @@ def code(main: Ranking, window: int, place: str) -> list[str]:
             lines.pop(WINDOW, None)
     if not lines:
         return []
-    first, *others = lines.values() if main.best == WINDOW else reversed(lines.values())
+    first, *others = lines.values() if main.first == WINDOW else reversed(lines.values())
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
     whole = [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
     written = json.dumps(place, ensure_ascii=False)

@@ -14,6 +14,8 @@ from experiments.statistics import blocks
 UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
+LEAST = 0.0005
+"""Less than what is printed is no difference, however sure: a method that changes nothing differs by rounding."""
 
 
 @dataclass(eq=False)
@@ -56,19 +58,19 @@ class Ranking:
     @property
     def alike(self) -> list[str]:
         """The conditions that do not differ significantly from the best."""
-        return [str(name) for name in self.table.index[1:] if blocks.alike(self.line(name)["best_p_holm"])]
+        return [str(name) for name in self.table.index[1:] if not shown(self.line(name), "best_")]
 
     @property
     def better(self) -> list[str]:
         """The conditions that are better than the unchanged model, best first."""
         names = [str(name) for name in self.table.index]
         ahead = names[: names.index(AS_TRAINED)]
-        return [name for name in ahead if not blocks.alike(self.line(name)["trained_p_holm"])]
+        return [name for name in ahead if shown(self.line(name), "trained_")]
 
     @property
-    def helped(self) -> bool:
-        """Whether the best is better than the unchanged model."""
-        return self.best in self.better
+    def first(self) -> str | None:
+        """The best of those that are better than the unchanged model."""
+        return next(iter(self.better), None)
 
     @property
     def methods(self) -> list[str]:
@@ -80,7 +82,7 @@ class Ranking:
         """The replacement to use, better than the unchanged model: beside a window, one that uses distant text."""
         better = [name for name in self.better if name in self.methods]
         using = [name for name in better if self.line(name)["content_low"] > 0]
-        return next(iter([*using * (self.best == WINDOW), *better]), None)
+        return next(iter([*using * (self.first == WINDOW), *better]), None)
 
 
 def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Ranking:
@@ -142,6 +144,11 @@ def _intervals(whole: "pd.Series[float]", parts: pd.DataFrame, several: int = 1)
 def named(condition: str, window: int) -> str:
     """Return how a condition is named to a reader."""
     return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
+
+
+def shown(line: Mapping[str, float], prefix: str) -> bool:
+    """Whether a difference is significant, and large enough to be printed."""
+    return abs(line[f"{prefix}difference"]) >= LEAST and not blocks.alike(line[f"{prefix}p_holm"])
 
 
 def is_share(metric: str) -> bool:
