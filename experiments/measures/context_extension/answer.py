@@ -176,7 +176,8 @@ def _at(ranking: Ranking, name: str, metric: str) -> str:
 def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
     """Return what to do, as instructions."""
     limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
-    limited += f"{_time(main, WINDOW)}."
+    limited += f"{_time(main, WINDOW)}"
+    limited += "." if main.plain else f"; pe_zoo.hf.use sets it by sliding_window={window}."
     if not main.methods:
         why = next(iter(refusals), "the measure was asked for none")
         remedy = next((text for part, text in REMEDIES.items() if part in why), "")

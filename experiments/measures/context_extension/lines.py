@@ -25,8 +25,7 @@ AFTER = [
 def code(main: Ranking, window: int, place: str) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
     limit = USE.format(name="rope", more=f", sliding_window={window}")
-    plain = len(main.methods) > 1  # several extend rope alone; a model with another encoder must keep that one
-    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if plain and WINDOW in main.better else {}
+    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if main.plain and WINDOW in main.better else {}
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
         more = f", train_length={window}" + ("" if factor != factor else f", factor={factor!r}")
