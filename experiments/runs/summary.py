@@ -263,7 +263,7 @@ def _show_results(outcome: Outcome) -> None:
             print("One seed says nothing about which encoding is better.")
         print("\n" + _next(record, outcome.folder.parent.parent.name))
     drawn = len(list((outcome.folder / "figures").glob("*")))
-    print(f"files     {outcome.folder}" + (f", {drawn} pictures in figures/" if drawn else ""))
+    print(f"files     {outcome.folder}" + (f", {words.count(drawn, 'picture')} in figures/" if drawn else ""))
 
 
 def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:
