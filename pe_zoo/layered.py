@@ -98,7 +98,8 @@ def _part(entry: str, geometry: Geometry) -> Encoder:
     try:
         part = build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
         if part.axes != Layered.axes:
-            raise ValueError(f"{name} takes places in {part.plane}; layers here are of sequences")
+            plane = "a grid" if part.plane == "grid" else part.plane
+            raise ValueError(f"{name} takes places in {plane}; layers here are of sequences")
         return part
     except (ValueError, LookupError) as error:
         raise ValueError(f"layered layers, {entry!r}: {error}") from error

@@ -39,7 +39,7 @@ def start(
     """
     cls = pe_zoo.get(name)
     known = knobs(cls)
-    if "rope" not in (name, cls.extends) or "base" not in known or "pairing" in given:
+    if "rope" not in (name, cls.extends) or "base" not in known or given.keys() & {"base", "pairing"}:
         return {}, 0
     if not rotates(heard):
         return {}, 0
@@ -48,7 +48,7 @@ def start(
         if own.fraction != 1 and "fraction" not in known:
             raise Unsupported(f"{family(model)} rotates {own.fraction:g} of each head, and {name} all of it")
     except Unsupported as reason:
-        if name == "rope" or "base" in given:
+        if name == "rope":
             return {}, 0
         remedy = f"name base= to put in {name} as a new encoder, and train it"
         raise Unsupported(f"{reason}, so {name} cannot start from its angles; {remedy}") from reason

@@ -80,21 +80,13 @@ def test_an_extension_changes_nothing_where_it_is_rope(name: str) -> None:
     torch.testing.assert_close(logits(model, given), before, atol=1e-5, rtol=0)
 
 
-def test_a_base_by_name_is_another_base_of_the_models_own_pairs() -> None:
-    """Those of the model whose configuration has that base."""
-    given, config = tokens(), {"rope_type": "default"}
-    for base in (500.0, 9000.0):
+def test_a_base_or_a_pairing_by_name_makes_a_new_encoder() -> None:
+    given = tokens()
+    for name, knobs in (("yarn", {"base": 500.0}), ("rope", {"base": 500.0}), ("rope", {"pairing": "interleaved"})):
         model = llama()
-        pe_zoo.hf.use(model, "rope", base=base)
-        expected = logits(llama(rope_parameters=config | {"rope_theta": base}), given)
-        torch.testing.assert_close(logits(model, given), expected, atol=1e-5, rtol=0)
-
-
-def test_a_pairing_by_name_makes_a_new_encoder() -> None:
-    given, model = tokens(), llama()
-    before = logits(model, given)
-    pe_zoo.hf.use(model, "rope", pairing="interleaved")
-    assert not torch.allclose(logits(model, given), before, atol=1e-2)
+        before = logits(model, given)
+        pe_zoo.hf.use(model, name, **knobs)
+        assert not torch.allclose(logits(model, given), before, atol=1e-2)
     pe_zoo.hf.use(model, "rope", pairing="half", base=500.0)
     torch.testing.assert_close(logits(model, given), before, atol=1e-5, rtol=0)
 

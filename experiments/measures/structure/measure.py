@@ -49,7 +49,8 @@ def measure(
     if isinstance(subject.model, Guest):
         raise Unsupported("structure is that of an encoder of the zoo: leave checkpoint= out and name one")
     if (given := subject.model.encoder).axes > 1:
-        raise Unsupported(f"structure looks at encoders of sequences; {given.name} takes {given.plane}")
+        plane = "a grid" if given.plane == "grid" else given.plane
+        raise Unsupported(f"structure looks at encoders of sequences; {given.name} takes {plane}")
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),
