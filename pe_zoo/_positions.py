@@ -1,6 +1,7 @@
 """Distances, angles and buckets, shared by encoders. The sign convention is stated here, once."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +38,11 @@ def at(positions: Tensor, rows: slice) -> Tensor:
              [2., 1.]]])
     """
     return positions[:, rows] if positions.ndim == 3 else positions[..., rows]
+
+
+def plane_of(of: Any) -> str:
+    """Return what an encoder or a numbering numbers, in words."""
+    return "a sequence" if of.axes == 1 else {"grid": "a grid"}.get(of.plane, of.plane)
 
 
 def length_of(positions: Tensor) -> int:

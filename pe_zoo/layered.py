@@ -4,6 +4,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from pe_zoo import Encoder, Geometry, Site, register
+from pe_zoo._positions import plane_of
 from pe_zoo._registry import build
 
 WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -98,8 +99,7 @@ def _part(entry: str, geometry: Geometry) -> Encoder:
     try:
         part = build(name, geometry, **{knob: _value(text) for knob, _, text in pairs})
         if part.axes != Layered.axes:
-            plane = "a grid" if part.plane == "grid" else part.plane
-            raise ValueError(f"{name} takes places in {plane}; layers here are of sequences")
+            raise ValueError(f"{name} takes places in {plane_of(part)}; layers here are of sequences")
         return part
     except (ValueError, LookupError) as error:
         raise ValueError(f"layered layers, {entry!r}: {error}") from error

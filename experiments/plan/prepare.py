@@ -28,7 +28,7 @@ from experiments.training.tune import check_tuning
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._contract import check
 from pe_zoo._knobs import whole
-from pe_zoo._positions import FURTHEST
+from pe_zoo._positions import FURTHEST, plane_of
 
 REGISTRIES = {"encoder": pe_zoo.get, "task": tasks.get, "positions": pe_zoo.numberings.get}
 
@@ -178,12 +178,12 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
 
 def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
     """Refuse a numbering of other axes, or one that leaves float32's whole numbers or the encoder's ``max_length``."""
-    if _plane(encoder) != _plane(numbering):
+    if plane_of(encoder) != plane_of(numbering):
         remedy = f"set positions={encoder.plane}{' and a task that has a grid' if encoder.plane == 'grid' else ''}"
         remedy = f"leave positions={numbering.name} out" if encoder.axes == 1 else remedy
         raise ValueError(
-            f"encoder={encoder.name} takes positions of {_plane(encoder)}, but positions={numbering.name} gives those "
-            f"of {_plane(numbering)}; {remedy}"
+            f"encoder={encoder.name} takes positions of {plane_of(encoder)}, but positions={numbering.name} gives "
+            f"those of {plane_of(numbering)}; {remedy}"
         )
     lowest, highest, rows = numbering.lowest(length), numbering.highest(length), encoder.max_length
     if max(-lowest, highest) > FURTHEST:
@@ -201,10 +201,6 @@ def check_range(encoder: Encoder, numbering: Numbering, length: int) -> None:
             f"encoder={encoder.name} takes positions from 0 on, but positions={numbering.name} reaches "
             f"{lowest:.10g}; choose an encoder without a table, or another numbering"
         )
-
-
-def _plane(of: Encoder | Numbering) -> str:
-    return "a sequence" if of.axes == 1 else {"grid": "a grid"}.get(of.plane, of.plane)
 
 
 def check_name(name: str) -> str:

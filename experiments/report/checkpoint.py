@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, TEXTS, WINDOW
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.context_extension.answer import Answer, answer
 from experiments.measures.context_extension.ranking import (
@@ -72,9 +72,7 @@ SEVERAL = {
         "These windows are not those that other sections of this page read, so that their bits differ a little. "
     ),
 }
-"""What is said of measures of several models and seeds, as patterns, and what of one."""
-TEXTS = ("task.path", "task.dataset")
-"""Options that name a text."""
+"""Patterns of sentences on several models and seeds, and their wording for one model."""
 OF_TRAINING = ("final loss", "converged", "encoder parameters", "train seconds", "tokens per second")
 """Columns of the table of runs that say nothing of a model that was not trained here."""
 

@@ -15,6 +15,7 @@ from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.measures import has_report, report_of
+from experiments.measures.context_extension import TEXTS
 from experiments.measures.permutation_sensitivity import Change
 from experiments.measures.retrieval.answer import MEASURES as ABOUT_PLACES
 from experiments.measures.retrieval.answer import Answer as Places
@@ -133,7 +134,7 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
     from experiments.measures.context_extension.answer import answer  # with scipy
 
     given = shlex.split(record["command"])
-    text = next((word for word in given if word.startswith(("task.path=", "task.dataset="))), None)
+    text = next((word for word in given if word.partition("=")[0] in TEXTS), None)
     return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"), text)
 
 

@@ -52,7 +52,7 @@ def generate(
     """Score a batch free-running: the likeliest token at each scored position is read next, right or wrong.
 
     Positions are ``(length,)`` or ``(batch, length)``, and axes if there are several; a numbering that reads tokens
-    numbers those that follow anew after each token. Of the first ``count`` sequences (None: all); which answers are
+    gives new ones after each token. Of the first ``count`` sequences (None: all); which answers are
     read next is decided by all of the batch, since in a few of them one may match by chance. None if no answer is ever
     read next, so that both modes coincide.
     """

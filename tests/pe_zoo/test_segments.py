@@ -263,7 +263,7 @@ def test_what_is_read_bit_by_bit_is_what_is_read_at_once(between: str) -> None:
 
 
 def naive(model: Transformer, batch: Batch, numbering: Numbering) -> Tensor:
-    """Read all anew for each token, at the positions of what was written."""
+    """Read everything again for each token, at the positions of what was written."""
     tokens, logits = batch.tokens.clone(), []
     for place in batch.counted.nonzero().flatten().tolist():
         with torch.no_grad():

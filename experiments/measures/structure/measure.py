@@ -17,6 +17,7 @@ from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._knobs import Count, NotNegative, Several, whole
+from pe_zoo._positions import plane_of
 
 WAVES = (0, 10, 50, 100)
 MAX_DIMENSIONS = 128
@@ -49,8 +50,7 @@ def measure(
     if isinstance(subject.model, Guest):
         raise Unsupported("structure is that of an encoder of the zoo: leave checkpoint= out and name one")
     if (given := subject.model.encoder).axes > 1:
-        plane = "a grid" if given.plane == "grid" else given.plane
-        raise Unsupported(f"structure looks at encoders of sequences; {given.name} takes {plane}")
+        raise Unsupported(f"structure looks at encoders of sequences; {given.name} takes {plane_of(given)}")
     encoder = exact((subject.initial() if subject.trained else subject.model).encoder)
     return [
         subject.row(NAME, "train_positions", value=float(encoder.geometry.train_length), n=1),
