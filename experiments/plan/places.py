@@ -1,9 +1,11 @@
 """What a command line names on this disk, looked up without torch, which takes seconds: a model and a text."""
 
+import json
 import re
 from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from pe_zoo._knobs import hint
 
@@ -37,6 +39,12 @@ def files_of(place: str) -> list[Path]:
     if not function and find_spec("transformers") is None:
         raise ValueError("checkpoint= needs the package transformers: pip install 'pe-zoo[hf]'")
     return files
+
+
+def in_use(place: str) -> list[dict[str, Any]]:
+    """Return what `pe_zoo.hf.use` has put into a saved model, as it is noted in its configuration."""
+    configs = [file for file in files_of(place) if file.name == "config.json"]
+    return [spec for file in configs for spec in json.loads(file.read_text(encoding="utf-8")).get("pe_zoo", [])]
 
 
 def check_question(place: str, task: str, knobs: Collection[str], experiment: object, *, has_text: bool) -> None:

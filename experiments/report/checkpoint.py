@@ -29,7 +29,6 @@ from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
 from experiments.report.sections.curves import percent
-from experiments.rows.read import refusals
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
 
@@ -56,7 +55,8 @@ DISTANT = (
 CONTENT = (
     "Lost with other text there: bits per byte that the last tokens of each piece lose where the text further back is "
     "replaced by other text; measured of the three best methods, the window and the model unchanged; 95 % intervals "
-    "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. "
+    "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. A window has some "
+    "of it through the layers below. "
 )
 SEVERAL = {
     r" The same index is taken of the influence of each input place .* of the architecture itself\.": "",
@@ -107,11 +107,9 @@ def answers(results: Results) -> list[Answer]:
     for _, of_series in rows.groupby(["series", "task"], sort=False):
         run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
         record, measured = records[run], of_series[of_series["run_id"] == run]
-        place = record.get("checkpoint")
-        place = place if isinstance(place, str) else None  # NaN where another run has none
         task = results.configs.get(run, {})
         text = next((f"{knob}={task[knob]}" for knob in TEXTS if task.get(knob, "null") != "null"), None)
-        told = answer(measured, record["corpus"], refusals(record, EXTENDED), place, text)
+        told = answer(measured, record, text)
         found += [told] if told else []
     return found
 

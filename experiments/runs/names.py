@@ -29,6 +29,8 @@ PARTS = {
 """Groups whose options are the fields of a class: its file and its name."""
 GROUPS = (*REGISTERED, *PARTS, *LISTS)
 """Every group that is chosen from by name."""
+OTHERS = 4
+"""Entries named that have an option which the chosen one lacks."""
 PLAIN = re.compile(r"[\w./~@:+-]+")
 """A value that Hydra reads as it stands, and that is one."""
 UNTIL_DECIDED = "until_decided"
@@ -125,7 +127,7 @@ def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
 
 def _check_knob(name: str, given: Mapping[str, str]) -> None:
     group, _, knob = name.partition(".")
-    topic = "options"
+    topic, others = "options", list[str]()
     if group in PARTS:
         known: Collection[str] = fields(*PARTS[group])
     elif group in entries("experiment"):
@@ -135,9 +137,14 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
         if not set(chosen) <= set(entries(group)):
             return
         known, topic = [one for choice in chosen for one in entries(group)[choice].knobs], topic_of(group)
+        others = [other for other, entry in entries(group).items() if knob in entry.knobs]
     else:
         return
     if knob.partition(".")[0] not in (*known, "name"):
+        if others:
+            own = ", ".join(f"{group}.{one}" for one in dict.fromkeys(known)) or "none"
+            some = ", ".join(others[:OTHERS]) + ", …" * (len(others) > OTHERS)
+            raise BadRequest(f"{group}={given[group]} has no option {name!r}, only {own}; it is one of {group}={some}")
         # ``train.length`` is ``task.train_length``
         near = _nested(given) if group in PARTS else [f"{group}.{one}" for one in known]
         _refuse(f"option {name!r}", name, near, topic)

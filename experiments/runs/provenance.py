@@ -18,6 +18,7 @@ import torch
 import pe_zoo
 from experiments.model.transformer import Transformer
 from experiments.plan.measures import measures
+from experiments.plan.places import in_use
 from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
 from pe_zoo._contract import check
@@ -39,6 +40,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "message": "",
         "choice": None if plan.config.checkpoint else plan.config.choice,
         "checkpoint": plan.config.checkpoint,
+        "in_use": in_use(plan.config.checkpoint) if plan.config.checkpoint else None,
         "layout": str(plan.config.layout),
         "python": platform.python_version(),
         "packages": packages,

@@ -135,7 +135,7 @@ def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
 
     given = shlex.split(record["command"])
     text = next((word for word in given if word.partition("=")[0] in TEXTS), None)
-    return answer(frame(rows), record["corpus"], refusals(record, "context_extension"), record.get("checkpoint"), text)
+    return answer(frame(rows), record, text)
 
 
 def _places(outcome: Outcome) -> Places | None:

@@ -1,7 +1,8 @@
 """A model's own rotation, compared with that of `rope`, so that an encoder can start from the same angles."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,22 @@ def start(
         remedy = f"name base= to put in {name} as a new encoder, and train it"
         raise Unsupported(f"{reason}, so {name} cannot start from its angles; {remedy}") from reason
     return {knob: getattr(own, knob) for knob in ("base", "fraction") if knob in known}, own.halves
+
+
+def warn_of_pairs(model: PreTrainedModel, heard: list[Heard], name: str) -> None:
+    """Warn that an encoder with a new base has other pairs than the model, where it could have taken these over."""
+    cls = pe_zoo.get(name)
+    if "rope" not in (name, cls.extends) or not rotates(heard):
+        return
+    with suppress(Unsupported):
+        own = own_rotation(model, heard)
+        if own.halves and (own.fraction == 1 or "fraction" in knobs(cls)):
+            remedy = "set rope_theta in the configuration" + ' or give pairing="half" as well' * (name == "rope")
+            warnings.warn(
+                f"with base= alone, {name} rotates other pairs of dimensions than {family(model)} does, so that it "
+                f"must be trained again; to change only the base, {remedy}",
+                stacklevel=3,
+            )
 
 
 def rotates(heard: Iterable[Heard]) -> bool:

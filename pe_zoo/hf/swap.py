@@ -13,7 +13,7 @@ from pe_zoo._knobs import check_knobs, whole
 from pe_zoo.hf import order
 from pe_zoo.hf.attention import NAME
 from pe_zoo.hf.listen import Heard, check, family, listen
-from pe_zoo.hf.own import start
+from pe_zoo.hf.own import start, warn_of_pairs
 from pe_zoo.hf.seat import Seat, leave, reads_input, seat_of, sit
 
 USED = "pe_zoo"
@@ -88,7 +88,10 @@ def use(
         "sliding_window": sliding_window,
         "halves": halves,
     }
-    return put(model, heard, name, **given, **own | knobs)
+    encoder = put(model, heard, name, **given, **own | knobs)
+    if "base" in knobs and "pairing" not in knobs:
+        warn_of_pairs(model, heard, name)
+    return encoder
 
 
 def put(

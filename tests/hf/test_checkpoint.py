@@ -357,7 +357,7 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert report.main([str(folder)]) == 0
     page = (folder / "report" / "index.html").read_text(encoding="utf-8")
     record = json.loads(next(folder.glob("runs/*/run.json")).read_text())
-    found = answer(load(folder).rows, record["corpus"])
+    found = answer(load(folder).rows, record)
     assert found is not None
     assert found.heading.startswith("my-llama, trained to 32")
     assert found.heading in done.out

@@ -128,6 +128,7 @@ def logits(model: nn.Module, given: Tensor, **more: object) -> Tensor:
 
 
 @pytest.mark.parametrize("name", pe_zoo.names())
+@pytest.mark.filterwarnings("ignore:with base= alone")
 def test_each_layer_attends_as_the_contract_says(name: str) -> None:
     model, seen = llama(), []
     encoder = pe_zoo.hf.use(model, name, **as_new(name))
@@ -343,7 +344,7 @@ def test_positions_of_a_users_own() -> None:
 
 def test_far_positions_survive_a_cache_of_bfloat16() -> None:
     model, given = llama().bfloat16(), tokens(1, 8)
-    pe_zoo.hf.use(model, "rope", base=1e6)
+    pe_zoo.hf.use(model, "rope", base=1e6, pairing="interleaved")
     places = torch.arange(8)[None] + 70001
     with torch.no_grad():
         first = model(input_ids=given[:, :7], position_ids=places[:, :7], use_cache=True)

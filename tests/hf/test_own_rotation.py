@@ -80,6 +80,7 @@ def test_an_extension_changes_nothing_where_it_is_rope(name: str) -> None:
     torch.testing.assert_close(logits(model, given), before, atol=1e-5, rtol=0)
 
 
+@pytest.mark.filterwarnings("ignore:with base= alone")
 def test_a_base_or_a_pairing_by_name_makes_a_new_encoder() -> None:
     given = tokens()
     for name, knobs in (("yarn", {"base": 500.0}), ("rope", {"base": 500.0}), ("rope", {"pairing": "interleaved"})):
@@ -156,6 +157,13 @@ def test_a_rotation_that_cannot_be_taken_over_is_refused(model: Any, reason: str
     assert not hasattr(model.config, "pe_zoo")
     pe_zoo.hf.use(model, "self_extend", base=10000.0)
     pe_zoo.hf.use(model, "rope")
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("rope", "rope_theta .* or give pairing="), ("yarn", "rope_theta")])
+def test_a_new_base_alone_is_warned_of_where_it_changes_the_pairs(name: str, remedy: str) -> None:
+    with pytest.warns(UserWarning, match=f"{name} rotates other pairs of dimensions than llama does.*{remedy}"):
+        pe_zoo.hf.use(six("llama"), name, base=5e5)
+    pe_zoo.hf.use(six("cohere"), name, base=5e5)  # rotates neighbours, as the zoo does
 
 
 def test_layers_that_rotate_alike_can_be_named() -> None:

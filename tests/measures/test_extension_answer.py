@@ -17,7 +17,9 @@ SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "tex
 NOISE = (0.0, 0.02, -0.02, 0.01, -0.01, 0.02, -0.02, 0.0)
 
 
-def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, ...] = (), **noise: float) -> Answer:
+def told(
+    bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, ...] = (), in_use: Any = None, **noise: float
+) -> Answer:
     """The answer where ways of reading have such bits at four times the length, their difference as noisy as said."""
     rows = [row(AS_TRAINED, 2.0, 64)]
     for name, value in bits.items():
@@ -28,7 +30,7 @@ def told(bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, .
         times = {"mixed": (0.7, 0.8, 1.3), "fast": (0.42, 0.44, 0.46)}.get(name, (1.9, 2.14, 2.6))
         rows.append(row(name, times[1], 256, metric=TIME))
         rows += [row(name, each, 256, metric=TIME, part=part) for part, each in enumerate(times, 1)]
-    found = answer(frame(rows), None, refusals, "my/model")
+    found = answer(frame(rows), {"unsupported": {NAME: [*refusals]}, "checkpoint": "my/model", "in_use": in_use})
     assert found is not None
     return found
 
@@ -59,9 +61,43 @@ def test_a_method_must_be_better_than_unchanged() -> None:
 
 def test_a_sure_difference_that_prints_as_0_recommends_nothing() -> None:
     found = told({AS_TRAINED: 2.5, "yarn": 2.4998, WINDOW: 2.4999}, {}, yarn=0.1001, window=0.1001)
-    assert f"{UNCHANGED} no worse than with any method" in found.heading
+    assert f"reads 256 {UNCHANGED} at 2.500 bits per byte; no method is shown to gain 0.01 bits" in found.heading
     assert found.sentences[0].startswith("Leave the model as it is")
     assert found.code == [] or "use(" not in "".join(found.code)
+
+
+def test_a_sure_gain_too_small_to_change_the_model_for_recommends_nothing() -> None:
+    found = told({AS_TRAINED: 2.5, "yarn": 2.496, WINDOW: 2.495}, {}, yarn=0.1001, window=0.1001)
+    assert "no method is shown to gain 0.01 bits per byte" in found.heading
+    assert found.sentences[0].startswith("Leave the model as it is")
+    assert "yarn" not in found.sentences[0]
+    (evidence,) = (sentence for sentence in found.sentences if "is better than every other way" in sentence)
+    assert "a window of 64" in evidence.lower(), "the evidence still says what is surely the best"
+
+
+@pytest.mark.parametrize(
+    ("spec", "window", "yarn"),
+    [
+        ({"halves": 8, "base": 1e4, "fraction": 1.0}, "", ""),
+        ({"base": 5e5}, "base=500000.0, ", ", base=500000.0"),
+        ({"halves": 8, "base": 1e4, "sliding_window": 96}, "", ", sliding_window=96"),
+    ],
+)
+def test_the_lines_for_a_model_that_was_changed_before(spec: dict[str, Any], window: str, yarn: str) -> None:
+    """They load the change, keep what the methods were measured with, and write elsewhere."""
+    in_use = [{"name": "rope", "layers": None, "train_length": 64, **spec}]
+    noisy = {"yarn": 30.0} if "sliding_window" not in spec else {}
+    found = told(
+        {AS_TRAINED: 2.5, "yarn": 2.3, "rope_ntk": 2.4, WINDOW: 2.29 if noisy else 2.6}, {}, in_use=in_use, **noisy
+    )
+    lines = "\n".join(found.code)
+    assert 'model = pe_zoo.hf.load("my/model")' in lines
+    assert "AutoModelForCausalLM" not in lines
+    if noisy:
+        assert f'use(model, "rope", train_length=64, {window}sliding_window=64)' in lines
+    else:
+        assert f'use(model, "yarn", train_length=64, factor=4.0{yarn})' in lines
+    assert 'model.save_pretrained("model_256")' in lines
 
 
 def test_heading_and_advice_name_the_same_where_the_best_is_not_sure() -> None:
@@ -79,7 +115,7 @@ def test_beside_a_window_the_method_that_uses_distant_text(used: tuple[str, ...]
     assert f"Use {chosen} with factor 4 (takes about 2 times as long" in found.sentences[0]
     assert ("though it is not shown to matter" in found.sentences[0]) == (not used)
     (distant,) = (sentence for sentence in found.sentences if "With other text in place" in sentence)
-    assert "Bonferroni's correction over the 4 measured" in distant
+    assert "Bonferroni's correction over these and unchanged" in distant
     assert ("bits per byte rise with" in distant) == bool(used)
     assert all(name in distant.partition("are not shown")[0] for name in used)
     assert "model unchanged" not in distant, "a model that fails there is no user of distant text"
@@ -127,7 +163,7 @@ def test_a_text_without_a_longer_window_gets_an_answer_too() -> None:
     why = "text: a window of 256 tokens is longer than the test text of 100"
     rows = frame([row(AS_TRAINED, 2.0, 64)])
     missing = pd.concat([rows, rows.assign(eval_length=256, status="unsupported", value=float("nan"))])
-    found = answer(missing, {"bytes": 300, "bytes_per_token": 3.0}, (why,))
+    found = answer(missing, {"corpus": {"bytes": 300, "bytes_per_token": 3.0}, "unsupported": {NAME: [why]}})
     assert found is not None
     assert (found.heading, found.code) == ("m, trained to 64: no longer text could be measured", [])
     assert "could not be read: a window of 256 tokens is longer than the test text of 100." in found.sentences[0]
@@ -136,7 +172,7 @@ def test_a_text_without_a_longer_window_gets_an_answer_too() -> None:
 
 def test_a_text_of_one_window_says_how_much_is_needed() -> None:
     rows = frame([row(AS_TRAINED, 2.0, 64), row(AS_TRAINED, 2.0, 256, n=256)])
-    found = answer(rows, {"bytes": 1200, "bytes_per_token": 3.0})
+    found = answer(rows, {"corpus": {"bytes": 1200, "bytes_per_token": 3.0}})
     assert found is not None
     assert "Only 1 piece of 256 fits into a text of 400 tokens; at least 1,024 are needed" in found.sentences[0]
 
@@ -174,7 +210,7 @@ def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -
             text = {None: 0.0}.get(part, 0.5 * (part or 0))  # blocks differ more than ways of reading them
             rows.append(row(name, bits[name] + text + each * (name == "yarn"), 256, part=part, n=256 * 100))
             rows.append(row(name, ends[name] + text + each * (name == "yarn"), 256, part=part, metric=END))
-    found = answer(frame(rows), {"source": "a b.py"}, (), "my/model")
+    found = answer(frame(rows), {"corpus": {"source": "a b.py"}, "checkpoint": "my/model"})
     assert found is not None
     (gain,) = (sentence for sentence in found.sentences if said in sentence)
     assert "in the last quarter of each piece of 256" in gain

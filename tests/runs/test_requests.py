@@ -45,6 +45,7 @@ BAD = {
     "experiment=null": "no experiment named None",
     "encdoer=rope": "no option 'encdoer'. Did you mean 'encoder'?",
     "encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
+    "task.path=x": "task=copy has no option 'task.path', only task.train_length",
     "+encoder.thta=3": "sinusoidal has no knob 'thta'",
     "+model.widht=3": "no option model.widht",
     "+zzz=1": "no option 'zzz'",

@@ -1,8 +1,9 @@
 """What a user of one saved model learns from its rows: how to read a longer text, and how sure that is."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ from experiments.measures.context_extension import AS_TRAINED, NAME, REPLACED, W
 from experiments.measures.context_extension.lines import code, next_command
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
+    GAIN,
     UNCHANGED,
     Ranking,
     content,
@@ -27,6 +29,7 @@ from experiments.measures.context_extension.ranking import (
 from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
+from experiments.rows.read import refusals as refusals_of
 from experiments.rows.row import main_metric, metric_of
 from experiments.statistics import blocks
 
@@ -68,17 +71,13 @@ class Answer:
 
 
 def answer(
-    rows: pd.DataFrame,
-    corpus: Any = None,
-    refusals: Sequence[str] = (),
-    place: str | None = None,
-    text: str | None = None,
+    rows: pd.DataFrame, record: Mapping[Any, Any] = MappingProxyType({}), text: str | None = None
 ) -> Answer | None:
     """Return what the rows of one run say; None where nothing beyond the training length was to be measured.
 
-    ``corpus`` is what the run has noted of its text, ``refusals`` the reasons of what it could not measure, ``place``
-    what ``checkpoint=`` was given, and ``text`` the option that named the text.
+    ``record`` is its run.json, and ``text`` the option that named its text.
     """
+    refusals = refusals_of(record, NAME)
     rows = rows[(rows["experiment"] == NAME) & (rows["condition"] != REPLACED)]
     asked = set(rows.loc[rows["condition"] == AS_TRAINED, "eval_length"].astype(int))
     rows = rows[rows["status"] == "ok"]
@@ -91,7 +90,8 @@ def answer(
     found = {length: ranking for length, ranking in found.items() if AS_TRAINED in ranking.table.index}
     own = found.pop(trained, None)
     missing = sorted(length for length in asked - set(found) if length > trained)
-    corpus = corpus if isinstance(corpus, dict) else {}
+    corpus, place, in_use = (record.get(key) for key in ("corpus", "checkpoint", "in_use"))
+    corpus, in_use = corpus if isinstance(corpus, dict) else {}, in_use if isinstance(in_use, list) else []
     at_home = _inside(own, metric)
     opening = f"{model}, trained to {trained}"
 
@@ -120,13 +120,13 @@ def answer(
             [f"{why} {easier(str(rows['task'].iloc[0]))}".rstrip(), *counts],
         )
     rankings = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
-    place = place or "path/to/model"
-    lines = code(main, window, place)
+    place = place if isinstance(place, str) else "path/to/model"
+    lines = code(main, window, place, in_use)
     if metric == "bits_per_byte":
         lines += [""] * bool(lines) + next_command(main, place, text or f"task.path={corpus.get('source', 'file.txt')}")
     return Answer(
         heading=_heading(opening, main, metric),
-        advice=_advice(main, window, refusals),
+        advice=_advice(main, window, metric, refusals),
         evidence=[
             *_levels(main, metric, window),
             *at_home,
@@ -154,8 +154,7 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
     if main.best == AS_TRAINED:
         return f"{opening}, reads {main.length} best {UNCHANGED}: {_at(main, AS_TRAINED, metric)}"
     if main.first is None:
-        level_there = _at(main, AS_TRAINED, metric)
-        return f"{opening}, reads {main.length} {UNCHANGED} no worse than with any method, by this text: {level_there}"
+        return f"{opening}, reads {main.length} {UNCHANGED} at {_at(main, AS_TRAINED, metric)}; {_none(metric)}"
     less = main.line(main.first)["trained_difference"]
     gain = f"{words.signed(100 * less, math.nan, math.nan, 1)} points" if is_share(metric) else ""
     gain = gain or f"{words.signed(less, math.nan, math.nan, 3)} {metric_of(metric).label}"
@@ -165,15 +164,20 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
     if main.first != WINDOW or not main.methods:
         return told
     if main.chosen is None:
-        return f"{told}; to attend to all of it, no method is shown better than {UNCHANGED}"
+        return f"{told}; to attend to all of it, {_none(metric)}"
     return f"{told}; to attend to all of it, with {main.chosen}"
+
+
+def _none(metric: str) -> str:
+    """Return that no method is worth a change of the model."""
+    return f"no method is shown to gain {'1 point' if is_share(metric) else f'{GAIN:g} {metric_of(metric).label}'}"
 
 
 def _at(ranking: Ranking, name: str, metric: str) -> str:
     return number(ranking.line(name)["value"], metric)
 
 
-def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
+def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) -> list[str]:
     """Return what to do, as instructions."""
     limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
     limited += f"{_time(main, WINDOW)}"
@@ -184,7 +188,7 @@ def _advice(main: Ranking, window: int, refusals: Sequence[str]) -> list[str]:
         tried = f"No {'other ' * (WINDOW in main.table.index)}method could be tried: {why.removeprefix(FIXED)}."
         return [limited] * (WINDOW in main.better) + [f"{tried} {remedy}".rstrip()]
     if main.chosen is None:
-        same = f"no method is shown to read {main.length} tokens better than {UNCHANGED}."
+        same = f"{_none(metric)} at {main.length} tokens."
         if WINDOW not in main.better:
             return [f"Leave the model as it is: {same}"]
         return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
@@ -260,13 +264,16 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
     def told(name: str) -> str:
         return f"{_way(name, window)} ({difference(main.line(name), 'window_', metric)})"
 
-    distant, where = f"ext further back than {window} tokens", f"in the last quarter of each piece of {main.length}"
-    sees_none = f"a window of {window}, which attends to none of it"
+    distant = f"ext further back than {window} tokens"
+    how = f"bits per byte in the last quarter of each piece of {main.length}, less those of a window of {window}, "
+    how += "which attends to none of it"
     better = [name for name in others if _gains(main, name)]
     if better:
-        return [f"T{distant} helps {words.few(map(told, better))}: bits per byte {where}, less those of {sees_none}."]
-    best = f"{_way(others[0], window)} is at {difference(main.line(others[0]), 'window_', metric)} bits per byte"
-    return [f"No method is shown to gain from t{distant}: {where}, {best} against {sees_none}; the others need more."]
+        return [f"T{distant} helps {words.few(map(told, better))}: {how}."]
+    p = words.p_value(main.line(others[0])["window_p_holm"])
+    sure = f", p {p if p.startswith('<') else f'= {p}'} after Holm's correction"
+    less = main.line(others[0])["window_difference"] < 0
+    return [f"No method is shown to gain from t{distant}: at best {told(others[0])}{sure * less} ({how})."]
 
 
 def _gains(main: Ranking, name: str) -> bool:
@@ -290,13 +297,16 @@ def _distant(main: Ranking, window: int) -> list[str]:
         verdict = RISES if line["content_low"] > 0 else FALLS if line["content_high"] < 0 else UNSHOWN
         told[verdict].append(f"{_way(name, window)} ({content(line)})")
     with_each = [f"{verdict} {words.listed(each)}" for verdict, each in told.items() if each]
-    corrected = f", with Bonferroni's correction over the {len(measured)} measured" * (len(measured) > 1)
+    others = f"these and {UNCHANGED}" if len(known) < len(measured) else "these"
+    corrected = f", with Bonferroni's correction over {others}" * (len(measured) > 1)
     text = (
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     none = not any(_gains(main, name) for name in known)
     but = f" A method can use distant text and still lose more by it than a window of {window} does without."
-    return [f"{text} (95 % intervals{corrected}).{but * (none and bool(told[RISES]))}"]
+    below = " A window has some of it through the layers below."
+    reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
+    return [f"{text} (95 % intervals{corrected}).{below * reaches}{but * (none and bool(told[RISES]))}"]
 
 
 def _way(name: str, window: int) -> str:

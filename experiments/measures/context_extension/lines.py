@@ -2,43 +2,73 @@
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from experiments.measures.context_extension import NAME, WINDOW
 from experiments.measures.context_extension.ranking import Ranking
 
-USE = 'pe_zoo.hf.use(model, "{name}"{more})'
 BEFORE = [
     "import pe_zoo.hf",
     "from transformers import AutoModelForCausalLM, AutoTokenizer",
     "",
     "model = AutoModelForCausalLM.from_pretrained({place})",
 ]
+BEFORE_AGAIN = [
+    "import pe_zoo.hf",
+    "from transformers import AutoTokenizer",
+    "",
+    "model = pe_zoo.hf.load({place})  # with what `use` put into it, which the next line replaces",
+]
 AFTER = [
     "model.config.max_position_embeddings = {length}  # without it, generate warns of longer texts",
-    'model.save_pretrained("longer")',
-    'AutoTokenizer.from_pretrained({place}).save_pretrained("longer")',
-    '# pe_zoo.hf.load("longer") reads it again; plain from_pretrained loses the change without a word',
+    "model.save_pretrained({new})",
+    "AutoTokenizer.from_pretrained({place}).save_pretrained({new})",
+    "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
 """How the lines that apply a method begin and end."""
+OPTIONS = ("name", "layers", "train_length", "sliding_window", "halves")
+"""What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
+ROTATION = ("base", "fraction")
 
 
-def code(main: Ranking, window: int, place: str) -> list[str]:
-    """Return the lines that apply the best replacement, and a window where that is as good or better: one or other."""
-    limit = USE.format(name="rope", more=f", sliding_window={window}")
-    lines = {WINDOW: [f"# attends to the last {window} tokens", limit]} if main.plain and WINDOW in main.better else {}
+def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Return the lines that apply the best replacement, and a window where that is as good or better: one or other.
+
+    ``in_use`` is what `pe_zoo.hf.use` has put into the model: methods were measured in its place, beneath its window.
+    """
+    held = dict(in_use[0]) if in_use else {"name": "rope"}
+    seen = held.get("sliding_window")
+    own = ROTATION if "halves" in held else ()
+    knobs = {knob: value for knob, value in held.items() if knob not in (*OPTIONS, *own)}
+    length = {"train_length": window} if in_use else {}
+    lines = dict[str, list[str]]()
+    if main.plain and WINDOW in main.better:
+        limit = _use(held["name"], length | knobs | {"sliding_window": window})
+        lines[WINDOW] = [f"# attends to the last {window} tokens", limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
-        more = f", train_length={window}" + ("" if factor != factor else f", factor={factor!r}")
-        lines[main.chosen] = ["# attends to all of the text", USE.format(name=main.chosen, more=more)]
+        given: dict[str, Any] = {"train_length": window, **({} if factor != factor else {"factor": factor})}
+        given |= {"base": knobs["base"]} if "base" in knobs else {}
+        text = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
+        lines[main.chosen] = [text, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
         if WINDOW not in (main.best, *main.alike):
             lines.pop(WINDOW, None)
     if not lines:
         return []
     first, *others = lines.values() if main.first == WINDOW else reversed(lines.values())
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
-    whole = [*BEFORE, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
-    written = json.dumps(place, ensure_ascii=False)
-    return [line.replace("{place}", written).replace("{length}", str(main.length)) for line in whole]
+    before = BEFORE_AGAIN if in_use else BEFORE
+    whole = [*before, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
+    written = {"{place}": place, "{length}": main.length, "{new}": f"{Path(place).name}_{main.length}"}
+    for blank, value in written.items():
+        whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
+    return whole
+
+
+def _use(name: str, given: Mapping[str, Any]) -> str:
+    return f'pe_zoo.hf.use(model, "{name}"' + "".join(f", {knob}={value!r}" for knob, value in given.items()) + ")"
 
 
 def next_command(main: Ranking, place: str, text: str) -> list[str]:

@@ -14,8 +14,8 @@ from experiments.statistics import blocks
 UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
 """How conditions are named where no other name says them."""
-LEAST = 0.0005
-"""Less than what is printed is no difference, however sure: a method that changes nothing differs by rounding."""
+LEAST, GAIN = 0.0005, 0.01
+"""Differences in bits per byte, or shares, that are printed as one, and that are worth a change of the model."""
 
 
 @dataclass(eq=False)
@@ -62,10 +62,10 @@ class Ranking:
 
     @property
     def better(self) -> list[str]:
-        """The conditions that are better than the unchanged model, best first."""
+        """The conditions that are better than the unchanged model, by enough to be worth a change, best first."""
         names = [str(name) for name in self.table.index]
         ahead = names[: names.index(AS_TRAINED)]
-        return [name for name in ahead if shown(self.line(name), "trained_")]
+        return [name for name in ahead if shown(self.line(name), "trained_", GAIN)]
 
     @property
     def first(self) -> str | None:
@@ -151,9 +151,9 @@ def named(condition: str, window: int) -> str:
     return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
 
 
-def shown(line: Mapping[str, float], prefix: str) -> bool:
-    """Whether a difference is significant, and large enough to be printed."""
-    return abs(line[f"{prefix}difference"]) >= LEAST and not blocks.alike(line[f"{prefix}p_holm"])
+def shown(line: Mapping[str, float], prefix: str, least: float = LEAST) -> bool:
+    """Whether a difference is significant, and large enough; by default, to be printed."""
+    return abs(line[f"{prefix}difference"]) >= least and not blocks.alike(line[f"{prefix}p_holm"])
 
 
 def is_share(metric: str) -> bool:
