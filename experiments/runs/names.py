@@ -142,7 +142,7 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
         return
     if knob.partition(".")[0] not in (*known, "name"):
         if others:
-            own = ", ".join(f"{group}.{one}" for one in dict.fromkeys(known)) or "none"
+            own = ", ".join(f"{group}.{one}" for one in dict.fromkeys(known)) or "nothing"
             some = ", ".join(others[:OTHERS]) + ", …" * (len(others) > OTHERS)
             raise BadRequest(f"{group}={given[group]} has no option {name!r}, only {own}; it is one of {group}={some}")
         # ``train.length`` is ``task.train_length``
