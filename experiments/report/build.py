@@ -27,7 +27,7 @@ from experiments.report.sections import (
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
-from experiments.rows import untrusted
+from experiments.rows import sweeps, untrusted
 from experiments.rows.results import Results
 from experiments.statistics.baselines import declared_in
 from experiments.statistics.baselines import of_tasks as baselines_of
@@ -75,8 +75,7 @@ def write(
     page, target = draw(), place / "report"
     index = pages.write(page, target, single=single)
     exports.write_texts(page, results, target)
-    exports.remove_paper(target)
-    if paper:
+    if exports.remove_paper(target) or paper:  # one that is there is kept up with the page
         with style.sized(*exports.COLUMN):
             narrow = draw()
         exports.write_paper(narrow, _of_tasks(results, baselines), target)
@@ -87,7 +86,11 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
     """Assemble the pages; ``baselines`` are those of `baselines.of_tasks`."""
     name = results.folder.resolve().name
     rule, outside = declared_in(results.folder), checkpoint.alone(results)
-    method = folder.method(results.rows, rule, outside=outside) + fairness.method(results.runs, results.configs)
+    noted = sweeps.read(results.folder)[0]
+    by_hand = set(results.finished["run_id"]) - set(sweeps.asked(noted))
+    commands = len({sweep.runs for sweep in noted}) + bool(by_hand)
+    method = folder.method(results.rows, rule, commands, outside=outside)
+    method += fairness.method(results.runs, results.configs)
     method, settings = methods.paragraph(results, method)
     warned = folder.warnings(results)
     data = Page("Method and data", [], [Section("Method", [" ".join(method)])], path="data.html", name="data")

@@ -65,7 +65,7 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = main_block(tasks)
     heading, found, top = of_task(task, claims), findings(task, claims), None
-    if task.asked and 0 < len(task.against) <= EACH and (task.standing["status"] == "ok").any():
+    if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
         heading = f"{task.key}: {verdicts(task)}"
     if len(several) > 1:
         heading, top = across(several), board.over_tasks(several)
@@ -158,14 +158,15 @@ def verdicts(task: TaskResults) -> str:
         return f"no comparison with {task.baseline}"
     names = {str(verdict): list(part) for verdict, part in task.against.groupby("verdict")["series"]}
     verbs = {WORSE: "beats", BETTER: "loses to", EQUAL: "equals"}
-    known = [f"{verb} {words.few(names.pop(verdict))}" for verdict, verb in verbs.items() if verdict in names]
+    size = len(task.against)
+    known = [f"{verb} {words.brief(names.pop(verdict), size)}" for verdict, verb in verbs.items() if verdict in names]
     against = f" against {task.baseline}" * (not known)
     left = [
-        f"{words.few(series)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
+        f"{words.brief(series, size)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
         if verdict == UNDECIDED
-        else f"{words.few(series)} {verdict}"
+        else f"{words.brief(series, size)} {verdict}"
         if verdict == UNLEARNED
-        else f"{words.few(series)}: {verdict}"
+        else f"{words.brief(series, size)}: {verdict}"
         for verdict, series in sorted(names.items(), key=lambda group: group[0] != UNDECIDED)
     ]
     return "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)

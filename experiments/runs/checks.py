@@ -1,6 +1,7 @@
 """What is refused before anything of a sweep is trained: each check raises BadRequest, which says what to do."""
 
 import glob
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from experiments.rows import sweeps
 from experiments.rows.untrusted import read_mapping
 from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, in_words
 from pe_zoo import get
+from pe_zoo._contract import check
 from pe_zoo._knobs import hint
 
 
@@ -69,6 +71,20 @@ def check_own(runs: Iterable[RunConfig]) -> None:
             except BadRequest:
                 if run is theirs[-1]:
                     raise
+
+
+def doubts(runs: Iterable[RunConfig]) -> list[str]:
+    """Return a line for each encoder from outside that was not checked as its file is now, or that broke a promise."""
+    outside = {str(run.encoder["name"]) for run in runs if not run.checkpoint}
+    found = []
+    for name in sorted(name for name in outside if not get(name).__module__.startswith("pe_zoo.")):
+        file = Path(inspect.getfile(get(name)))
+        told = check.outcome(file, name)
+        if re.search(r" [1-9]\d* fail", told):
+            found.append(f"{name}: {told}; python -m pe_zoo check {file.name} says which")
+        elif told.startswith(check.NOT_CHECKED):
+            found.append(f"{name}: {told}")
+    return found
 
 
 def places(folders: Iterable[Path]) -> list[Path]:

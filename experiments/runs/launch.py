@@ -209,6 +209,8 @@ class Launch:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
         if self.given.multirun and (engine is None or engine.here):
             checks.check_own(self.firsts)
+        if not self.team.rank and not self.earlier:
+            print("".join(f"note: {line}\n" for line in checks.doubts(self.runs)), end="", file=sys.stderr, flush=True)
         self.note(self._before)
         try:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):

@@ -217,6 +217,7 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         summary = "\n".join([*(f"{statement}: {outcome}" for statement, outcome in verdicts_on), summary])
     else:
         summary += "\narea: quality in range that is kept, averaged over doublings of the length; open: gets more seeds"
+        summary += "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each"
         summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"
 
@@ -227,6 +228,7 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
     By the width of its last interval, at the level of one of all comparisons of its task, which Holm's correction asks
     for at most; a width falls with the root of the number of seeds.
     """
+    most = 0.0
     for line in decided[decided["verdict"] == UNDECIDED].to_dict("records"):
         level = SIGNIFICANCE * rule.weights[-1]
         family = (decided["task"] == line["task"]).sum()
@@ -234,7 +236,12 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
         seen = wider * (line["high"] - line["low"]) / 2
         needed = line["seeds"] * (seen / line["difference"]) ** 2 if line["difference"] else math.inf
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
+        most = max(most, needed)
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
-            f"{100 * seen:.1f} points; one of {abs(100 * line['difference']):.1f} takes {seeds}"
+            f"{100 * seen:.1f} points in half of such sweeps; one of {abs(100 * line['difference']):.1f} takes {seeds}"
         )
+    if most:
+        more = f"'looks=[{math.ceil(most)}]' 'weights=[1]'"
+        more = more if most < MANY else "delta=0.05, which counts them as equal within 5 points"
+        yield f"To go on, with seeds that nobody has seen: the same command with name=again seed=100 {more}"

@@ -26,6 +26,14 @@ class Broken(AssertionError):
     outcome = FAILS
 
 
+class Root(Broken):
+    """A fault that breaks other promises as well, which are not judged ``until`` something holds."""
+
+    def __init__(self, reason: str, until: str) -> None:
+        super().__init__(reason)
+        self.until = until
+
+
 class Missing(Broken):
     """A claim that only enables a faster path is not made, though it would hold."""
 

@@ -36,6 +36,7 @@ AFTER_LEAK = (hooks.check_prefix_does_not_change, hooks.check_history_does_not_m
 """Promises that a leak from the future breaks, too."""
 RELIED_ON = (claims.check_static_bias_claim, claims.check_distance_bias_claim, claims.check_blockwise_rotation_claim)
 """Claims by which a model computes another way."""
+NOT_CHECKED = "not checked"
 SIZES = [
     Bench.geometry,
     *(
@@ -53,6 +54,8 @@ class Verdict:
     sentence: str
     outcome: str
     reason: str = ""
+    until: str = ""
+    """What must hold before other promises can be judged; blank: nothing more."""
 
     def __str__(self) -> str:
         return f"{self.outcome:6}  {self.sentence}{self.reason and f' ({self.reason})'}"
@@ -75,8 +78,11 @@ def check(make: Maker) -> Iterator[Verdict]:
     refused = _refused(make, bench)
     works = "It works in a causal model, a bidirectional one, or both; it raises Unsupported in the other."
     yield Verdict(works, FAILS if len(refused) == len(BOTH) else HOLDS, "; ".join(refused.values()))
-    leaks = False
-    for promise in PROMISES if len(refused) < len(BOTH) else []:
+    leaks, until = False, ""
+    for number, promise in enumerate(PROMISES if len(refused) < len(BOTH) else []):
+        if until:
+            yield Verdict(f"The other {len(PROMISES) - number} promises are not judged until {until}.", NOT_APPLICABLE)
+            return
         if leaks and promise in AFTER_LEAK:
             waits = "not judged until no output depends on a later input"
             yield Verdict(promise.sentence, NOT_APPLICABLE, waits)
@@ -85,6 +91,7 @@ def check(make: Maker) -> Iterator[Verdict]:
             asked = whole if promise is claims.check_axes_claim else make
             trials = {where[mask]: partial(promise.check, asked, mask, bench) for mask in masks}
             yield (verdict := judge(promise.sentence, trials))
+            until = verdict.until
             leaks |= promise is hooks.check_no_leak_from_the_future and verdict.outcome == FAILS
         else:
             yield Verdict(promise.sentence, NOT_APPLICABLE, refused[promise.masks[0]])
@@ -129,7 +136,7 @@ def one_line(error: BaseException) -> str:
 
 def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
     """Return the worst outcome of a promise's trials, each from the same random state, by where they are tried."""
-    outcomes: list[str] = [HOLDS]
+    until, outcomes = "", [HOLDS]
     reasons: dict[str, str] = {}
     for where, trial in trials.items():
         try:
@@ -137,11 +144,12 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
                 trial()
         except Exception as error:  # noqa: BLE001  as above
             outcomes.append(getattr(error, "outcome", FAILS))
+            until = getattr(error, "until", until)
             reason = str(error) if outcomes[-1] == NOT_APPLICABLE else one_line(error)
             everywhere = outcomes[-1] != FAILS or reason in reasons
             reasons[reason] = "" if everywhere else where
     worst = max(outcomes, key=[HOLDS, NOT_APPLICABLE, ADVICE, FAILS].index)
-    return Verdict(sentence, worst, "; ".join(where + reason for reason, where in reasons.items()))
+    return Verdict(sentence, worst, "; ".join(where + reason for reason, where in reasons.items()), until)
 
 
 def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> bool:
@@ -179,7 +187,7 @@ def outcome(source: Path, name: str) -> str:
     try:
         return _kept(source, name).read_text()
     except OSError:
-        return f"not checked: python -m pe_zoo check {source.name}"
+        return f"{NOT_CHECKED}: python -m pe_zoo check {source.name}"
 
 
 def _kept(source: Path, name: str) -> Path:

@@ -1,8 +1,10 @@
 """Claims, checked both ways: an encoder that makes one has it, an encoder that does not lacks it."""
 
+import copy
 import math
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -29,6 +31,16 @@ from pe_zoo._contract.bench import (
 from pe_zoo._encoder import Encoder, Unsupported, scores
 
 HOOKS = ("embed", "rotate", "score", "mix")
+NEAR = 0.85
+"""Likeness, of at most 1, from which on a name counts as one that is misspelt."""
+
+
+@promise("No attribute of the class is nearly the name of a claim: one that is misspelt claims nothing.")
+def check_spelling(make: Maker, causal: bool, bench: Bench) -> None:
+    known = [name for name in vars(Encoder) if not name.startswith("_")]
+    for name in vars(type(bench.fresh(make))):
+        if name not in known and not name.startswith("_") and (near := get_close_matches(name, known, 1, NEAR)):
+            raise Broken(f"`{name}` means nothing: did you mean `{near[0]}`?")
 
 
 @promise("Adding a constant to all positions changes nothing if, and only if, shift_invariant is claimed.")
@@ -86,7 +98,7 @@ def check_direction_claim(make: Maker, causal: bool, bench: Bench) -> None:
         hold(difference > 1e-5, "claims direction_aware, but gives a sequence and its reversal the same logits")
     else:
         unclaimed = "does not claim direction_aware, but distinguishes a sequence from its reversal"
-        hold(difference < 1e-9, f"{unclaimed}: set `direction_aware = True`")
+        hold(difference < 1e-9, f"{unclaimed}: set `direction_aware = True`, or take `site.distance.abs()`")
 
 
 @promise("causal_only and direction_aware are not claimed together.")
@@ -245,7 +257,14 @@ def check_positions_are_read(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens, positions = bench.model(bench.fresh(make), causal), some_tokens(), torch.arange(1.0, LENGTH + 1)
     before = read(model, tokens, positions)
     ignored = "positions twice as far apart give the same logits: take distances from `site.distance`, not from indices"
-    hold(gap(before, read(model, tokens, 2 * positions)) > 1e-5, ignored)
+    if gap(before, read(model, tokens, 2 * positions)) <= 1e-5:
+        without = copy.deepcopy(model)
+        without.encoder = Encoder(bench.geometry)
+        idle = gap(before, read(without, tokens)) < 1e-9
+        nothing = (
+            "the model computes what it does without an encoder: a distance is query − key, so that it is positive "
+        )
+        raise Broken(nothing + "for earlier keys" if idle else ignored)
     each_its_own = read(model, tokens, torch.stack([positions, 2 * positions]))
     hold(gap(each_its_own[0], before[0]) < 1e-11, "a sample's positions change the logits of another sample")
     hold(gap(each_its_own[1], before[1]) > 1e-5, "per-sample positions are not read")

@@ -10,6 +10,7 @@ from pe_zoo._contract.bench import (
     VOCAB,
     Bench,
     Maker,
+    Root,
     heads_of,
     hold,
     promise,
@@ -43,7 +44,9 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
 
     def same(hook: str, tensor: Tensor, like: Tensor) -> None:
         each = " with positions per sample (pe_zoo.heads_first orders biases)" if hook == "score" and many else ""
-        hold(tensor.shape == like.shape, f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}{each}")
+        if tensor.shape != like.shape:
+            shapes = f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}{each}"
+            raise Root(shapes, until="hooks keep the shape")
         _same_dtype(hook, tensor, dtype)
 
     for positions in (torch.arange(length).float(), some_positions(2, length)):
@@ -132,4 +135,6 @@ def check_moving_to_a_dtype(make: Maker, causal: bool, bench: Bench) -> None:
             hold(parameter.dtype == dtype, f"{name} stays {parameter.dtype} when the encoder moves to {dtype}")
         logits = bench.trunk(VOCAB, bench.geometry, encoder, causal=causal).to(dtype)(some_tokens())
         hold(logits.dtype == dtype, f"a model in {dtype} gives logits in {logits.dtype}")
-        hold(logits.isfinite().all(), f"a model in {dtype} gives logits that are not finite")
+        if not logits.isfinite().all():
+            remedy = "look for log(0), 0 / 0 and overflow, at distance 0 and where the mask hides a key as well"
+            raise Root(f"a model in {dtype} gives logits that are not finite: {remedy}", until="logits are finite")

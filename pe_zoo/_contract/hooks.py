@@ -143,7 +143,10 @@ def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
 def check_state(make: Maker, causal: bool, bench: Bench) -> None:
     first, second, tokens = bench.fresh(make), bench.fresh(make), some_tokens()
     for name in (name for module in first.modules() for name, held in vars(module).items() if isinstance(held, Tensor)):
-        raise Broken(f"self.{name} is a plain tensor, which stays behind on the CPU: self.register_buffer({name!r}, …)")
+        raise Broken(
+            f"self.{name} is a plain tensor, which is not learned and stays behind on the CPU: "
+            f"torch.nn.Parameter(…), or, if it is fixed, self.register_buffer({name!r}, …)"
+        )
     model = bench.model(first, causal)
     before = read(model, tokens)
     double = copy.deepcopy(model)

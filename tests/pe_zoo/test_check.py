@@ -132,6 +132,26 @@ def test_one_fault_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert said.count("the same fault as above") > 3
 
 
+@pytest.mark.parametrize(
+    ("change", "until"),
+    [
+        (" * distance.sqrt()).to(scores.dtype)[..., :1]", "hooks keep the shape"),
+        (" / 0.0 * distance)", "logits are finite"),
+    ],
+    ids=["shape", "finite"],
+)
+def test_what_a_fault_breaks_as_well_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, until: str
+) -> None:
+    wrong = GOOD.replace(" * distance.sqrt()).to(scores.dtype)", change + ".to(scores.dtype)")
+    assert wrong != GOOD
+    (tmp_path / "my_encoder.py").write_text(wrong)
+    assert main(["check", str(tmp_path / "my_encoder.py")]) == 1
+    said = unwrapped(capsys.readouterr().out)
+    assert said.count("FAILS") == 1
+    assert re.search(rf"n/a The other \d\d promises are not judged until {until}\.", said)
+
+
 def test_a_leak_is_not_taken_for_other_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leak = "\n    def mix(self, scores, v, site):\n        return scores.nan_to_num(neginf=0.0).softmax(-1) @ v\n"
     (tmp_path / "my_encoder.py").write_text(GOOD + leak)
@@ -167,8 +187,8 @@ def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.Captu
     for _ in range(2):  # a file that was loaded before is checked again
         assert main(["check", str(file)]) == 1
         said = capsys.readouterr().out
-        assert "root_distance: 29 promises hold, 0 fail" in said
-        assert "second: 28 promises hold, 1 fail" in said
+        assert "root_distance: 30 promises hold, 0 fail" in said
+        assert "second: 29 promises hold, 1 fail" in said
         assert "does not claim shift_invariant" in said
 
 
@@ -187,7 +207,7 @@ def test_a_missing_claim_of_speed_is_advice(
     assert f"could claim {advised}" in printed
     assert printed.count(" advice ") == 1
     assert printed.endswith("1 with advice")
-    assert "28 promises hold, 0 fail" in printed
+    assert "29 promises hold, 0 fail" in printed
 
 
 @pytest.mark.parametrize(
@@ -199,8 +219,11 @@ def test_a_missing_claim_of_speed_is_advice(
         (GOOD.replace("nn.Parameter(", "("), "self.register_buffer('log_slopes', …)"),
         (PER_HEAD.replace("pe_zoo.heads_first(table)", "table.movedim(-1, -3)"), "pe_zoo.heads_first"),
         (PER_HEAD.replace(" + 2**-8", ""), "(distance + 2**-8).floor()"),
+        (GOOD.replace("site.distance.abs()", "(-site.distance).clamp(min=0)"), "a distance is query − key"),
+        (GOOD.replace("site.distance.abs()", "site.distance.abs().log()"), "look for log(0)"),
+        (GOOD.replace("shift_invariant", "shift_invarient"), "did you mean `shift_invariant`?"),
     ],
-    ids=["dtype", "positions", "claim", "device", "heads", "rounding"],
+    ids=["dtype", "positions", "claim", "device", "heads", "rounding", "sign", "not finite", "misspelt"],
 )
 def test_the_remedy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, remedy: str) -> None:
     assert wrong != GOOD

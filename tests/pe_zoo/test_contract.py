@@ -418,6 +418,15 @@ class BiasByPlace(Fake):
         return scores + (place[site.rows, None] - place).relu()
 
 
+class Misspelt(Fake):
+    """Means to claim that it sees direction."""
+
+    shift_invariant = static_bias = distance_bias = direction_awar = True
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores - site.distance.abs()
+
+
 class BiasIgnoresBlock(Fake):
     """Thinks the queries are always the first rows."""
 
@@ -840,6 +849,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (TakesAnything, "axes", asked(claims.check_axes_claim), Broken),
     (BiasByPlace, "shift claim", SHIFT, Broken),
     (BiasByPlace, "positions are read", POSITIONS, Broken),
+    (Misspelt, "spelling", asked(claims.check_spelling), Broken),
     (BiasIgnoresBlock, "query blocks", asked(hooks.check_blocks), Broken),
     (CountsAlong, "query blocks", asked(hooks.check_blocks), Broken),
     (LeaksFromTheFuture, "future", FUTURE, Broken),

@@ -182,22 +182,23 @@ def test_the_document_compiles(paper: Path) -> None:
     assert "LaTeX Error" not in log
 
 
-def test_a_report_without_it_leaves_nothing_old(paper: Path, tmp_path: Path) -> None:
-    shutil.copytree(paper.parent, tmp_path / "again")
+def test_a_report_without_it_keeps_it_up_with_the_page(paper: Path, tmp_path: Path) -> None:
+    again = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
+    (again / "paper" / "table.tex").write_text("of an earlier report")
     assert report.main([str(tmp_path / "again")]) == 0
-    written = {path.name for path in (tmp_path / "again" / "report").iterdir()}
-    assert {"methods.txt", "methods.tex", "references.bib", "report.md"} <= written
-    assert "report.tex" not in written
-    assert "paper" not in written
+    assert {"methods.txt", "methods.tex", "references.bib", "report.md"} <= {path.name for path in again.iterdir()}
+    assert (again / "report.tex").read_bytes() == (paper / "report.tex").read_bytes()
+    assert (again / "paper" / "table.tex").read_bytes() == (paper / "paper" / "table.tex").read_bytes()
 
 
 def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None:
     report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
     mine = report_folder / "paper" / "mine.png"
     mine.write_bytes(b"a diagram for the paper")
-    for _ in range(2):  # the second finds no document that would say which figures are its own
-        assert report.main([str(tmp_path / "again")]) == 0
-        assert [path.name for path in (report_folder / "paper").iterdir()] == ["mine.png"]
+    (report_folder / "report.tex").unlink()  # which says which figures are its own
+    assert report.main([str(tmp_path / "again")]) == 0
+    assert not (report_folder / "report.tex").exists()
+    assert mine.read_bytes() == b"a diagram for the paper"
 
 
 # ---- the methods ------------------------------------------------------------------------------------

@@ -128,17 +128,18 @@ def _interval(line: "pd.Series[float]") -> str:
     return text.replace("-", "$-$")
 
 
-def remove_paper(folder: Path) -> None:
-    """Remove what `write_paper` left of an earlier report, which would no longer agree with this one; nothing else."""
+def remove_paper(folder: Path) -> bool:
+    """Remove what `write_paper` left of an earlier report, which no longer agrees with this one; return if it had."""
     document, place = folder / "report.tex", folder / FOLDER
     if document.is_symlink() or not document.is_file():
-        return
+        return False
     stays_within(place, folder)
     for name in [*re.findall(r"\{paper/([^/{}]+\.pdf)\}", document.read_text("utf-8", errors="replace")), "table.tex"]:
         (place / name).unlink(missing_ok=True)
     if place.is_dir() and not any(place.iterdir()):
         place.rmdir()
     document.unlink()
+    return True
 
 
 def fit(figure: Figure) -> None:

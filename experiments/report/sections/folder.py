@@ -19,10 +19,13 @@ MOST_RUNS = 300
 CONVERGED = {True: "yes", False: "no †"}
 
 
-def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None, *, outside: bool = False) -> list[str]:
+def method(
+    rows: pd.DataFrame, declared: tuple[Rule, int] | None, commands: int = 1, *, outside: bool = False
+) -> list[str]:
     """Return the sentences on evaluation and comparison; ``declared`` is the rule by which seeds were added.
 
-    ``outside``: no model was trained, so there are no seeds.
+    ``commands`` is how many asked for runs by that rule, or without it; ``outside``: no model was trained, so there are
+    no seeds.
     """
     metrics = set(rows["metric"])
     if outside:
@@ -40,7 +43,7 @@ def method(rows: pd.DataFrame, declared: tuple[Rule, int] | None, *, outside: bo
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds; "
         "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
         + ("." if declared else ": over all pairs, those with the baseline sharing half of the level."),
-        *([growth(declared[0])] if declared else []),
+        *([growth(declared[0], commands)] if declared else []),
     ]
 
 
@@ -55,16 +58,18 @@ def _one_model(metrics: set[str]) -> list[str]:
     ]
 
 
-def growth(rule: Rule) -> str:
+def growth(rule: Rule, commands: int = 1) -> str:
     """Say by which rule seeds were added, and what was tested."""
     known = {BEST: "which encoding may be the best", STATEMENTS: "published statements"}
     tested = known.get(rule.question, f"each encoding against {rule.question}, and no other pair")
     delta = f", equal within {rule.delta:g}" if rule.delta else ""
     looks, shares = words.listed(map(str, rule.looks)), words.listed(f"{share:.0%}" for share in rule.weights)
     return (
-        "Seeds were added by a rule declared before their comparison, and not changed since: tests after "
+        "Seeds were added by a rule declared before their comparison: tests after "
         f"{looks} seeds, which spend {shares} of the level, until each is decided{delta}. Tested was {tested}; "
-        "p values are sequential, and intervals hold at every look."
+        "p values are sequential, with that correction; intervals hold at every look, each for one comparison."
+        + f" The runs were asked for by {commands} commands: encodings that a later one added joined the same "
+        "correction, after results of the others could be seen." * (commands > 1)
     )
 
 
