@@ -136,7 +136,8 @@ def text(
     workers = min(workers, len(costs))
     longest = max(seconds / workers, *(cost.seconds for cost in costs))
     wall = f"{span(longest)} in {words.count(workers, 'worker')}, {span(seconds)} added up"
-    lines.append(f"Estimated time: {wall if workers > 1 else span(seconds)}.")
+    busy = ", with this machine as busy as it is now" * here
+    lines.append(f"Estimated time: {wall if workers > 1 else span(seconds)}{busy}.")
     if repeated:
         more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
         lines.append(f"A task that is not learned is trained in further rounds: {more}.")

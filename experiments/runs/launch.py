@@ -283,7 +283,8 @@ class Launch:
         with the clock. Where none ends for long, it rises again.
         """
         passed, every = time.monotonic() - began, len(self._before)
-        text = f"{self._done()} of {every} runs done in {span(passed)}"
+        before = sum(outcome.status == "finished before" for outcome in self._outcomes)
+        text = f"{self._done()} of {every} runs done{f' ({before} before)' * bool(before)} in {span(passed)}"
         under_way = [folder for folder in self._before if (folder / lease.HOLDER).is_file()]
         if self._whole:
             told = {outcome.folder for outcome in self._outcomes}
