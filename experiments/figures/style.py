@@ -3,7 +3,7 @@
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,22 +65,23 @@ class Look:
     rank: int
 
 
-def looks(rows: pd.DataFrame) -> dict[str, Look]:
+def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None) -> dict[str, Look]:
     """Return a look for every series: classic encoders first, the others in alphabetical order.
 
-    The colour is that of the encoder's family, in every figure and report; series of one family differ in dash. Rows
-    with a column ``look`` keep the looks in it.
+    The colour is that of the encoder's family, in every figure and report; series of one family differ in dash.
+    ``families`` are those of encoders, if any is not the zoo's. Rows with a column ``look`` keep the looks in it.
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
         looked = zip(rows["series"], rows["look"], strict=True)
         given = {series: look for series, look in looked if isinstance(look, Look)}  # methods that extend have none
         return dict(sorted(given.items(), key=lambda item: item[1].rank))
-    families = {entry.name: entry.declared.get("family", "") for entry in _catalogue.encoders()}
+    families = families or {entry.name: entry.declared.get("family", "") for entry in _catalogue.encoders()}
     encoder_of = {one: name.partition("(")[0] for one, name in zip(rows["series"], rows["encoder"], strict=True)}
 
     ordered = sorted(encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), series))
-    kinds = [families.get(encoder_of[series], "") for series in ordered]
+    named = [families.get(encoder_of[series], "") for series in ordered]
+    kinds = [family if family in FAMILIES else "" for family in named]
     found = zip(ordered, kinds, strict=True)
     return dashed({one: Look(of, FAMILIES[of][0], "-", rank) for rank, (one, of) in enumerate(found)}, ordered)
 

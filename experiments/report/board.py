@@ -75,6 +75,7 @@ def of_task(task: TaskResults) -> Board:
                 spark=sparks.get(series, Markup()),
                 cells=tuple(cells),
                 mean=words.fixed(100 * line["area"], ".0f") if known else "",
+                ends=words.between(100 * line["low"], 100 * line["high"], ".0f") if known else "",
                 strip=drawing.strip(list(seeds[series]), line["area"], line["low"], line["high"])
                 if known
                 else Markup(),

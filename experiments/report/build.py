@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.figures import style, words
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.retrieval.answer import MEASURES
-from experiments.report import board, checkpoint, drawing, front, overlay
+from experiments.report import board, checkpoint, documented, drawing, front, overlay
 from experiments.report import page as pages
 from experiments.report.page import Block, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
@@ -174,7 +174,8 @@ def _maps(ranked: list[TaskResults], main: list[TaskResults]) -> list[Section]:
 
 
 def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows)))
+    families = {name: entry.declared.get("family", "") for name, entry in documented.encoders(results.runs).items()}
+    rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows, families)))
     rule = declared_in(results.folder)
     parts = [(str(key), part) for key, part in rows.groupby("task")]
     return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]
@@ -195,7 +196,7 @@ def _task_page(task: TaskResults) -> Page:
             "training length. Tables show all."
         )
     shown = [_section(experiment, task) for experiment in _ordered(present)]
-    if screen is None:  # then the first figure has the answer
+    if screen is None and not task.asked:  # then the first figure has the answer
         titles = (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture))
         heading = next(titles, heading)
     for section in shown:

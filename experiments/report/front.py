@@ -183,8 +183,9 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
     left = len(lines) - len(won) - len(lost)
-    rest = [f"loses to {words.few(lost)}"] * bool(len(lost)) + [f"{left} not decided"] * bool(left)
-    text = f"{'; '.join([f'others: {words.few(won)}' if len(won) else 'others', *rest])}."
+    rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
+    rest += [f"{left} {'is' if left == 1 else 'are'} not decided"] * bool(left)
+    text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(area less that of {task.baseline}, points: {', '.join(each)})."
@@ -246,7 +247,12 @@ def _told_apart(beaten: list[str], open_to: list[str], seeds: int) -> str:
 def _claimed(claims: Sequence[Told]) -> list[Finding]:
     """Say of the first published statement on lengths that was decided whether it holds here."""
     found = [each for each in claims if each.numbers and each.lengths][:1]
-    return [Finding(f"“{each.claim.partition(':')[0]}”: {each.verdict}", f"{each.numbers}.") for each in found]
+    return [
+        Finding(
+            f"“{each.claim.partition(':')[0]}”: {each.verdict}", f"{each.numbers}{f' ({each.part})' * bool(each.part)}."
+        )
+        for each in found
+    ]
 
 
 def _fall(task: TaskResults) -> list[Finding]:

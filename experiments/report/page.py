@@ -41,7 +41,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a board. ``remark`` says what a reader has to know of its runs, such as that some did not learn."""
+    """A line of a board, with the ``ends`` of the mean's interval.
+
+    ``remark`` says what a reader has to know of its runs, such as that some did not learn.
+    """
 
     places: str
     track: Markup
@@ -55,6 +58,7 @@ class Entry:
     strip: Markup
     better: str
     last: str = ""
+    ends: str = ""
 
 
 @dataclass(frozen=True)

@@ -228,20 +228,20 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
     By the width of its last interval, at the level of one of all comparisons of its task, which Holm's correction asks
     for at most; a width falls with the root of the number of seeds.
     """
-    most = 0.0
-    for line in decided[decided["verdict"] == UNDECIDED].to_dict("records"):
+    undecided = decided[decided["verdict"] == UNDECIDED]
+    for line in undecided.to_dict("records"):
         level = SIGNIFICANCE * rule.weights[-1]
         family = (decided["task"] == line["task"]).sum()
         wider = norm.ppf(1 - level / family / 2) / norm.ppf(1 - level / 2)
         seen = wider * (line["high"] - line["low"]) / 2
         needed = line["seeds"] * (seen / line["difference"]) ** 2 if line["difference"] else math.inf
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
-        most = max(most, needed)
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
             f"{100 * seen:.1f} points in half of such sweeps; one of {abs(100 * line['difference']):.1f} takes {seeds}"
         )
-    if most:
-        more = f"'looks=[{math.ceil(most)}]' 'weights=[1]'"
-        more = more if most < MANY else "delta=0.05, which counts them as equal within 5 points"
-        yield f"To go on, with seeds that nobody has seen: the same command with name=again seed=100 {more}"
+    if len(undecided):
+        yield (
+            "To go on, with N seeds that nobody has seen: the same command with name=again seed=100 'looks=[N]' "
+            "'weights=[1]'; delta=0.05 counts series as equal that are surely within 5 points"
+        )

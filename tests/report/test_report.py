@@ -109,6 +109,7 @@ def test_every_number_of_the_standings_comes_from_the_rows(sweep: Path) -> None:
         for other in means
         if one != other
     }
+    shown = pd.read_csv(sweep / "report/tables/standings.csv").set_index("series")
     for name, line in list(board.items())[:-1]:
         for multiple, column in ((16, "×116"), (32, "×232"), (64, "×464"), (128, "×8128")):
             where = {
@@ -118,7 +119,11 @@ def test_every_number_of_the_standings_comes_from_the_rows(sweep: Path) -> None:
             }
             values = [v for (encoder, _), v in values_of(sweep, **where).items() if encoder == name]
             assert float(line[column]) == pytest.approx(100 * statistics.fmean(values), abs=0.51)
-        assert float(line["Area to ×8, %dots: seeds, bar: 95 % interval"]) == pytest.approx(100 * means[name], abs=0.51)
+        area, *ends = line["Area to ×8, %dots: seeds, bar: 95 % interval"].replace(" to ", " ").split()
+        assert float(area) == pytest.approx(100 * means[name], abs=0.51)
+        assert [float(end) for end in ends] == pytest.approx(
+            [100 * shown.loc[name, end] for end in ("low", "high")], abs=0.51
+        )
         low, high = (int(end) for end in (line["place"].split("–") * 2)[:2])
         beaten = sum(means[other] > means[name] and tests[name, other] < 0.001 for other in means if other != name)
         beats = sum(means[other] < means[name] and tests[name, other] < 0.001 for other in means if other != name)

@@ -225,6 +225,4 @@ def test_what_no_look_decides_says_how_many_seeds_would(tmp_path: Path) -> None:
     assert told.startswith("rope on copy: 4 seeds would show a difference of about ")
     assert seen == pytest.approx(50 * (line["high"] - line["low"]), abs=0.05), "half the interval, in points"
     assert needed == pytest.approx(4 * (seen / abs(100 * line["difference"])) ** 2, rel=0.1)
-    anew = re.search(r"the same command with name=again seed=100 'looks=\[(\d+)\]' 'weights=\[1\]'", more)
-    assert anew
-    assert int(anew[1]) == pytest.approx(needed, rel=0.1)
+    assert "the same command with name=again seed=100 'looks=[N]' 'weights=[1]'" in more

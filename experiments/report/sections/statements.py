@@ -48,11 +48,13 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
 class Told(NamedTuple):
     """What a statement claims, its verdict, and the first case with its numbers.
 
-    ``lengths`` says whether it is about quality over lengths, ``encoder`` of which one, if of one alone.
+    ``part`` says how many cases were measured, if not all, ``lengths`` whether it is about quality over lengths,
+    ``encoder`` of which one, if of one alone.
     """
 
     claim: str
     verdict: str
+    part: str
     numbers: str
     encoder: str
     lengths: bool
@@ -77,7 +79,7 @@ def told(decided: list[Decided]) -> list[Told]:
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
         lengths = all(case.test["rows"].get("experiment") == OVER_LENGTHS for case in each.outcomes)
-        found.append(Told(each.statement.statement, each.verdict, next(numbers, ""), of, lengths))
+        found.append(Told(each.statement.statement, each.verdict, _of_all(each), next(numbers, ""), of, lengths))
     return found
 
 
@@ -124,11 +126,16 @@ def claim(each: Decided) -> dict[str, Any]:
         for case, one, asked in compared[:STRIPS]
     ]
     statement = each.statement
-    measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    verdict = each.verdict if measured == every else f"{each.verdict}, {count(measured, 'case')} of {every} measured"
+    verdict = ", ".join(filter(None, (each.verdict, _of_all(each))))
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests}
+
+
+def _of_all(each: Decided) -> str:
+    """Return how many cases of a statement were measured; blank where all were."""
+    measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
+    return f"{count(measured, 'case')} of {every} measured" * (measured < every)
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
