@@ -143,7 +143,11 @@ class Transformer(nn.Module):
         Returns:
             ``(batch, length, vocab)``.
         """
-        return self.unembedding(self.norm(self.hidden(tokens, positions, pasts)[-1]))
+        return self.unembedding(self.last(tokens, positions, pasts))
+
+    def last(self, tokens: Tensor, positions: Tensor | None = None, pasts: Sequence[Past] | None = None) -> Tensor:
+        """Return the stream that the logits are made of, ``(batch, length, model_dim)``."""
+        return self.norm(self.hidden(tokens, positions, pasts)[-1])
 
     @property
     def num_streams(self) -> int:

@@ -12,13 +12,13 @@ from typing import Self, TypeVar
 
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional
 
 from experiments.model.streams import stream
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row, slice_name
 from experiments.tasks import Batch, Placed, Task
 from experiments.training.config import TrainConfig
+from experiments.training.loss import each_loss
 from pe_zoo import Numbering
 
 logger = logging.getLogger("pe_zoo")
@@ -140,7 +140,7 @@ def by_chunk(
 def score(logits: Tensor, batch: Batch) -> Scored:
     """Score logits ``(batch, counted, vocab)`` against a batch's targets at its counted positions."""
     targets = batch.targets[:, batch.counted]
-    nats = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    nats = each_loss(logits, targets)
     widths = None if batch.target_bytes is None else batch.target_bytes[:, batch.counted]
     return Scored(logits.argmax(-1) == targets, nats, widths)
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from experiments.model.precision import BFLOAT16, resolved
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.adamw import AdamW
 from experiments.training.config import TrainConfig
+from experiments.training.loss import mean_loss
 
 
 class Step:
@@ -69,8 +69,7 @@ class Step:
     def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Compute the gradient of the batch's mean loss; return the detached loss."""
         self.optimizer.zero_grad()
-        logits = self.model(batch.tokens, positions)[:, batch.counted]
-        loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets[:, batch.counted].flatten())
+        loss = mean_loss(self.model, batch, positions)
         loss.backward()
         return loss.detach()
 
