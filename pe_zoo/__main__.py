@@ -19,7 +19,7 @@ from pe_zoo._contract.claims import HOOKS
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
-from pe_zoo._registry import registered_by
+from pe_zoo._registry import outside, registered_by
 
 SIZES = {"model_dim": 128, "num_heads": 4, "num_layers": 3, "train_length": 33}
 
@@ -95,9 +95,7 @@ def _check(name: str) -> bool:
     cls = _class(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    return check.show(
-        name, check.check(cls), None if cls.__module__.startswith("pe_zoo.") else Path(inspect.getfile(cls))
-    )
+    return check.show(name, check.check(cls), Path(inspect.getfile(cls)) if outside(cls) else None)
 
 
 def _print(text: str) -> None:

@@ -96,6 +96,11 @@ get = encoders.get
 """Return the class of an encoder."""
 
 
+def outside(encoder: type[Encoder]) -> bool:
+    """Return whether an encoder is somebody else's: of a plug-in file or an installed package."""
+    return not encoder.__module__.startswith("pe_zoo.")
+
+
 def names(axes: int | None = 1, plane: str = "grid") -> list[str]:
     """Every encoder of sequences, sorted; installed plug-ins included. ``axes=2``: those of grids; None: all.
 

@@ -29,6 +29,7 @@ from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._contract import check
 from pe_zoo._knobs import whole
 from pe_zoo._positions import FURTHEST, plane_of
+from pe_zoo._registry import outside
 
 REGISTRIES = {"encoder": pe_zoo.get, "task": tasks.get, "positions": pe_zoo.numberings.get}
 
@@ -160,16 +161,16 @@ def _rehearse(plan: Plan) -> None:
 def _check_outside(plan: Plan, encoder: Encoder) -> None:
     """Refuse an encoder from outside that breaks a promise which every number rests on."""
     parts = (type(part) for part in encoder.modules() if isinstance(part, Encoder))
-    outside = next((part for part in parts if not part.__module__.startswith("pe_zoo.")), None)
+    theirs = next(filter(outside, parts), None)
     chosen = dict(plan.config.encoder)
     name = chosen.pop("name")
     causal, found = plan.config.model.causal, None
-    if outside:
+    if theirs:
         found = check.broken(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry, causal)
-    if outside and found:
-        file, here = Path(inspect.getfile(outside)), Path.cwd()
+    if theirs and found:
+        file, here = Path(inspect.getfile(theirs)), Path.cwd()
         target = str(file.relative_to(here) if file.is_relative_to(here) else file)
-        target = target if outside.__module__.startswith("pe_zoo_plugin_") else outside.name
+        target = target if theirs.__module__.startswith("pe_zoo_plugin_") else theirs.name
         raise ValueError(
             f"encoder={name} breaks a promise: {found.sentence} Here, {found.reason}. "
             f"Repair it; python -m pe_zoo check {shlex.quote(target)} checks every promise"

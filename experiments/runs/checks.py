@@ -16,6 +16,7 @@ from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, i
 from pe_zoo import get
 from pe_zoo._contract import check
 from pe_zoo._knobs import hint
+from pe_zoo._registry import outside
 
 
 def check_rule(runs: Sequence[RunConfig], rule: Rule, first_seed: int, plugins: Iterable[str]) -> None:
@@ -58,10 +59,10 @@ def _check_looks(runs: Sequence[RunConfig], rule: Rule, first_seed: int) -> None
 
 
 def check_own(runs: Iterable[RunConfig]) -> None:
-    """Refuse, before the others are trained, an encoder from a file of which no run can be done."""
+    """Refuse, before the others are trained, an encoder from outside of which no run can be done."""
     own = dict[str, list[RunConfig]]()
     for run in runs:
-        if get(run.encoder["name"]).__module__.startswith("pe_zoo_plugin_"):
+        if outside(get(run.encoder["name"])):
             own.setdefault(run.encoder["name"], []).append(run)
     for theirs in own.values():
         for run in theirs:
@@ -75,9 +76,10 @@ def check_own(runs: Iterable[RunConfig]) -> None:
 
 def doubts(runs: Iterable[RunConfig]) -> list[str]:
     """Return a line for each encoder from outside that was not checked as its file is now, or that broke a promise."""
-    outside = {str(run.encoder["name"]) for run in runs if not run.checkpoint}
     found = []
-    for name in sorted(name for name in outside if not get(name).__module__.startswith("pe_zoo.")):
+    for name in sorted({str(run.encoder["name"]) for run in runs if not run.checkpoint}):
+        if not outside(get(name)):
+            continue
         file = Path(inspect.getfile(get(name)))
         told = check.outcome(file, name)
         if re.search(r" [1-9]\d* fail", told):

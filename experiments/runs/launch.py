@@ -209,8 +209,6 @@ class Launch:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""
         if self.given.multirun and (engine is None or engine.here):
             checks.check_own(self.firsts)
-        if not self.team.rank and not self.earlier:
-            print("".join(f"note: {line}\n" for line in checks.doubts(self.runs)), end="", file=sys.stderr, flush=True)
         self.note(self._before)
         try:
             if engine and self._jobs and not (engine.here and len(self._before) == 1):
@@ -229,6 +227,8 @@ class Launch:
             summary.tally(self._outcomes)
         self._conclude()
         statuses = {outcome.status for outcome in self._outcomes}
+        if not self.team.rank and "refused" not in statuses:
+            print("".join(f"note: {line}\n" for line in checks.doubts(self.runs)), end="", file=sys.stderr, flush=True)
         if "refused" in statuses or (self._lost and statuses <= {"not begun"}):
             return 2
         return max([int(self._lost), *map(summary.exit_code, self._outcomes)])

@@ -23,6 +23,7 @@ from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
 from pe_zoo._contract import check
 from pe_zoo._knobs import knobs
+from pe_zoo._registry import outside
 
 PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "safetensors", "tokenizers", "datasets")
 """Beside torch and Python: what computes, composes, or makes data."""
@@ -58,7 +59,7 @@ def opening(plan: Plan) -> dict[str, Any]:
 def source(name: str) -> dict[str, Any] | None:
     """Return what a report shows of an encoder from outside: description, file, last check; None for one of ours."""
     encoder = pe_zoo.get(name)
-    if encoder.__module__.startswith("pe_zoo."):
+    if not outside(encoder):
         return None
     file = Path(inspect.getfile(encoder))
     return {
