@@ -318,8 +318,8 @@ def across(tasks: Sequence[TaskResults]) -> str:
     if not best["wins"]:
         return f"Over {len(tasks)} tasks, none of {int(table['compared'].sum()) // 2} comparisons is decided"
     return (
-        f"{len(table)} encodings on {len(tasks)} tasks: {best['series']} extrapolates better in {best['wins']} of "
-        f"{best['compared']} comparisons, {worst['series']} in {worst['wins']} of {worst['compared']}"
+        f"{len(table)} encodings on {len(tasks)} tasks: of {best['compared']} comparisons {best['series']} wins "
+        f"{best['wins']} and loses {best['losses']}; {worst['series']} wins {worst['wins']} and loses {worst['losses']}"
     )
 
 

@@ -44,7 +44,11 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 def _claims(results: Results) -> list[str]:
     """Return what the runs of a folder say of published statements, a claim in two lines."""
     found = told(verdicts.decide(schema.load(), results))
-    lines = [f"{each.verdict:<10} {each.claim}\n           {each.numbers}" for each in found if each.numbers]
+    lines = [
+        f"{each.verdict:<10} {each.claim}\n           {each.numbers}{f' ({each.part})' * bool(each.part)}"
+        for each in found
+        if each.numbers
+    ]
     return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 

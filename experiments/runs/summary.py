@@ -349,7 +349,7 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
         print("what it costs when the input's tokens change places, or the positions that they are given")
     seen = {row.metric: row.value for row in rows if row.condition == "shuffle" and row.status == "ok"}
     if not trained and (error := seen.get("equivariance_error")) is not None:
-        blind = ": it is blind to order" if error < BLIND else ""
+        blind = ": it is blind to order" if error < BLIND else ": it sees order"
         print(f"\nWhen its input is shuffled, outputs move along, and change by {100 * error:.2g} %{blind}.")
 
 

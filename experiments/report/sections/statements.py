@@ -78,9 +78,13 @@ def told(decided: list[Decided]) -> list[Told]:
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
-        lengths = all(case.test["rows"].get("experiment") == OVER_LENGTHS for case in each.outcomes)
-        found.append(Told(each.statement.statement, each.verdict, _of_all(each), next(numbers, ""), of, lengths))
+        told_of = (each.statement.statement, each.verdict, _of_all(each), next(numbers, ""), of)
+        found.append(Told(*told_of, _on_lengths(each)))
     return found
+
+
+def _on_lengths(each: Decided) -> bool:
+    return all(case.test["rows"].get("experiment") == OVER_LENGTHS for case in each.outcomes)
 
 
 def verdict(decided: list[Decided]) -> str:
@@ -92,6 +96,7 @@ def sections(decided: list[Decided]) -> list[Section]:
     """Return a table of the statements that were measured, and a section for each published finding."""
     general = [each for each in decided if not each.statement.setting]
     measured = [each for each in general if each.verdict != NOT_MEASURED]
+    measured.sort(key=lambda each: not _on_lengths(each))  # what most folders are about comes first
     findings = [each for each in decided if each.statement.setting]
     section = Section("Claims", [BARS], parts=[Block("claims", [claim(each) for each in [*measured, *findings]])])
     details = Section("Claims in numbers", [HOW], folded=True)
@@ -135,7 +140,7 @@ def claim(each: Decided) -> dict[str, Any]:
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    return f"{count(measured, 'case')} of {every} measured" * (measured < every)
+    return f"{measured} of its {every} cases measured here" * (measured < every)
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
