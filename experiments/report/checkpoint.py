@@ -45,7 +45,7 @@ SAVED = (
 )
 TIME = (
     "Reading time: of a few pieces, in turn with the unchanged model; median of six ratios, to one digit, on this "
-    "machine; 1 where some of them are below 1 and others above. "
+    "machine; 1 where a method was faster in some readings and slower in others. "
 )
 DISTANT = (
     "Best first. Last quarter: bits per byte of the last quarter of each piece, which has the most text before it; "
@@ -55,8 +55,8 @@ DISTANT = (
 CONTENT = (
     "Lost with other text there: bits per byte that the last tokens of each piece lose where the text further back is "
     "replaced by other text; measured of the three best methods, the window and the model unchanged; 95 % intervals "
-    "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. A window has some "
-    "of it through the layers below. "
+    "with Bonferroni's correction over these. A model that reads such lengths badly may lose much. Layers of a "
+    "window pass on what those below saw, so that some of it comes through. "
 )
 SEVERAL = {
     r" The same index is taken of the influence of each input place .* of the architecture itself\.": "",
@@ -158,6 +158,8 @@ def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
     for place, told in enumerate(found):
         title = "What to do" if place == 0 else told.heading
         parts: list[Part] = [Block("code", told.code)] if told.code else []
+        if told.command:
+            parts.append(Block("code", [f"# {told.next}", told.command]))
         made.append(Section(title, told.advice, parts))
         if told.evidence:
             made.append(Section("The evidence", told.evidence))

@@ -144,7 +144,8 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
         if others:
             own = ", ".join(f"{group}.{one}" for one in dict.fromkeys(known)) or "nothing"
             some = ", ".join(others[:OTHERS]) + ", …" * (len(others) > OTHERS)
-            raise BadRequest(f"{group}={given[group]} has no option {name!r}, only {own}; it is one of {group}={some}")
+            chosen_is = f"{group}={given[group]}, given or by default, has {own}"
+            raise BadRequest(f"{name!r} is an option of {group}={some}: add that; {chosen_is}")
         # ``train.length`` is ``task.train_length``
         near = _nested(given) if group in PARTS else [f"{group}.{one}" for one in known]
         _refuse(f"option {name!r}", name, near, topic)

@@ -237,8 +237,12 @@ def _show_results(outcome: Outcome) -> None:
     places = _places(outcome) if record.get("checkpoint") else None
     for sentence in [*(told.sentences if told else ()), *(places.sentences if places else ())]:
         print(textwrap.fill(sentence, 110))
+    if told and told.rankings:
+        _print(told.table)
     if told and told.code:
         print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
+    if told and told.command:
+        print(f"\n{textwrap.fill(told.next, 110)}\n    {told.command}")
     lengths = _lengths(rows)
     if lengths:
         _show_lengths(rows, lengths)

@@ -200,7 +200,7 @@ def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
     assert any("rise with the model unchanged (+0.200" in sentence for sentence in found.sentences)
 
 
-@pytest.mark.parametrize(("end", "said"), [(2.2, "helps yarn (−0.100 ["), (2.31, "No method is shown to gain")])
+@pytest.mark.parametrize(("end", "said"), [(2.2, "helps yarn (−0.100 ["), (2.31, "No method gains from text")])
 def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -> None:
     """In the last quarter, by block; both see the same text, and a window sees none of the distant one."""
     bits, ends = {AS_TRAINED: 2.5, "yarn": 2.3, WINDOW: 2.35}, {AS_TRAINED: 2.9, "yarn": end, WINDOW: 2.3}
@@ -214,12 +214,26 @@ def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -
     assert found is not None
     (gain,) = (sentence for sentence in found.sentences if said in sentence)
     assert "in the last quarter of each piece of 256" in gain
-    assert "a window of 64, which attends to none of it" in gain
+    assert "a window of 64, no layer of which attends to it" in gain
     line = found.rankings[0].line("yarn")
     assert line["window_low"] < end - 2.3 < line["window_high"]
     assert line["end_high"] - line["end_low"] > 10 * (line["window_high"] - line["window_low"]), "levels are not paired"
     assert len(re.findall(r"(?<![\w.])[−+]?\d[\d.,]*", found.heading)) <= 3
-    assert "'task.path=a b.py' experiment=context_extension" in found.code[-1]
+    assert "'task.path=a b.py' experiment=context_extension" in found.command
+    assert found.command.endswith("name=model_found")
+    assert [line[0] for line in found.table] == ["at 256", "yarn", "a window of 64", UNCHANGED]
+
+
+def test_under_a_saved_window_nothing_is_said_of_distant_text() -> None:
+    """Every way of reading has that window, so that a gain comes from elsewhere."""
+    bits = {AS_TRAINED: 2.5, "yarn": 2.3, WINDOW: 2.5}
+    spec = {"name": "rope", "layers": None, "train_length": 64, "sliding_window": 64}
+    found = told(bits, dict.fromkeys(bits, 0.2), in_use=[spec])
+    assert not any("distant" in sentence or "further back" in sentence for sentence in found.sentences)
+    assert "a window" not in found.heading
+    assert "Unchanged means as it was saved, with rope and a window of 64" in " ".join(found.advice)
+    assert 'use(model, "yarn", train_length=64, factor=4.0, base' not in " ".join(found.code)
+    assert "sliding_window=64)" in " ".join(found.code)
 
 
 def test_methods_are_not_compared_where_too_little_is_right() -> None:

@@ -45,7 +45,7 @@ BAD = {
     "experiment=null": "no experiment named None",
     "encdoer=rope": "no option 'encdoer'. Did you mean 'encoder'?",
     "encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
-    "task.path=x": "task=copy has no option 'task.path', only task.train_length",
+    "task.path=x": "'task.path' is an option of task=needles, text: add that; task=copy, given or by default, has",
     "+encoder.thta=3": "sinusoidal has no knob 'thta'",
     "+model.widht=3": "no option model.widht",
     "+zzz=1": "no option 'zzz'",

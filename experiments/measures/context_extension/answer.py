@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, next_command
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
@@ -58,11 +58,24 @@ class Answer:
     train_length: int
     window: int
     code: list[str] = field(default_factory=list)
+    command: str = ""
+    """What to type next, to answer `next`."""
+    next: str = "Next: under each method, does the model find a fact anywhere in a long text?"
 
     @property
     def sentences(self) -> list[str]:
         """What to do, then why."""
         return [*self.advice, *self.evidence]
+
+    @property
+    def table(self) -> list[tuple[str, str, str]]:
+        """The ways of reading at the length of the answer, best first: name, quality, difference from unchanged."""
+        main, label = self.rankings[0], metric_of(self.metric).label
+        found = [(f"at {main.length}", f"{label}, {'%, ' * is_share(self.metric)}95 % interval", f"less {UNCHANGED}")]
+        for name in map(str, main.table.index):
+            less = "" if name == AS_TRAINED else difference(main.line(name), "trained_", self.metric)
+            found.append((named(name, self.window), level(main.line(name), self.metric), less))
+        return found
 
     @property
     def covers(self) -> set[str]:
@@ -85,13 +98,16 @@ def answer(
     if metric is None or rows.empty:
         return None
     model, trained = str(rows["encoder"].iloc[0]), int(rows["train_length"].iloc[0])
+    corpus, place, in_use = (record.get(key) for key in ("corpus", "checkpoint", "in_use"))
+    corpus, in_use = corpus if isinstance(corpus, dict) else {}, in_use if isinstance(in_use, list) else []
+    limit = min((spec["sliding_window"] for spec in in_use if spec.get("sliding_window")), default=None)
+    if limit is not None and limit <= trained:  # every way of reading has it: none sees what a window would not
+        rows = rows[(rows["condition"] != WINDOW) & ~rows["metric"].isin((END, CONTENT))]
     lengths = sorted({trained, *(int(length) for length in rows["eval_length"].unique() if length > trained)})
     found = {length: ranked(rows, metric, length, trained) for length in lengths}
     found = {length: ranking for length, ranking in found.items() if AS_TRAINED in ranking.table.index}
     own = found.pop(trained, None)
     missing = sorted(length for length in asked - set(found) if length > trained)
-    corpus, place, in_use = (record.get(key) for key in ("corpus", "checkpoint", "in_use"))
-    corpus, in_use = corpus if isinstance(corpus, dict) else {}, in_use if isinstance(in_use, list) else []
     at_home = _inside(own, metric)
     opening = f"{model}, trained to {trained}"
 
@@ -122,11 +138,10 @@ def answer(
     rankings = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
     place = place if isinstance(place, str) else "path/to/model"
     lines = code(main, window, place, in_use)
-    if metric == "bits_per_byte":
-        lines += [""] * bool(lines) + next_command(main, place, text or f"task.path={corpus.get('source', 'file.txt')}")
+    text = text or f"task.path={corpus.get('source', 'file.txt')}"
     return Answer(
         heading=_heading(opening, main, metric),
-        advice=_advice(main, window, metric, refusals),
+        advice=[*_advice(main, window, metric, refusals), *_in_use(in_use)],
         evidence=[
             *_levels(main, metric, window),
             *at_home,
@@ -142,6 +157,7 @@ def answer(
         train_length=trained,
         window=window,
         code=lines,
+        command=next_command(main, place, text) if metric == "bits_per_byte" else "",
     )
 
 
@@ -203,6 +219,19 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     return [text]
 
 
+def _in_use(in_use: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what a model has that `pe_zoo.hf.use` changed: it was measured so, and every method keeps its window."""
+    held = [
+        f"{spec['name']}{f' and a window of {size}' if (size := spec.get('sliding_window')) else ''}" for spec in in_use
+    ]
+    if not held:
+        return []
+    return [
+        f"{UNCHANGED.capitalize()} means as it was saved, with {words.listed(held)} by pe_zoo.hf.use; every method "
+        "keeps the window. What that change gains, the model before it tells: measure that as well."
+    ]
+
+
 def _time(main: Ranking, name: str) -> str:
     """Return how long a way of reading takes, if that was measured."""
     times = times_of(main.line(name)) if name in main.table.index else ""
@@ -239,7 +268,8 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     second = str(main.table.index[1])
     less = difference(main.line(second), "best_", metric)
     text = f"{best[0].upper()}{best[1:]} is better than every other way: the next, {named(second, window)}, is at "
-    return [f"{text}{less} ({of})."]
+    small = " That is too little to change the model for." * (main.best != AS_TRAINED and not main.first)
+    return [f"{text}{less} ({of}).{small}"]
 
 
 def _short(main: Ranking, metric: str, trained: int) -> list[str]:
@@ -266,14 +296,15 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
 
     distant = f"ext further back than {window} tokens"
     how = f"bits per byte in the last quarter of each piece of {main.length}, less those of a window of {window}, "
-    how += "which attends to none of it"
+    how += "no layer of which attends to it"
     better = [name for name in others if _gains(main, name)]
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: {how}."]
+    if main.line(others[0])["window_difference"] >= 0:
+        return [f"No method gains from t{distant}; the least is lost by {told(others[0])} ({how})."]
     p = words.p_value(main.line(others[0])["window_p_holm"])
-    sure = f", p {p if p.startswith('<') else f'= {p}'} after Holm's correction"
-    less = main.line(others[0])["window_difference"] < 0
-    return [f"No method is shown to gain from t{distant}: at best {told(others[0])}{sure * less} ({how})."]
+    sure = f"p {p if p.startswith('<') else f'= {p}'} after Holm's correction"
+    return [f"No method is shown to gain from t{distant}: at best {told(others[0])}, {sure} ({how})."]
 
 
 def _gains(main: Ranking, name: str) -> bool:
@@ -303,8 +334,8 @@ def _distant(main: Ranking, window: int) -> list[str]:
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     none = not any(_gains(main, name) for name in known)
-    but = f" A method can use distant text and still lose more by it than a window of {window} does without."
-    below = " A window has some of it through the layers below."
+    but = f" Who uses distant text does not gain by it here: all need more bits than a window of {window}."
+    below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
     return [f"{text} (95 % intervals{corrected}).{below * reaches}{but * (none and bool(told[RISES]))}"]
 

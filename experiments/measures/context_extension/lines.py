@@ -1,6 +1,7 @@
 """The lines that apply the recommended method to a model of Transformers, and the command to type next."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,8 +72,9 @@ def _use(name: str, given: Mapping[str, Any]) -> str:
     return f'pe_zoo.hf.use(model, "{name}"' + "".join(f", {knob}={value!r}" for knob, value in given.items()) + ")"
 
 
-def next_command(main: Ranking, place: str, text: str) -> list[str]:
+def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
-    words += [f"{NAME}.multiples=[1,{main.multiple:g}]", "name=found"]
-    return ["# next: under each method, does the model find a fact anywhere in a long text?", shlex.join(words)]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
+    words += [f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
+    return shlex.join(words)

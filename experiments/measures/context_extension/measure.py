@@ -25,11 +25,13 @@ from experiments.measures.context_extension import (
 )
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.measures.cost.timing import in_turn
+from experiments.measures.retrieval import finds
 from experiments.model.transformer import Transformer
 from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.tasks import Task
 from experiments.training.config import TrainConfig
 from experiments.training.evaluate import Scored, Subject, chunks, evaluate, in_chunks
+from experiments.training.heartbeat import doing
 from experiments.training.loop import train
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._knobs import Count, Positive, Several, number, one_of
@@ -87,6 +89,13 @@ def measure(
     def reach(length: int) -> float:
         return task.sequence_length(length) / task.sequence_length(task.train_length)
 
+    if subject.outside and task.metrics[0] != QUALITY and task.train_length in lengths:
+        alone: dict[str, Scored] = {}
+        unchanged = [({"condition": AS_TRAINED}, altered(subject.model))]
+        first = _at_length(subject, samples, task.train_length, unchanged, alone)
+        guess = task.chance(task.metrics[0], task.train_length)
+        if alone and not finds(alone[AS_TRAINED].quality()[task.metrics[0]], guess):
+            return rows + first  # the answer says that methods cannot be compared, and this took a moment
     asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
     for length in lengths:
         scored: dict[str, Scored] = {}
@@ -144,7 +153,8 @@ def _times(
     _, tokens, places = next(chunks(batch.tokens, positions, max(1, TIMED_TOKENS // length)))
     rows = []
     for name in scored:
-        ratios = [1.0] * PAIRS if name == AS_TRAINED else _ratios(changes, name, tokens, places)
+        with doing(f"{NAME}: length {length}, {name}, time"):
+            ratios = [1.0] * PAIRS if name == AS_TRAINED else _ratios(changes, name, tokens, places)
         for part, value in [(None, median(ratios)), *enumerate(ratios, 1)]:
             measured = {"condition": name, "value": value, "n": 1 if part else PAIRS, "part": part}
             rows.append(subject.row(NAME, TIME, eval_length=length, **measured))
@@ -189,7 +199,7 @@ def _distant(
     for where, changed in changes:
         name = where["condition"]
         if name in scored and name in (AS_TRAINED, WINDOW, *best):
-            with changed as model:
+            with changed as model, doing(f"{NAME}: length {length}, {name}, other text in the distance"):
                 other = evaluate(model, replace(batch, tokens=tokens), positions)
             gain = replace(scored[name], nats=other.nats - scored[name].nats).each(lambda each: each[:, -last:])
             for part, block in [(None, gain), *enumerate(gain.blocks(), 1)]:
@@ -251,7 +261,7 @@ def _at_length(
     for where, changed in changes:
         try:
             question = subject.question(OVER_LENGTHS, samples, length)
-            with changed as model:
+            with changed as model, doing(f"{NAME}: length {length}, {where['condition']}"):
                 scored = evaluate(model, *question)
             rows += subject.qualities(NAME, scored, length, **where) + subject.in_blocks(NAME, scored, length, where)
             if found is not None:

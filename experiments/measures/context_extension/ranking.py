@@ -58,7 +58,12 @@ class Ranking:
     @property
     def alike(self) -> list[str]:
         """The conditions that do not differ significantly from the best."""
-        return [str(name) for name in self.table.index[1:] if not shown(self.line(name), "best_")]
+        untold = self.best != AS_TRAINED and not shown(self.line(self.best), "trained_")  # the same pair, other family
+        return [
+            str(name)
+            for name in self.table.index[1:]
+            if not shown(self.line(name), "best_") or (name == AS_TRAINED and untold)
+        ]
 
     @property
     def better(self) -> list[str]:
