@@ -373,7 +373,7 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert found.sentences[0].startswith(("To read 128 tokens, ", "Leave the model as it is"))
     plain = html.unescape(page.replace("\N{NO-BREAK SPACE}", " "))
     assert all(plain.count(sentence) == 1 for sentence in found.sentences), "each stands once"
-    places = [plain.index(part) for part in (found.advice[0], found.code[-2], found.evidence[0])]
+    places = [plain.index(part) for part in (found.advice[0], "task=needles", found.evidence[0])]
     assert places == sorted(places), "what to do, the lines to type, and then why"
     assert {"end", "time"} <= set(ranking.table.dropna(subset=["end", "time"]).columns)
     assert ranking.line("as trained")["time"] == 1
@@ -392,9 +392,9 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert ranking.line("yarn")["window_difference"] == pytest.approx(gain)
     assert ranking.line("yarn")["window_low"] < gain < ranking.line("yarn")["window_high"]
     assert "Does text further back than 32 tokens help?" in page.replace("\N{NO-BREAK SPACE}", " ")
-    command_next = next(line for line in found.code if line.startswith("python run.py"))
+    command_next = found.command
     assert command_next.endswith(
-        "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]' name=found"
+        "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]' name=my-llama_found"
     )
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
