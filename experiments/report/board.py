@@ -20,7 +20,8 @@ from experiments.statistics.scores import DOUBLINGS
 FEW = 5
 """Most tasks whose areas are columns of the board over tasks."""
 AT_A_LOOK = (
-    "Areas are means of all runs; Δ, interval and p are of the look that decided, or of the last, with the runs given."
+    "The column of areas has means of all runs. Δ, interval and p are of the look that decided, or of the last: the "
+    "two areas compared stand beside them. At a look that decides, a difference is on average a little too large."
 )
 
 
@@ -140,8 +141,12 @@ def tested(line: Mapping[Any, Any]) -> str:
 
 
 def runs(line: Mapping[Any, Any]) -> str:
-    """Return the runs of a comparison with the baseline, after a comma."""
-    return f", {line['seeds']} against {words.count(line['baseline_seeds'], 'run')}"
+    """Return the mean areas that a comparison with the baseline is of, and their runs, after a comma."""
+    ours, other = (words.fixed(100 * line[name], ".0f") for name in ("mean", "baseline_mean"))
+    count = words.count(line["baseline_seeds"], "run")
+    if line["seeds"] == line["baseline_seeds"]:
+        return f", {ours} against {other} in {count} each"
+    return f", {ours} in {line['seeds']} against {other} in {count}"
 
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:

@@ -159,17 +159,22 @@ def verdicts(task: TaskResults) -> str:
     names = {str(verdict): list(part) for verdict, part in task.against.groupby("verdict")["series"]}
     verbs = {WORSE: "beats", BETTER: "loses to", EQUAL: "equals"}
     size = len(task.against)
-    known = [f"{verb} {words.brief(names.pop(verdict), size)}" for verdict, verb in verbs.items() if verdict in names]
+    known = [f"{verb} {_few(names.pop(verdict), size)}" for verdict, verb in verbs.items() if verdict in names]
     against = f" against {task.baseline}" * (not known)
     left = [
-        f"{words.brief(series, size)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
+        f"{_few(series, size)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
         if verdict == UNDECIDED
-        else f"{words.brief(series, size)} {verdict}"
+        else f"{_few(series, size)} {verdict}"
         if verdict == UNLEARNED
-        else f"{words.brief(series, size)}: {verdict}"
+        else f"{_few(series, size)}: {verdict}"
         for verdict, series in sorted(names.items(), key=lambda group: group[0] != UNDECIDED)
     ]
     return "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)
+
+
+def _few(names: Sequence[str], size: int) -> str:
+    """Return up to three names for a title, or how many of ``size`` they are."""
+    return words.listed(names) if len(names) <= EACH else words.brief(names, size)
 
 
 def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
@@ -224,7 +229,7 @@ def _first(task: TaskResults) -> list[Finding]:
     text = f"of its quality kept to ×{best['up_to']:g}"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
     text += (
-        f", the most; compared with {task.baseline} alone."
+        f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
         if task.declared
         else f", {_told_apart(beaten, open_to, len(seeds))}."
     )

@@ -103,7 +103,7 @@ def _until_decided(
 
     plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
     code = adaptive.run(plain, rule, first_seed, launch)
-    for place in checks.places(known):
+    for place in checks.places(known) if code != 2 else ():  # of refused runs nothing is decided
         if not team.rank and place.is_dir():
             print(f"\n{_page(place, report)}", flush=True)
     return code

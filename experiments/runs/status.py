@@ -238,7 +238,8 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
-            f"{100 * seen:.1f} points in half of such sweeps; one of {abs(100 * line['difference']):.1f} takes {seeds}"
+            f"{100 * seen:.1f} points in half of such sweeps; if the true one is {abs(100 * line['difference']):.1f}, "
+            f"that takes {seeds}"
         )
     if len(undecided):
         yield (

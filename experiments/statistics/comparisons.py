@@ -27,7 +27,8 @@ TOO_FEW = f"fewer than {FEWEST} seeds"
 Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "area", "low", "high", "in_range", *KEPT]
 STANDING += ["up_to", "reach", "seeds", "seeds_learned", "status"]
-AGAINST = ["task", "metric", "series", "baseline", "seeds", "baseline_seeds", "difference", "low", "high"]
+AGAINST = ["task", "metric", "series", "baseline", "seeds", "baseline_seeds", "mean", "baseline_mean"]
+AGAINST += ["difference", "low", "high"]
 AGAINST += ["effect", "improvement", "p", "p_holm", "verdict"]
 
 
@@ -67,6 +68,7 @@ class Family(NamedTuple):
         wins: whether the series of the line is better than that of the column.
         equal: whether they differ by less than a declared difference.
         runs: of the series of the line, with a score, that the comparison with that of the column rests on.
+        means: of the areas of these.
     """
 
     names: list[str]
@@ -79,6 +81,7 @@ class Family(NamedTuple):
     wins: Truth
     equal: Truth
     runs: Matrix
+    means: Matrix
 
 
 def by_series(scores: pd.DataFrame) -> tuple[list[str], Matrix, Matrix]:
@@ -134,8 +137,9 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     corrected = holm(test.p, share)
     better = closure(np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0))
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
-    runs, equal = np.repeat(known.runs[:, None], len(names), axis=1), np.zeros(p.shape, dtype=bool)
-    return Family(names, areas, difference, low, high, p, p_holm, better < SIGNIFICANCE, equal, runs)
+    runs, means = (np.repeat(each[:, None], len(names), axis=1) for each in (known.runs, known.mean))
+    wins, equal = better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool)
+    return Family(names, areas, difference, low, high, p, p_holm, wins, equal, runs, means)
 
 
 def closure(better: Matrix) -> Matrix:
@@ -149,9 +153,10 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     """Return the comparisons of each series of one task and metric with the baseline.
 
     Returns:
-        The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs that were compared), ``difference`` (series less
-        baseline) with its interval, ``effect`` (`effect`), ``improvement`` (`improvement`), ``p``, ``p_holm``,
-        ``verdict`` (``better``, ``worse``, ``equal``, ``undecided``, or the reason why there is none).
+        The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs that were compared), ``mean`` and
+        ``baseline_mean`` (their areas), ``difference`` (series less baseline) with its interval, ``effect`` (`effect`),
+        ``improvement`` (`improvement`), ``p``, ``p_holm``, ``verdict`` (``better``, ``worse``, ``equal``,
+        ``undecided``, or the reason why there is none).
     """
     if baseline not in found.names:
         return pd.DataFrame(columns=AGAINST)
@@ -163,6 +168,7 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
             continue
         line: dict[str, object] = {"series": series, "seeds": int(found.runs[place, base])}
         line["baseline_seeds"] = int(found.runs[base, place])
+        line |= {"mean": found.means[place, base], "baseline_mean": found.means[base, place]}
         line |= {name: getattr(found, name)[place, base] for name in ("difference", "low", "high", "p", "p_holm")}
         line |= {"effect": effect(values[place], values[base]), "improvement": improvement(values[place], values[base])}
         if not len(values[place]) or not len(values[base]):

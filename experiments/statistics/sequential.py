@@ -66,11 +66,16 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     size = (len(plain.names), len(plain.names))
     better, equal = np.ones(size), plain.equal.copy()
     difference, low, high, p, p_holm = np.full((5, *size), np.nan)
-    order, runs = np.unique(scores["seed"]) - first_seed, plain.runs.copy()
+    order, runs, means = np.unique(scores["seed"]) - first_seed, plain.runs.copy(), plain.means.copy()
     for line in decide(scores, rule, first_seed).to_dict("records"):
         one, other = plain.names.index(line["series"]), plain.names.index(line["against"])
         p[one, other] = p[other, one] = line["p"]
-        runs[[one, other], [other, one]] = (~np.isnan(plain.values[order < line["seeds"]])).sum(axis=0)[[one, other]]
+        seen = plain.values[order < line["seeds"]][:, [one, other]]
+        known = ~np.isnan(seen)
+        pair = [one, other], [other, one]
+        runs[pair] = known.sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            means[pair] = np.where(known, seen, 0).sum(axis=0) / known.sum(axis=0)
         p_holm[one, other] = p_holm[other, one] = line["p_holm"]
         for ends, here, there in (
             (difference, "difference", "difference"),
@@ -84,7 +89,7 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     wins = better < SIGNIFICANCE
-    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal, runs)
+    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal, runs, means)
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

@@ -69,6 +69,14 @@ def hold(condition: bool | Tensor, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
+def hold_finite(values: Tensor, what: str) -> None:
+    """Raise ``Root`` unless all values are finite."""
+    if not values.isfinite().all():
+        causes = "log(0), 0 / 0, roots of negative numbers and overflow"
+        where = "at distance 0 and where the mask hides a key as well"
+        raise Root(f"{what} not finite: look for {causes}, {where}", until="logits are finite")
+
+
 class Stack(nn.Module):
     """Token embedding, attention layers, logits: the plain path and nothing else."""
 

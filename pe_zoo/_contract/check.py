@@ -24,6 +24,7 @@ from pe_zoo._contract.bench import (
     Maker,
     Missing,
     Promise,
+    hold_finite,
     some_tokens,
 )
 from pe_zoo._contract.line import on_line
@@ -106,6 +107,9 @@ def broken(make: Maker, geometry: Geometry, causal: bool) -> Verdict | None:
     bench = Bench(geometry=replace(geometry, num_layers=min(2, geometry.num_layers)))
     make = partial(on_line, make)
     trials: dict[Promise, Callable[[], object]] = {
+        dtypes.check_moving_to_a_dtype: lambda: hold_finite(
+            bench.model(bench.fresh(make), causal)(some_tokens()), "a model gives logits that are"
+        ),
         hooks.check_no_leak_from_the_future: lambda: hooks.hold_causal(
             bench.model(bench.fresh(make), True), some_tokens()
         ),

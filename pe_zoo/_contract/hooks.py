@@ -14,6 +14,7 @@ from pe_zoo._contract.bench import (
     Maker,
     gap,
     hold,
+    hold_finite,
     promise,
     read,
     some_inputs,
@@ -60,6 +61,7 @@ def hold_causal(model: nn.Module, tokens: Tensor) -> None:
     watch = model.get_submodule("token_embedding").register_forward_hook(lambda _, __, output: seen.append(output))
     logits = model(tokens)
     watch.remove()
+    hold_finite(logits, "a model gives logits that are")
     # Without gradients torch may take another kernel, so bits are compared between two readings of one kind.
     before, length = read(model, tokens), tokens.shape[1]
     for place in range(length):

@@ -393,9 +393,8 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert ranking.line("yarn")["window_low"] < gain < ranking.line("yarn")["window_high"]
     assert "Does text further back than 32 tokens help?" in page.replace("\N{NO-BREAK SPACE}", " ")
     command_next = found.command
-    assert command_next.endswith(
-        "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]' name=my-llama_found"
-    )
+    asked = "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]'"
+    assert command_next.endswith(f"{asked} name=my-llama_found")
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
     (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])

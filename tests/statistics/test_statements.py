@@ -392,7 +392,7 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
     text = standings.text(tmp_path, set(results.read(tmp_path).runs["run_id"]))
     (line,) = re.findall(r"^fails +Sinusoidal encodings extrapolate: .*\n +(copy, sinusoidal: .*)$", text, re.M)
     measured = r"token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
-    assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9", line)
+    assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9 \(1 of its 3 cases measured here\)", line)
     assert report.main([str(tmp_path)]) == 0
     assert f"“Sinusoidal encodings extrapolate”: fails {line}." in capsys.readouterr().out
 

@@ -99,7 +99,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
             if head == "Area":
                 line = against.loc[series]
                 untested = math.isnan(line["difference"])
-                compared = f" ({line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
+                areas = f"{100 * line['mean']:.1f}, {100 * line['baseline_mean']:.1f}; "
+                compared = f" ({areas}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
                 cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}{compared}")
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
         lines.append(" & ".join(cells) + r" \\")
@@ -112,8 +113,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"in range kept to ×{_up_to(known)}) and its difference from {task.baseline} in points, with 95 % intervals; "
         f"p of that difference, corrected as in the methods"
         f"{'; Free: the area where the model reads its own output' if 'Free' in columns else ''}"
-        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; best in bold."
-        + f" {board.AT_A_LOOK} These are in brackets, the encoder's and those of {task.baseline}."
+        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; bold: best mean."
+        + f" {board.AT_A_LOOK} In brackets: area of the encoder, area of {task.baseline}, runs of each."
         * bool(task.rule)
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
@@ -124,7 +125,7 @@ def _up_to(known: pd.DataFrame) -> str:
 
 
 def _interval(line: "pd.Series[float]") -> str:
-    text = f" [{100 * line['low']:.0f}, {100 * line['high']:.0f}]" if line["low"] == line["low"] else ""
+    text = f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}]" if line["low"] == line["low"] else ""
     return text.replace("-", "$-$")
 
 

@@ -47,7 +47,10 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     learned, cut = (trained[trained["stopped"] == why] for why in ("converged", "max_steps"))
     if len(learned):
         why = "as soon as the task counted as learned within the training length"
-        sentences.append(f"{len(learned)} of {total} ended {why}, so their steps and tokens differ.")
+        means = learned.groupby("series")["steps"].mean().sort_values()
+        ends = [f"{means.iloc[place]:,.0f} with {means.index[place]}" for place in (0, -1)]
+        differ = f", on average from {ends[0]} to {ends[1]}" * (len(means) > 1)
+        sentences.append(f"{len(learned)} of {total} ended {why}, so their steps and tokens differ{differ}.")
     if len(cut):
         planned = words.listed(sorted({configs[run].get("train.steps", "unknown") for run in cut["run_id"]}))
         why = f"at train.max_steps, before the {planned} steps of the learning-rate schedule"

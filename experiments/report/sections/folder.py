@@ -1,7 +1,7 @@
 """The folder as a whole: how it was measured, warnings of its runs, every run, and what the numbers were made with."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,10 @@ from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.rows.read import FINISHED, MADE_WITH
 from experiments.rows.results import Results
+from experiments.rows.row import OVER_LENGTHS
+from experiments.rows.untrusted import name_of
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
+from experiments.statistics.scores import DOUBLINGS
 
 SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
@@ -38,13 +41,21 @@ def method(
         *[windows] * ("bits_per_byte" in metrics),
         *[exact] * ("exact_match" in metrics),
         "Quality at a length is (value − guess) / (value in range − guess), the guess being the best without reading "
-        "the input; area is its mean from the training length to eight times that, or what was measured of it, every "
-        "doubling weighing the same.",
-        "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds; "
-        "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
+        f"the input; area is its mean from the training length to {_up_to(rows)} times that, every doubling weighing "
+        "the same, by straight lines between doublings: lengths between them do not count.",
+        "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds"
+        + (", and take no account of the looks; " if declared else "; ")
+        + "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
         + ("." if declared else ": over all pairs, those with the baseline sharing half of the level."),
         *([growth(declared[0], commands)] if declared else []),
     ]
+
+
+def _up_to(rows: pd.DataFrame) -> str:
+    """Return the doublings of the training length that areas go to, for the tasks together."""
+    over = rows[rows["experiment"] == OVER_LENGTHS].groupby("task")[["eval_length", "train_length"]].max()
+    reached = {max((m for m in DOUBLINGS if m <= end), default=1) for end in over["eval_length"] / over["train_length"]}
+    return words.span(min(reached), max(reached)) if reached else str(max(DOUBLINGS))
 
 
 def _one_model(metrics: set[str]) -> list[str]:
@@ -65,9 +76,10 @@ def growth(rule: Rule, commands: int = 1) -> str:
     delta = f", equal within {rule.delta:g}" if rule.delta else ""
     looks, shares = words.listed(map(str, rule.looks)), words.listed(f"{share:.0%}" for share in rule.weights)
     return (
-        "Seeds were added by a rule declared before their comparison: tests after "
+        "How many seeds a comparison has was decided by a rule that was declared before the first run: tests after "
         f"{looks} seeds, which spend {shares} of the level, until each is decided{delta}. Tested was {tested}; "
-        "p values are sequential, with that correction; intervals hold at every look, each for one comparison."
+        "p values are sequential, with that correction. The intervals of differences hold at every look, each for one "
+        "comparison; at a look that decides, a difference is on average a little too large."
         + f" The runs were asked for by {commands} commands: encodings that a later one added joined the same "
         "correction, after results of the others could be seen." * (commands > 1)
     )
@@ -108,7 +120,18 @@ def warnings(results: Results) -> list[str]:
         f"here{f': {words.few(results.missing)}' if results.missing else ''}. report.py --status lists them and the "
         "command that completes them."
     )
-    return [*[unfinished] * bool(waiting), *itertools.chain(*found)]
+    return [*_unchecked(runs), *[unfinished] * bool(waiting), *itertools.chain(*found)]
+
+
+def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
+    """Say which encoders from outside broke a promise of the contract, or were not checked, before their training."""
+    theirs = runs[[isinstance(source, dict) for source in runs["source"]]].to_dict("records")
+    for name, source in {name_of(str(run["choice"])): run["source"] for run in theirs}.items():
+        told = name_of(str(source.get("check") or ""))
+        if told.startswith("not checked"):
+            yield f"{name} was {told.replace(':', ', so that a mistake in it would show nowhere:', 1)}"
+        elif told and ", 0 fail" not in told:
+            yield f"{name} breaks promises ({told}): its numbers may be those of a mistake."
 
 
 def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:
