@@ -828,6 +828,21 @@ def test_an_encoder_from_outside_is_described_by_its_run(tmp_path: Path) -> None
     assert 'class="f-bias" data-e="mine"' in (tmp_path / "report/index.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("check", "warned"),
+    [
+        ("30 promises hold, 0 fail, 0 do not apply", None),
+        ("26 promises hold, 4 fail, 0 do not apply", "mine breaks promises (26 promises hold, 4 fail"),
+        ("not checked: python -m pe_zoo check mine.py", "mine was not checked, so that a mistake in it would show"),
+    ],
+)
+def test_an_encoder_that_fails_its_contract_is_warned_of(tmp_path: Path, check: str, warned: str | None) -> None:
+    write_sweep(tmp_path, ("none",), 1, rows=main_rows)
+    write_run(tmp_path, "mine", rows=main_rows, record={"source": {"file": "mine.py", "check": check}})
+    page = read_page(tmp_path).text
+    assert (warned in page) if warned else ("mine breaks" not in page and "mine was not" not in page)
+
+
 def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
     for seed in range(3):
