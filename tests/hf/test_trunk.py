@@ -48,6 +48,7 @@ def twin(ours: Transformer) -> transformers.PreTrainedModel:
 
 
 @pytest.mark.parametrize("name", pe_zoo.names())
+@pytest.mark.filterwarnings("ignore:with base= alone")
 def test_the_same_weights_give_the_same_logits_and_gradients(name: str) -> None:
     encoder = pe_zoo.build(name, GEOMETRY)
     with torch.no_grad():
