@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -123,6 +124,14 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
                 sign = "" if float(line["difference"]) < 0 else "+"
                 told = [told[0], sign + short(line["difference"]), told[1], line["verdict"]]
             assert cell == " · ".join(told), (task, series)
+    counted = Counter((task, line["verdict"]) for (task, _), line in measured.items())
+    numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
+    for file in ("README.md", "README.zh-CN.md"):
+        (line,) = re.findall(
+            r"^- \*\*(?:Compared with no encoding|与不用编码相比).*\n.*$", (ROOT / file).read_text("utf-8"), re.M
+        )
+        found = [int(number) for number in re.findall(r"\d+", line.replace("四", ""))]
+        assert found[:5] == [56, *numbers], file
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md"])

@@ -69,7 +69,7 @@ def _dataset(results: Results, target: Path) -> None:
         raise ValueError("--export dataset needs pyarrow: pip install 'pe-zoo[datasets]'")
     rows = results.rows.assign(converged=results.rows["converged"].astype("boolean"))
     runs = results.runs.copy()
-    for column in (name for name, kind in RECORD.items() if kind is dict):
+    for column in (name for name, kind in RECORD.items() if kind in (dict, list)):
         runs[column] = pd.array([json.dumps(cell) if cell else None for cell in runs[column]], dtype="string")
     for name, table in (("rows", rows), ("runs", runs)):
         content: bytes = table.to_parquet(None, index=False)

@@ -35,6 +35,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
+    "in_use": list,
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""

@@ -261,10 +261,8 @@ def check_positions_are_read(make: Maker, causal: bool, bench: Bench) -> None:
         without = copy.deepcopy(model)
         without.encoder = Encoder(bench.geometry)
         idle = gap(before, read(without, tokens)) < 1e-9
-        nothing = (
-            "the model computes what it does without an encoder: a distance is query − key, so that it is positive "
-        )
-        raise Broken(nothing + "for earlier keys" if idle else ignored)
+        sign = "a distance is query − key, so that it is positive for earlier keys"
+        raise Broken(f"the model computes what it does without an encoder: {sign}" if idle else ignored)
     each_its_own = read(model, tokens, torch.stack([positions, 2 * positions]))
     hold(gap(each_its_own[0], before[0]) < 1e-11, "a sample's positions change the logits of another sample")
     hold(gap(each_its_own[1], before[1]) > 1e-5, "per-sample positions are not read")

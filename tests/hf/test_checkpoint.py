@@ -191,6 +191,21 @@ def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path
         for length in (32, 64):
             bits = float(bits_of(tmp_path, name)["as trained", str(length)]["value"])
             assert bits == pytest.approx(_bits(pe_zoo.hf.load(tmp_path / name), saved, length), rel=1e-5)
+        assert report.main([str(tmp_path / "results" / name)]) == 0
+        page = (tmp_path / "results" / name / "report" / "index.html").read_text(encoding="utf-8")
+        window = " and a window of 8" * bool(more.get("sliding_window"))
+        for shown in (page.replace("\N{NO-BREAK SPACE}", " "), done.out):
+            assert f"as it was saved, with {name}{window} by pe_zoo.hf.use" in " ".join(shown.split())
+            assert ("further back than" in shown) != bool(window), "under a window nothing is said of distant text"
+
+
+def test_a_model_that_finds_too_little_is_asked_no_method(command: Command, saved: Path, tmp_path: Path) -> None:
+    words = [f"checkpoint={saved}", "task=needles", f"task.path={saved.parent / 'text.py'}", "figures=false"]
+    knobs = ["context_extension.multiples=[1,4]", "context_extension.samples=16"]
+    done = command(*words, *knobs, "experiment=context_extension", "task.num_needles=1", "task.num_letters=1")
+    assert done.code == 0, done.err
+    assert "right too rarely to compare methods" in done.out
+    assert {row["condition"] for row in rows_of(tmp_path)} == {"as trained"}
 
 
 def test_a_greater_length_in_the_configuration_silences_a_warning_alone(

@@ -100,6 +100,7 @@ def answer(
     model, trained = str(rows["encoder"].iloc[0]), int(rows["train_length"].iloc[0])
     corpus, place, in_use = (record.get(key) for key in ("corpus", "checkpoint", "in_use"))
     corpus, in_use = corpus if isinstance(corpus, dict) else {}, in_use if isinstance(in_use, list) else []
+    in_use = [spec for spec in in_use if isinstance(spec, dict)]  # a folder from elsewhere may hold anything
     limit = min((spec["sliding_window"] for spec in in_use if spec.get("sliding_window")), default=None)
     if limit is not None and limit <= trained:  # every way of reading has it: none sees what a window would not
         rows = rows[(rows["condition"] != WINDOW) & ~rows["metric"].isin((END, CONTENT))]
@@ -221,14 +222,14 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
 
 def _in_use(in_use: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what a model has that `pe_zoo.hf.use` changed: it was measured so, and every method keeps its window."""
-    held = [
-        f"{spec['name']}{f' and a window of {size}' if (size := spec.get('sliding_window')) else ''}" for spec in in_use
-    ]
+    sizes = [spec.get("sliding_window") for spec in in_use]
+    windows = [f" and a window of {size}" * bool(size) for size in sizes]
+    held = [f"{spec.get('name')}{window}" for spec, window in zip(in_use, windows, strict=True)]
     if not held:
         return []
     return [
         f"{UNCHANGED.capitalize()} means as it was saved, with {words.listed(held)} by pe_zoo.hf.use; every method "
-        "keeps the window. What that change gains, the model before it tells: measure that as well."
+        "keeps the window. To see what that change gains, measure the model before it as well."
     ]
 
 
@@ -334,7 +335,7 @@ def _distant(main: Ranking, window: int) -> list[str]:
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     none = not any(_gains(main, name) for name in known)
-    but = f" Who uses distant text does not gain by it here: all need more bits than a window of {window}."
+    but = f" Using distant text is no gain here: these methods need more bits than a window of {window}."
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
     return [f"{text} (95 % intervals{corrected}).{below * reaches}{but * (none and bool(told[RISES]))}"]

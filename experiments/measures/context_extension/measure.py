@@ -89,13 +89,10 @@ def measure(
     def reach(length: int) -> float:
         return task.sequence_length(length) / task.sequence_length(task.train_length)
 
-    if subject.outside and task.metrics[0] != QUALITY and task.train_length in lengths:
-        alone: dict[str, Scored] = {}
-        unchanged = [({"condition": AS_TRAINED}, altered(subject.model))]
-        first = _at_length(subject, samples, task.train_length, unchanged, alone)
-        guess = task.chance(task.metrics[0], task.train_length)
-        if alone and not finds(alone[AS_TRAINED].quality()[task.metrics[0]], guess):
-            return rows + first  # the answer says that methods cannot be compared, and this took a moment
+    if _too_rarely_right(subject, samples, lengths):  # methods could not be compared, and take minutes
+        for length in lengths:
+            rows += _at_length(subject, samples, length, [({"condition": AS_TRAINED}, altered(subject.model))])
+        return rows
     asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
     for length in lengths:
         scored: dict[str, Scored] = {}
@@ -114,6 +111,18 @@ def measure(
             where = {"condition": f"{replacement.name} {FINE_TUNED}", "share": fine_tuning_share, **given}
             rows += _fine_tuned(subject, samples, lengths, encoder, where)
     return rows
+
+
+def _too_rarely_right(subject: Subject, samples: int, lengths: list[int]) -> bool:
+    """Whether a model from outside finds too few answers at its own length for what it finds beyond to mean a thing."""
+    task = subject.task
+    if not subject.outside or task.metrics[0] == QUALITY or task.train_length not in lengths:
+        return False
+    found: dict[str, Scored] = {}
+    _at_length(subject, samples, task.train_length, [({"condition": AS_TRAINED}, altered(subject.model))], found)
+    if AS_TRAINED not in found:
+        return False
+    return not finds(found[AS_TRAINED].quality()[task.metrics[0]], task.chance(task.metrics[0], task.train_length))
 
 
 def _asked(train_length: int, lengths: list[int]) -> set[int]:
