@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -60,7 +60,7 @@ class Answer:
     code: list[str] = field(default_factory=list)
     command: str = ""
     """What to type next, to answer `next`."""
-    next: str = "Next: under each method, does the model find a fact anywhere in a long text?"
+    next: ClassVar[str] = "Next: under each method, does the model find a fact anywhere in a long text?"
 
     @property
     def sentences(self) -> list[str]:
