@@ -196,10 +196,15 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
 
 
 def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
-    """Return small curves with their names at the right: those of ``own`` bold and drawn last, above the others."""
-    width, height, room = 300, 110, 110
-    frame, letter = Frame(axes, 1, width - room, 6, height - 6), 13.0
+    """Return small curves with the ends of their axes and names at the right: ``own`` bold, above the others."""
+    width, height, room, letter = 300, 126, 106, 13.0
+    frame = Frame(axes, 30, width - room, 6, height - 20)
     parts = [frame.path(axes.chance, "chance"), frame.shade()]
+    parts.append(f'<path class="grid" d="M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"/>')
+    for tick in (axes.ticks[0], axes.ticks[-1]):
+        parts.append(_text(frame.left - 4, frame.y(tick) + 4, f"{tick:g}", anchor="end"))
+    for length in sorted({axes.lengths[0], max(axes.trained, axes.lengths[0]), axes.lengths[-1]}):
+        parts.append(_text(frame.x(length), height - 5, length, "tick b" if length == axes.trained else "tick"))
     ends: list[tuple[float, Line]] = []
     for line in [*others, *own]:
         dash = ' stroke-dasharray="4 3"' if line.dashed else ""
@@ -207,7 +212,7 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
         parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", dash)}</g></g>')
         ends.append((frame.y(line.mean[-1][1]), line))
     ends.sort(key=lambda end: end[0])
-    for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, height - 2), strict=True):
+    for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, frame.bottom + 2), strict=True):
         kind = "tick b" if line in own else "tick"
         parts.append(_text(width - room + 6, low, words.cut(line.name, 16), kind, "start"))
     return _svg("spark", width, height, "".join(parts))

@@ -77,7 +77,7 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
     found = [*(asked or (_over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks),
-        caption=caption(task),
+        caption=task.caption,
         legend=legend(task.curves),
         families=board.families(task),
         curves=curve(task),
@@ -87,19 +87,12 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
     )
 
 
-def caption(task: TaskResults) -> str:
-    """Return the title of a task's curve."""
-    metric = str(task.quality["metric"].iloc[0])
-    named = metric_of(metric).label
-    return f"{task.key}: {named}{', %,' if percent(metric) else ''} by length"
-
-
 def curve(task: TaskResults) -> Markup:
     """Return the curves of a task, with what they show in words."""
     axes = task.axes
     metric = str(task.quality["metric"].iloc[0])
     means = at(task, 2)
-    said = f"{caption(task)}, {axes.lengths[0]} to {axes.lengths[-1]}. Trained to {axes.trained}. "
+    said = f"{task.caption}, {axes.lengths[0]} to {axes.lengths[-1]}. Trained to {axes.trained}. "
     found = [f"{line.name} {written(means[line.name], metric)}" for line in task.curves if line.name in means.index]
     return drawing.curves(task.curves, axes, said + (f"At {2 * axes.trained}: {words.few(found)}." if found else ""))
 

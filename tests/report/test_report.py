@@ -853,7 +853,11 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
     of = {name: (tmp_path / f"report/encoders/{name}.html").read_text("utf-8") for name in ("alibi", "rope", "t5")}
     for name in ("alibi", "rope"):
         cell = of[name].partition('<ul class="smalls">')[2].partition("</ul>")[0]
-        names = re.findall(r'<text class="(tick(?: b)?)"[^>]*>([^<]+)</text>', cell)
+        texts = re.findall(r'<text class="(tick(?: b)?)"[^>]*>([^<]+)</text>', cell)
+        names = [(kind, label) for kind, label in texts if not label.isdigit()]
+        assert sorted(int(label) for _, label in texts if label.isdigit()) == [0, 8, 16, 100, 128], (
+            "the ends of its axes"
+        )
         assert [label for kind, label in names if kind == "tick b"] == [name]
         assert {label for _, label in names} == ({"alibi", "rope", "none"} if name == "alibi" else {"alibi", "rope"})
         assert 'class="other"' not in cell.rpartition('class="mean"')[0].rpartition("<g")[2], "its own is drawn last"

@@ -115,7 +115,7 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
         drawn = drawing.named(others[:RIVALS], own, task.axes) if own else ""
         said = [f"{series}: {_numbers(task, series)}" for series in names]
         relative = [task.relatives[series] for series in names if series in task.relatives]
-        found.append({"name": task.key, "page": task.path, "drawing": drawn, "said": "; ".join([*said, *relative])})
+        found.append({"name": task.caption, "page": task.path, "drawing": drawn, "said": "; ".join([*said, *relative])})
     return found
 
 

@@ -78,6 +78,12 @@ class TaskResults:
         worst_last = sorted(self.order, key=lambda series: (series != self.baseline, means.get(series, math.inf)))
         return worst_last[:MOST]
 
+    @property
+    def caption(self) -> str:
+        """The title of its curve."""
+        metric = str(self.quality["metric"].iloc[0])
+        return f"{self.key}: {metric_of(metric).label}{', %,' if curves.percent(metric) else ''} by length"
+
     @cached_property
     def extensions(self) -> pd.DataFrame:
         """Quality of trained models with a method that extends them; a rule that adds seeds knows none of these."""
