@@ -25,6 +25,8 @@ logger = logging.getLogger("pe_zoo.progress")
 class _Phase:
     what: str | Callable[[], str]
     share: Callable[[], float] | None
+    parts: int = 0
+    begun: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def text(self) -> str:
@@ -35,12 +37,17 @@ _doing: list[_Phase] = []
 
 
 @contextmanager
-def doing(what: str | Callable[[], str], share: Callable[[], float] | None = None) -> Iterator[None]:
+def doing(what: str | Callable[[], str], share: Callable[[], float] | None = None, parts: int = 0) -> Iterator[None]:
     """Report this within the block, instead of what surrounds it; a text is followed by its seconds since it stands.
 
-    ``share`` returns how much of it is done, from 0 to 1, for a terminal's bar.
+    ``share`` returns how much of it is done, from 0 to 1, for a terminal's bar. With ``parts``, what is done within
+    the block is counted to that number.
     """
-    _doing.append(_Phase(what, share))
+    around = _doing[-1] if _doing else None
+    if around and around.parts and isinstance(what, str):
+        around.begun += 1
+        what = f"{what} ({around.begun} of {around.parts})"
+    _doing.append(_Phase(what, share, parts))
     try:
         yield
     finally:

@@ -8,6 +8,8 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,6 +26,7 @@ from torch.nn import functional
 
 import pe_zoo.hf
 import report
+from experiments.measures.context_extension import measure as extension
 from experiments.measures.context_extension.answer import answer
 from experiments.measures.place_bias.influence import profile
 from experiments.model.guest import Guest, Insight
@@ -31,6 +34,7 @@ from experiments.model.streams import stream
 from experiments.rows.results import load
 from experiments.statistics import blocks
 from experiments.tasks import tasks
+from experiments.training import heartbeat
 from pe_zoo.hf.checkpoint import longest, open_model
 from pe_zoo.hf.families import SIZES, _of_size
 
@@ -174,6 +178,27 @@ def test_a_name_of_the_hub_whose_files_are_kept_here(
     done = command(*words, "experiment=attention_pattern", "attention_pattern.samples=2", "figures=false")
     assert done.code == 0, done.err
     assert {(row["encoder"], row["status"]) for row in rows_of(tmp_path)} == {("tiny", "ok")}
+
+
+def test_readings_of_a_saved_model_are_counted_to_their_number(
+    command: Command, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large model takes minutes for each: how many are to come is told, and no more come."""
+    counted: list[tuple[int, int]] = []
+
+    @contextmanager
+    def noted(*given: Any, **named: Any) -> Iterator[None]:
+        with heartbeat.doing(*given, **named):
+            counts = re.search(r"\((\d+) of (\d+)\)$", str(heartbeat._doing[-1].what))
+            counted.extend([(int(counts[1]), int(counts[2]))] if counts else [])
+            yield
+
+    monkeypatch.setattr(extension, "doing", noted)
+    words = [f"checkpoint={saved}", "task=text", f"task.path={saved.parent / 'text.py'}", "task.duplicates=kept"]
+    knobs = ["context_extension.multiples=[1,2,4]", "context_extension.samples=8", "figures=false"]
+    assert command(*words, "experiment=context_extension", *knobs).code == 0
+    assert counted == [(place, len(counted)) for place in range(1, len(counted) + 1)]
+    assert len(counted) > 12
 
 
 def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path: Path) -> None:

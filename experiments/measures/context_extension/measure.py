@@ -94,16 +94,19 @@ def measure(
             rows += _at_length(subject, samples, length, [({"condition": AS_TRAINED}, altered(subject.model))])
         return rows
     asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
-    for length in lengths:
-        scored: dict[str, Scored] = {}
-        rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
-        if length in asked:
-            rows += _ends(subject, length, scored)
-            changes = partial(_changes, subject.model, found, reach(length))
-            rows += _distant(subject, samples, length, changes(), scored)
-            rows += _times(subject, samples, length, changes, scored)
-    if task.train_length in lengths:
-        rows += [row for length in sorted(asked) for row in _as_saved(subject, samples, found, reach(length))]
+    saved = sorted(asked) if task.train_length in lengths else []
+    conditions, factors = len(found) + 3, sum(bool(each.at(reach(lengths[-1]))[1]) for each in found)
+    readings = len(lengths) * conditions + len(asked) * (min(BEST, len(found)) + 2 + conditions) + len(saved) * factors
+    with doing(NAME, parts=readings):
+        for length in lengths:
+            scored: dict[str, Scored] = {}
+            rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
+            if length in asked:
+                rows += _ends(subject, length, scored)
+                changes = partial(_changes, subject.model, found, reach(length))
+                rows += _distant(subject, samples, length, changes(), scored)
+                rows += _times(subject, samples, length, changes, scored)
+        rows += [row for length in saved for row in _as_saved(subject, samples, found, reach(length))]
     for replacement in found if fine_tuning_share else ():
         cls = pe_zoo.get(replacement.name)
         if cls.fine_tuned and cls.extends == subject.model.encoder.name:
