@@ -143,6 +143,9 @@ def test_a_file_brings_its_encoder_and_its_hash(tmp_path: Path) -> None:
     assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
     assert pe_zoo.build("outside_file", GEOMETRY, strength=2.0).strength == 2.0
     assert pe_zoo.load_file(str(file)) == digest, "a second time is no second registration"
+    file.write_text(file.read_text() + "# edited while a sweep runs")
+    with pytest.raises(pe_zoo.PluginError, match="has changed since it was read: start again"):
+        pe_zoo.load_file(file)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
