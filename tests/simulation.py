@@ -48,14 +48,14 @@ def play(values: Matrix, rule: Rule, noise: float = 0.0) -> tuple[pd.DataFrame, 
     """Grow a sweep by a rule; return the last decisions and the number of runs.
 
     Args:
-        values: area of each series (line) and seed (column), as many as the last look; NaN: did not learn.
+        values: what is kept, of each series (line) and seed (column), as many as the last look; NaN: did not learn.
         rule: its question names a series ``s0``, ``s1``, ….
         noise: variance that the evaluation causes.
     """
     names, most = [f"s{number}" for number in range(len(values))], values.shape[1]
-    table = pd.DataFrame({"task": "", "metric": "", "series": np.repeat(names, most), "area": values.ravel()})
+    table = pd.DataFrame({"task": "", "metric": "", "series": np.repeat(names, most), "kept": values.ravel()})
     table = table.assign(seed=np.tile(np.arange(most), len(values)), noise=noise)
-    table["status"] = np.where(table["area"].isna(), "did not learn", "ok")
+    table["status"] = np.where(table["kept"].isna(), "did not learn", "ok")
     counts = np.full(len(values), rule.looks[0])
     while True:
         decided = decide(table[table["seed"] < np.repeat(counts, most)], rule)
@@ -91,7 +91,7 @@ def of_folder(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield task and `power` against the default baseline for each task of a folder with five series or more."""
     rows = load(folder).quality
     for task, table in scores(rows).groupby("task"):
-        known = table[table["status"] == "ok"].groupby("series")["area"].agg(["mean", "std", "count"])
+        known = table[table["status"] == "ok"].groupby("series")["kept"].agg(["mean", "std", "count"])
         known = known[known["count"] > 2]
         baseline = default_baseline(rows[rows["task"] == task])
         if len(known) > 4 and baseline in known.index:

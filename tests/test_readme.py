@@ -76,7 +76,7 @@ def test_the_headline_is_what_was_measured() -> None:
     told = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]] for cells in (row.split("|") for row in lines)}
     for series, cells in told.items():
         assert cells == [headline(measured[task, series]) for task in tasks], series
-    first = [float(measured[tasks[0], series]["area"]) for series in told]
+    first = [float(measured[tasks[0], series]["kept"]) for series in told]
     assert first == sorted(first, reverse=True)
     assert {"none", "sinusoidal", "rope", "alibi", "t5"} <= set(told)
 
@@ -91,7 +91,7 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
     assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
     with (tables / "standings.csv").open(newline="") as file:
         (alibi,) = (line for line in csv.DictReader(file) if line["series"] == "alibi")
-    for name in ("area", "free_running_area"):
+    for name in ("kept", "free_running_kept"):
         assert f"{100 * float(alibi[name]):.0f}" in first.rpartition("`alibi`")[2]
 
 
@@ -119,7 +119,7 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
             if line["status"] != "ok":
                 assert cell == line["status"]
                 continue
-            told = [short(line["area"]), f"{line['seeds']}"]
+            told = [short(line["kept"]), f"{line['seeds']}"]
             if line["verdict"]:
                 sign = "" if float(line["difference"]) < 0 else "+"
                 told = [told[0], sign + short(line["difference"]), told[1], line["verdict"]]
@@ -181,7 +181,7 @@ def headline(line: dict[str, str]) -> str:
         return line["status"]
     places = "–".join(dict.fromkeys(f"{float(line[name]):g}" for name in ("place_low", "place_high")))
     interval = f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else ""
-    return f"{short(line['area'])}{interval} · {places}"
+    return f"{short(line['kept'])}{interval} · {places}"
 
 
 def short(number: str) -> str:

@@ -18,10 +18,10 @@ from experiments.statistics import comparisons
 from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
-"""Most tasks whose areas are columns of the board over tasks."""
+"""Most tasks whose shares kept are columns of the board over tasks."""
 AT_A_LOOK = (
-    "The column of areas has means of all runs. Δ, interval and p are of the look that decided, or of the last: the "
-    "two areas compared stand beside them. At a look that decides, a difference is on average a little too large."
+    "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
+    "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."
 )
 
 
@@ -46,9 +46,9 @@ def of_task(task: TaskResults) -> Board:
     metric, multiples = str(task.quality["metric"].iloc[0]), [1, *DOUBLINGS]
     values = {multiple: at(task, multiple) for multiple in multiples}
     multiples = [multiple for multiple in multiples if len(values[multiple])]
-    free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
+    free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     ranked = int((task.standing["status"] == "ok").sum())
-    seeds = {str(name): part["area"].dropna() for name, part in task.scores.groupby("series")}
+    seeds = {str(name): part["kept"].dropna() for name, part in task.scores.groupby("series")}
     entries = []
     for line in task.standing.to_dict("records"):
         series, known = str(line["series"]), line["status"] == "ok"
@@ -75,9 +75,9 @@ def of_task(task: TaskResults) -> Board:
                 remark=", ".join(remarks),
                 spark=sparks.get(series, Markup()),
                 cells=tuple(cells),
-                mean=words.fixed(100 * line["area"], ".0f") if known else "",
+                mean=words.fixed(100 * line["kept"], ".0f") if known else "",
                 ends=words.between(100 * line["low"], 100 * line["high"], ".0f") if known else "",
-                strip=drawing.strip(list(seeds[series]), line["area"], line["low"], line["high"])
+                strip=drawing.strip(list(seeds[series]), line["kept"], line["low"], line["high"])
                 if known
                 else Markup(),
                 better=_better(task, series, ranked) if known else "",
@@ -92,8 +92,8 @@ def of_task(task: TaskResults) -> Board:
         heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
         place=("", "") if task.declared else ("Place", "and its range"),
         curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
-        mean=(f"Area to ×{last}, %", "dots: seeds, bar: 95 % interval"),
-        better=f"Area less that of {task.baseline}, points" if task.asked else "Better than",
+        mean=(f"Kept, %, {mean_of(last)}", "dots: seeds, bar: 95 % interval"),
+        better=f"Kept less {task.baseline}, points" if task.asked else "Better than",
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
         note=_note(task, metric),
@@ -102,12 +102,16 @@ def of_task(task: TaskResults) -> Board:
     )
 
 
+def mean_of(last: float) -> str:
+    """Return the multiples of the training length, up to the last, over which what is kept is averaged."""
+    read = [f"×{multiple}" for multiple in DOUBLINGS if multiple <= last]
+    return f"mean of {words.listed(read)}" if len(read) > 1 else f"at {words.listed(read) or 'no length beyond it'}"
+
+
 def _note(task: TaskResults, metric: str) -> str:
     named = metric_of(metric)
-    note = (
-        f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Area: mean over "
-    )
-    note += "doublings of the quality in range that is kept; 0 is guessing."
+    note = f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Kept: share of "
+    note += "the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
@@ -131,7 +135,7 @@ def beaten_by(task: TaskResults, series: str) -> list[str]:
 
 
 def points(line: Mapping[Any, Any]) -> str:
-    """Return the difference of a comparison with the baseline, with its interval, in points of area."""
+    """Return the difference of a comparison with the baseline, with its interval, in points of quality kept."""
     return words.interval(100 * line["difference"], 100 * line["low"], 100 * line["high"], "+.0f")
 
 
@@ -141,7 +145,7 @@ def tested(line: Mapping[Any, Any]) -> str:
 
 
 def runs(line: Mapping[Any, Any]) -> str:
-    """Return the mean areas that a comparison with the baseline is of, and their runs, after a comma."""
+    """Return what both sides of a comparison with the baseline keep, and their runs, after a comma."""
     ours, other = (words.fixed(100 * line[name], ".0f") for name in ("mean", "baseline_mean"))
     count = words.count(line["baseline_seeds"], "run")
     if line["seeds"] == line["baseline_seeds"]:
@@ -150,7 +154,7 @@ def runs(line: Mapping[Any, Any]) -> str:
 
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
-    """Return a comparison with the baseline: difference in points of area, interval, p, runs and verdict."""
+    """Return a comparison with the baseline: difference in points of quality kept, interval, p, runs and verdict."""
     numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
     return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}"
 
@@ -164,19 +168,19 @@ def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:
 
 
 def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
-    """Return one line for each series over tasks, most wins less losses first: counts, tasks learned, mean area."""
+    """Return one line for each series over tasks, most wins less losses first: counts, tasks learned, mean kept."""
     pairs = comparisons.over_tasks(task.family for task in tasks)
     table = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
     standing = pd.concat([task.standing for task in tasks])
     known = standing[standing["status"] == "ok"].groupby("series")
-    table = table.assign(area=known["area"].mean(), tasks_learned=known.size(), tasks=standing.groupby("series").size())
+    table = table.assign(kept=known["kept"].mean(), tasks_learned=known.size(), tasks=standing.groupby("series").size())
     table["tasks_learned"] = table["tasks_learned"].fillna(0).astype(int)
     table = table.assign(net=table["wins"] - table["losses"]).rename_axis("series").reset_index()
-    return table.sort_values(["net", "area"], ascending=False, ignore_index=True)
+    return table.sort_values(["net", "kept"], ascending=False, ignore_index=True)
 
 
 def over_tasks(tasks: Sequence[TaskResults]) -> Board:
-    """Return the board over tasks: of a few the area and places on each, of many how often each place was taken."""
+    """Return the board over tasks: of a few what is kept and places on each, of many how often each place was taken."""
     table, few = compared(tasks), len(tasks) <= FEW
     known = pd.concat([task.standing for task in tasks])
     known = known[known["status"] == "ok"]
@@ -202,8 +206,8 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
                 spark=Markup() if asked else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
-                mean=words.fixed(100 * line["area"], ".0f") if not lost else "–",
-                strip=drawing.strip(list(own["area"]), math.nan if lost else line["area"], math.nan, math.nan),
+                mean=words.fixed(100 * line["kept"], ".0f") if not lost else "–",
+                strip=drawing.strip(list(own["kept"]), math.nan if lost else line["kept"], math.nan, math.nan),
                 better=_where(tasks, series) if asked else "",
             )
         )
@@ -213,27 +217,27 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
         told = "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task"
     return Board(
         caption=f"Standings over {len(tasks)} tasks",
-        heads=tuple((task.key, "area" if asked else "area, place") for task in tasks) if few else heads,
+        heads=tuple((task.key, "kept" if asked else "kept, place") for task in tasks) if few else heads,
         place=("", "") if few else ("Places", f"1 … {len(table)}"),
         curve=("", "") if asked else ("Comparisons", "worse ┊ better"),
-        mean=("Mean area, %", "dots: tasks"),
+        mean=("Kept, mean, %", "dots: tasks"),
         better=f"Than {words.few(asked)}" if asked else "",
         last="",
         entries=tuple(entries),
-        note=f"{told}. Mean area: where every task was learned.",
+        note=f"{told}. Mean: where every task was learned.",
         stem="over_tasks",
         asked=bool(asked),
     )
 
 
 def _on(line: dict[Any, Any] | None, count: int) -> Cell:
-    """Return the area of a series on a task, and its places among ``count``; hatched where it did not learn."""
+    """Return what a series keeps on a task, and its places among ``count``; hatched where it did not learn."""
     if line is None:
         return Cell("")
     if line["status"] != "ok":
         return Cell("", why=str(line["status"]))
     track = drawing.track(line["place_low"], line["place_high"], line["place"], count) if count else Markup()
-    return Cell(words.fixed(100 * line["area"], ".0f"), round(10 * min(max(line["area"], 0.0), 1.0)), track=track)
+    return Cell(words.fixed(100 * line["kept"], ".0f"), round(10 * min(max(line["kept"], 0.0), 1.0)), track=track)
 
 
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
@@ -252,25 +256,27 @@ def families(task: TaskResults) -> list[tuple[str, str]]:
 
 
 def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
-    """Return tasks by series: the area of each, hatched where it was not learned; the longer side goes down."""
+    """Return tasks by series: what each keeps, hatched where it was not learned; the longer side goes down."""
     order = list(dict.fromkeys(series for task in tasks for series in style.looks(task.rows)))
     table: dict[tuple[str, str], Cell] = {}
     for task in tasks:
         for line in task.standing.to_dict("records"):
             if line["series"] not in order:
                 continue
-            area, known = line["area"], line["status"] == "ok"
-            heat = round(10 * min(max(area, 0.0), 1.0)) if known else None
+            kept, known = line["kept"], line["status"] == "ok"
+            heat = round(10 * min(max(kept, 0.0), 1.0)) if known else None
             places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and not task.declared)
-            said = f"{line['series']} on {task.key}: {'area ' + words.fixed(area) if known else line['status']}{places}"
-            table[task.key, line["series"]] = Cell(words.fixed(100 * area, ".0f") if known else "", heat, said)
+            said = (
+                f"{line['series']} on {task.key}: {'keeps ' + words.fixed(kept) if known else line['status']}{places}"
+            )
+            table[task.key, line["series"]] = Cell(words.fixed(100 * kept, ".0f") if known else "", heat, said)
     total = {series: sum(cell.heat or 0 for (_, name), cell in table.items() if name == series) for series in order}
     ranked = sorted(order, key=lambda series: -total[series])
     kinds = {s: drawing.css(next(task.kind_of(s) for task in tasks if s in task.order)) for s in ranked}
-    hardest_last = sorted(tasks, key=lambda task: -task.standing["area"].fillna(0).mean())
+    hardest_last = sorted(tasks, key=lambda task: -task.standing["kept"].fillna(0).mean())
     return {
         "corner": "task",
-        "caption": f"Area by task and encoding, %: {words.few(task.key for task in tasks)}",
+        "caption": f"Quality kept, by task and encoding, %: {words.few(task.key for task in tasks)}",
         "note": "Share of the quality in range that is kept to the longest length, %. Hatched: not learned in range.",
         "stem": "standings",
         "series": [(series, kinds[series]) for series in ranked],

@@ -44,9 +44,9 @@ LAST = ("training", "tuning")
 LONG = 15
 """Rows from which on a table of a task with as many series has its place on a page of its own."""
 READING = (
-    "In range: at the lengths of the training. Area: how much of the quality in range a run keeps, averaged over "
-    "doublings by straight lines from ×1, where it is all of it, to ×2, ×4 and on; lengths between do not count. 0 is "
-    "no more than guessing without reading.",
+    "In range: at the lengths of the training. Kept: the share of the quality in range that a run has at 2, 4 "
+    "and 8 times the training length (as far as measured), averaged; other lengths do not count. 0 is no more than "
+    "guessing without reading.",
     "Place: the places that an encoding may have. The true ones of all encodings of a task lie in these ranges with "
     "95 % probability (Welch's test with Holm's correction; a pair that was not tested decides nothing).",
     "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "

@@ -51,8 +51,8 @@ def shown(tasks: Sequence[TaskResults]) -> TaskResults | None:
 
 
 def _spread(task: TaskResults) -> tuple[int, float]:
-    areas = task.standing["area"].dropna()
-    return len(areas) // 2, float(areas.max() - areas.min()) if len(areas) else 0.0
+    kept = task.standing["kept"].dropna()
+    return len(kept) // 2, float(kept.max() - kept.min()) if len(kept) else 0.0
 
 
 def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] = ()) -> tuple[str, Front | None]:
@@ -186,7 +186,7 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
-        text = f"(area less that of {task.baseline}, points: {', '.join(each)})."
+        text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
     return [Finding(f"{before}{task.baseline} beats {len(won)} of {len(lines)}", text)]
 
 
@@ -205,7 +205,7 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     }.get(verdict, f"{ours} and {other}: {verdict}")
     look = "the look that decided" if verdict in (WORSE, BETTER, EQUAL) else "the last look"
     when = f" at {look}" * task.declared
-    numbers = f"{board.points(line)} points of area{board.tested(line)}{board.runs(line)}"
+    numbers = f"{board.points(line)} points of quality kept{board.tested(line)}{board.runs(line)}"
     return Finding(head, f"({other} less {ours}{when}: {numbers}).")
 
 
@@ -217,9 +217,9 @@ def _first(task: TaskResults) -> list[Finding]:
     series = str(best["series"])
     beaten = board.beaten_by(task, series)
     open_to = [str(name) for name in known["series"] if name not in (series, *beaten)]
-    seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["area"].notna(), "area"]
-    area = f"{words.fixed(100 * best['area'], '.0f')} %"
-    text = f"of its quality kept to ×{best['up_to']:g}"
+    seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["kept"].notna(), "kept"]
+    kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
+    text = f"of its quality kept, {board.mean_of(best['up_to'])}"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
     text += (
         f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
@@ -227,10 +227,10 @@ def _first(task: TaskResults) -> list[Finding]:
         else f", {_told_apart(beaten, open_to, len(seeds))}."
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
-    free = task.free_standing.set_index("series")["area"] if len(task.free_standing) else pd.Series(dtype=float)
+    free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
-    head = f"{task.named(series)}: {area}" if open_to else f"{task.named(series)} is first: {area}"
+    head = f"{task.named(series)}: {kept}" if open_to else f"{task.named(series)} is first: {kept}"
     return [Finding(head, text, small.strip())]
 
 
@@ -292,9 +292,9 @@ def _open(task: TaskResults) -> list[Finding]:
         return []
     line = known.loc[width.index[0]]
     series, scores = str(line["series"]), task.scores
-    seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["area"].notna(), "area"])
-    areas = ", ".join(f"{seed:.0f}" for seed in seeds)
-    text = f"after {words.count(len(seeds), 'seed')}, with an area of {areas} %: that does not place it."
+    seeds = sorted(100 * scores.loc[(scores["series"] == series) & scores["kept"].notna(), "kept"])
+    kept = ", ".join(f"{seed:.0f}" for seed in seeds)
+    text = f"after {words.count(len(seeds), 'seed')}, which keep {kept} %: that does not place it."
     places = f"place {words.span(line['place_low'], line['place_high'])}".replace("–", " to ")
     more = (
         "The same command adds seeds until it is decided."

@@ -67,12 +67,12 @@ def _of_task(
     for line in table.to_dict("records")[:SHOWN]:
         name = str(line["series"])
         values = [_value(means.get((name, length)), share) for length in lengths]
-        areas = part.loc[(part["series"] == name) & part["area"].notna(), "area"]
-        seeds = " ".join(f"{100 * area:.0f}" for area in areas)
-        area = "did not learn" if line["status"] != "ok" else f"{100 * line['area']:.0f} ({seeds})"
+        means = part.loc[(part["series"] == name) & part["kept"].notna(), "kept"]
+        seeds = " ".join(f"{100 * mean:.0f}" for mean in means)
+        kept = "did not learn" if line["status"] != "ok" else f"{100 * line['kept']:.0f} ({seeds})"
         losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"
-        lines.append([words.span(line["place_low"], line["place_high"]), name, *values, area, losers])
-    head = ["place", "encoding", *map(str, lengths), "area: quality kept, % (seeds)", "better than"]
+        lines.append([words.span(line["place_low"], line["place_high"]), name, *values, kept, losers])
+    head = ["place", "encoding", *map(str, lengths), "kept, % (seeds)", "better than"]
     unit = "% of tokens right" if share else metric_of(metric).label
     aligned = ["left", "left", *["right"] * len(lengths), "left", "left"]
     head, aligned, *lines = (line[0 if places else 1 :] for line in (head, aligned, *lines))

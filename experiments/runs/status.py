@@ -197,7 +197,7 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     other = "its strongest rival" if rule.question == BEST else rule.question
     named = {BETTER: f"better than {other}", WORSE: f"worse than {other}"} if rule.of_one_series else {}
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"].replace(named))
-    head = ["task", "series", "seeds", f"area less that of {other}, points", "p (Holm)", "verdict"]
+    head = ["task", "series", "seeds", f"kept, less {other}, points", "p (Holm)", "verdict"]
     if published:
         head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
     waiting = decided["next_look"] > 0
@@ -216,7 +216,7 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         verdicts_on = decided[["statement", "outcome"]].drop_duplicates().to_numpy()
         summary = "\n".join([*(f"{statement}: {outcome}" for statement, outcome in verdicts_on), summary])
     else:
-        summary += "\narea: quality in range that is kept, averaged over doublings of the length; open: gets more seeds"
+        summary += "\nkept: share of the quality in range, mean of 2, 4 and 8 times the length; open: gets more seeds"
         summary += "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each"
         summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"

@@ -1,9 +1,9 @@
 """Which series is better on a task: against one baseline, and the places that each may have.
 
-A run counts once, by its area (see `scores`). Two series are compared by Welch's test of all their runs. Seeds are not
-paired: on the reference runs the same seed of two encoders agrees no better than two seeds do (intraclass correlation
--.01 to .12). A deviation below the evaluation's own noise is raised to it: five times 1.000 of 1024 questions is not a
-deviation of 0.
+A run counts once, by the quality that it keeps (see `scores`). Two series are compared by Welch's test of all their
+runs. Seeds are not paired: on the reference runs the same seed of two encoders agrees no better than two seeds do
+(intraclass correlation -.01 to .12). A deviation below the evaluation's own noise is raised to it: five times 1.000 of
+1024 questions is not a deviation of 0.
 
 All pairs of a task are one family with Holm's correction, in which the comparisons with the baseline share half of the
 level (Bretz et al. 2009, doi 10.1002/sim.3495): one verdict for each pair, whatever asks for it, and another task
@@ -25,7 +25,7 @@ from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
 TOO_FEW = f"fewer than {FEWEST} seeds"
 Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
-STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "area", "low", "high", "in_range", *KEPT]
+STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "kept", "low", "high", "in_range", *KEPT]
 STANDING += ["up_to", "reach", "seeds", "seeds_learned", "status"]
 AGAINST = ["task", "metric", "series", "baseline", "seeds", "baseline_seeds", "mean", "baseline_mean"]
 AGAINST += ["difference", "low", "high"]
@@ -33,7 +33,7 @@ AGAINST += ["effect", "improvement", "p", "p_holm", "verdict"]
 
 
 class Moments(NamedTuple):
-    """Mean area, variance of the mean (NaN below `FEWEST` runs) and number of runs, of many series."""
+    """Mean kept, variance of the mean (NaN below `FEWEST` runs) and number of runs, of many series."""
 
     mean: Vector
     variance: Vector
@@ -59,8 +59,8 @@ class Family(NamedTuple):
 
     Args:
         names: of the series.
-        values: area of each run, seeds down, series across.
-        difference: of mean areas.
+        values: what each run keeps, seeds down, series across.
+        difference: of the means.
         low: end of its 95 % interval before correction.
         high: the other end.
         p: of Welch's test.
@@ -68,7 +68,7 @@ class Family(NamedTuple):
         wins: whether the series of the line is better than that of the column.
         equal: whether they differ by less than a declared difference.
         runs: of the series of the line, with a score, that the comparison with that of the column rests on.
-        means: of the areas of these.
+        means: of what these keep.
     """
 
     names: list[str]
@@ -85,23 +85,23 @@ class Family(NamedTuple):
 
 
 def by_series(scores: pd.DataFrame) -> tuple[list[str], Matrix, Matrix]:
-    """Return the series of one task, their areas and noise, seeds down, series across; NaN where a run has no score."""
+    """Return the series of one task, what they keep and its noise: seeds down, series across; NaN without a score."""
     names, column = np.unique(scores["series"].to_numpy(dtype=str), return_inverse=True)
     seeds, line = np.unique(scores["seed"].to_numpy(), return_inverse=True)
     tables = np.full((2, len(seeds), len(names)), np.nan)
     known = (scores["status"] == "ok").to_numpy()
-    for table, name in zip(tables, ("area", "noise"), strict=True):
+    for table, name in zip(tables, ("kept", "noise"), strict=True):
         table[line[known], column[known]] = scores[name].to_numpy(dtype=float)[known]
     return [str(name) for name in names], tables[0], tables[1]
 
 
-def moments(areas: Matrix, noise: Matrix) -> Moments:
+def moments(kept: Matrix, noise: Matrix) -> Moments:
     """Return the moments of the columns of `by_series`."""
-    known = ~np.isnan(areas)
+    known = ~np.isnan(kept)
     count = known.sum(axis=0).astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(known, areas, 0).sum(axis=0) / count
-        spread = np.where(known, (areas - mean) ** 2, 0).sum(axis=0) / (count - 1)
+        mean = np.where(known, kept, 0).sum(axis=0) / count
+        spread = np.where(known, (kept - mean) ** 2, 0).sum(axis=0) / (count - 1)
         floor = np.where(known, noise, 0).sum(axis=0) / count
         variance = np.maximum(np.maximum(spread, floor), 1e-24) / count
     return Moments(mean, np.where(count < FEWEST, np.nan, variance), count)
@@ -118,8 +118,8 @@ def welch(ours: Moments, theirs: Moments, level: float = SIGNIFICANCE) -> Test:
 
 def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     """Test all pairs of the series of one task and metric; comparisons with ``baseline`` share half of the level."""
-    names, areas, noise = by_series(scores)
-    known = moments(areas, noise)
+    names, kept, noise = by_series(scores)
+    known = moments(kept, noise)
     one, other = np.triu_indices(len(names), 1)
     test = welch(known.take(one), known.take(other))
     share = np.ones(len(one))
@@ -139,7 +139,7 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
     runs, means = (np.repeat(each[:, None], len(names), axis=1) for each in (known.runs, known.mean))
     wins, equal = better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool)
-    return Family(names, areas, difference, low, high, p, p_holm, wins, equal, runs, means)
+    return Family(names, kept, difference, low, high, p, p_holm, wins, equal, runs, means)
 
 
 def closure(better: Matrix) -> Matrix:
@@ -154,8 +154,8 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
 
     Returns:
         The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs that were compared), ``mean`` and
-        ``baseline_mean`` (their areas), ``difference`` (series less baseline) with its interval, ``effect`` (`effect`),
-        ``improvement`` (`improvement`), ``p``, ``p_holm``, ``verdict`` (``better``, ``worse``, ``equal``,
+        ``baseline_mean`` (of what they keep), ``difference`` (series less baseline) with its interval, ``effect``
+        (`effect`), ``improvement`` (`improvement`), ``p``, ``p_holm``, ``verdict`` (``better``, ``worse``, ``equal``,
         ``undecided``, or the reason why there is none).
     """
     if baseline not in found.names:
@@ -191,7 +191,7 @@ def reason(scores: pd.DataFrame, series: str) -> str:
 
 
 def standings(scores: pd.DataFrame, found: Family) -> pd.DataFrame:
-    """Return mean area and range of places of each series of one task.
+    """Return mean kept and range of places of each series of one task.
 
     The places of a series lie between 1 + the number of series that are better and the number of series less those that
     are worse, so with 95 % probability all true places of the task are in their ranges (Mogstad, Romano, Shaikh and
@@ -199,23 +199,23 @@ def standings(scores: pd.DataFrame, found: Family) -> pd.DataFrame:
     reference runs).
 
     Returns:
-        The columns `STANDING`, best first: ``place`` (by mean area, ties share the mean), ``place_low``,
-        ``place_high``, ``area`` with its 95 % interval, means of ``in_range`` and ``kept_…``, median ``reach``,
-        ``seeds``, ``seeds_learned`` (that learned the task in range), ``status`` (``ok``, or why there is no area).
+        The columns `STANDING`, best first: ``place`` (by mean kept, ties share the mean), ``place_low``,
+        ``place_high``, ``kept`` with its 95 % interval, means of ``in_range`` and ``kept_…``, median ``reach``,
+        ``seeds``, ``seeds_learned`` (that learned the task in range), ``status`` (``ok``, or why nothing is kept).
     """
     if scores.empty:
         return pd.DataFrame(columns=STANDING)
     groups = scores.groupby("series")
-    table = groups[["area", "in_range", *KEPT]].mean()
+    table = groups[["kept", "in_range", *KEPT]].mean()
     table["up_to"], table["reach"], table["seeds"] = groups["up_to"].first(), groups["reach"].median(), groups.size()
     table["seeds_learned"] = scores["status"].ne(UNLEARNED).groupby(scores["series"]).sum()
     valued = {str(name): part for name, part in scores[scores["status"] == "ok"].groupby("series")}
     ends = {name: interval(part) for name, part in valued.items()}
     table[["low", "high"]] = [ends.get(str(name), (math.nan, math.nan)) for name in table.index]
-    table["place"] = table["area"].round(12).rank(ascending=False, method="average")
+    table["place"] = table["kept"].round(12).rank(ascending=False, method="average")
     table["place_low"] = pd.Series(1.0 + found.wins.sum(axis=0), found.names)
     table["place_high"] = pd.Series(len(valued) - found.wins.sum(axis=1), found.names)
-    table.loc[table["area"].isna(), ["place_low", "place_high"]] = np.nan
+    table.loc[table["kept"].isna(), ["place_low", "place_high"]] = np.nan
     table["status"] = ["ok" if name in valued else reason(scores, str(name)) for name in table.index]
     table = table.reset_index().assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0])
     return table.sort_values(["place", "series"], ignore_index=True)[STANDING]
@@ -226,7 +226,7 @@ def over_tasks(families: Iterable[Family]) -> pd.DataFrame:
 
     Returns:
         ``first``, ``second``, ``tasks`` (where both have a score), ``wins`` and ``losses`` of the first (decided within
-        the task), ``difference`` (of mean areas, mean over the tasks), ``low``, ``high`` (its 95 % t interval over
+        the task), ``difference`` (of the means, mean over the tasks), ``low``, ``high`` (its 95 % t interval over
         tasks; NaN below `FEWEST`). Both orders of each pair are listed.
     """
     known_families = list(families)
@@ -254,9 +254,9 @@ def over_tasks(families: Iterable[Family]) -> pd.DataFrame:
 
 
 def interval(scores: pd.DataFrame) -> tuple[float, float]:
-    """Return the 95 % interval of one series' mean area; NaN for few runs, or runs in two clusters."""
+    """Return the 95 % interval of one series' mean; NaN for few runs, or runs in two clusters."""
     bounds = float(scores["worst"].min()), float(scores["best"].max())
-    return bounded(scores["area"].to_numpy(dtype=float), bounds, float(scores["noise"].mean()))
+    return bounded(scores["kept"].to_numpy(dtype=float), bounds, float(scores["noise"].mean()))
 
 
 def holm(p: Iterable[float], shares: Iterable[float] | None = None) -> Vector:

@@ -18,7 +18,7 @@ class Rule:
             series that each other is compared with.
         looks: numbers of seeds after which is tested, ascending.
         weights: share of the level that each look spends; they sum to 1 at most.
-        delta: difference in area below which two series count as equal; None: never.
+        delta: difference in quality kept below which two series count as equal; None: never.
 
     Raises:
         ValueError: looks, weights or delta cannot be used.

@@ -2,9 +2,8 @@
 
 Quality at a length is (value - guess) / (in range - guess): 0 is the best blind guess at that length, 1 is the run's
 own quality in range. It is read at 2, 4 and 8 training lengths, interpolated over log2 of the length where one of
-these was not measured; the area is its mean from 1 to the last of them by the trapezoid rule, so that every doubling
-counts the same. A length more changes none of these. Runs that did not learn their task in range have no score.
-`agreement` compares the orders that areas give at two learning rates.
+these was not measured; what a run keeps is the mean of these. A length more changes none of them. Runs that did not
+learn their task in range have no score. `agreement` compares the orders that this gives at two learning rates.
 """
 
 from itertools import combinations
@@ -22,7 +21,7 @@ KEPT = [f"kept_{multiple}" for multiple in DOUBLINGS]
 KEEPS = 0.9
 """Share of the quality in range that is kept up to the reach."""
 UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
-COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "area", "up_to", "reach", "noise", "worst", "best"]
+COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "kept", "up_to", "reach", "noise", "worst", "best"]
 COLUMNS += ["status"]
 LEAST = 3
 """Series that learned at both rates, for an order to be compared."""
@@ -39,18 +38,18 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         ``task``, ``metric``, ``series``, ``seed``, ``in_range`` (value at the longest length in range), ``kept_2``,
-        ``kept_4``, ``kept_8`` (quality at these multiples; NaN where the task is not measured that far), ``area``,
-        ``up_to`` (its last multiple, the same for all of a task), ``reach``
-        (longest measured length up to which each keeps `KEEPS`, in training lengths), ``noise`` (variance of the area
+        ``kept_4``, ``kept_8`` (quality at these multiples; NaN where the task is not measured that far), ``kept``
+        (their mean), ``up_to`` (the last of them, the same for all of a task), ``reach``
+        (longest measured length up to which each keeps `KEEPS`, in training lengths), ``noise`` (variance of ``kept``
         that the evaluation alone causes, from the number of questions; 0 for bits, which have no ceiling where all
-        seeds meet), ``worst`` and ``best`` (bounds of the area), ``status`` (``ok``, or why there is no area). Sorted.
+        seeds meet), ``worst`` and ``best`` (bounds of ``kept``), ``status`` (``ok``, or why nothing is kept). Sorted.
     """
     parts = [_of_task(part) for _, part in with_series(rows).groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
 
 
 def agreement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare the orders of the series by area at each two learning rates that a search tried.
+    """Compare the orders of the series by what they keep at each two learning rates that a search tried.
 
     Args:
         rows: quality at each length and ``learning_rate`` (experiment ``tuning``), of runs that learned the task at
@@ -62,12 +61,12 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
     """
     found = []
     for (task, metric), of_task in with_series(rows.assign(converged=True)).groupby(["task", "metric"]):
-        areas: dict[float, pd.Series[float]] = {
-            float(str(rate)): scores(part).groupby("series")["area"].mean()
+        means: dict[float, pd.Series[float]] = {
+            float(str(rate)): scores(part).groupby("series")["kept"].mean()
             for rate, part in of_task.groupby("learning_rate")
         }
-        for first, second in combinations(sorted(areas), 2):
-            both = pd.concat([areas[first], areas[second]], axis=1).dropna().to_numpy()
+        for first, second in combinations(sorted(means), 2):
+            both = pd.concat([means[first], means[second]], axis=1).dropna().to_numpy()
             tau = stats.kendalltau(*both.T).statistic if len(both) >= LEAST else np.nan
             found.append([task, metric, first, second, len(both), tau])
     return pd.DataFrame(found, columns=AGREEMENT)
@@ -89,20 +88,18 @@ def _of_task(rows: pd.DataFrame) -> pd.DataFrame:
         noise = certain * (1 - certain) / count / room**2 if metric.bounds == (0, 1) else np.zeros_like(value)
         ends = [(bound - guess) / room for bound in metric.bounds]
     last = max((multiple for multiple in DOUBLINGS if multiple * trained <= lengths[-1]), default=1)
-    area, certainty = _read(quality, lengths, trained), _read(noise, lengths, trained)
-    table[KEPT] = area
-    weights = _weights(last)
-    inside_kept = quality[:, inside[-1]] if len(inside) else np.nan  # 1, except of a model that was trained on
-    table["area"] = (1 - weights.sum()) * inside_kept + (area[:, : len(weights)] @ weights if len(weights) else np.nan)
-    table["noise"] = certainty[:, : len(weights)] @ weights**2
-    for name, end in zip(("worst", "best"), ends if metric.higher_is_better else ends[::-1], strict=True):
-        with np.errstate(invalid="ignore"):
-            table[name] = 1 - weights.sum() + _read(end, lengths, trained)[:, : len(weights)] @ weights
+    read = int(np.log2(last))
+    with np.errstate(invalid="ignore"):  # a bound may be infinite
+        table[KEPT] = kept = _read(quality, lengths, trained)
+        table["kept"] = kept[:, :read].mean(axis=1) if read else np.nan
+        table["noise"] = _read(noise, lengths, trained)[:, :read].sum(axis=1) / max(1, read) ** 2
+        for name, end in zip(("worst", "best"), ends if metric.higher_is_better else ends[::-1], strict=True):
+            table[name] = _read(end, lengths, trained)[:, :read].mean(axis=1) if read else np.nan
     table["up_to"], table["reach"] = last, _reach(quality, lengths, trained)
-    status = np.where(useful, np.where(table["area"].isna(), NOT_MEASURED, "ok"), GUESSING)
+    status = np.where(useful, np.where(table["kept"].isna(), NOT_MEASURED, "ok"), GUESSING)
     status = np.where(table["status"] != "ok", table["status"], status)
     table["status"] = np.where(learned, status, UNLEARNED)
-    table.loc[table["status"] != "ok", [*KEPT, "area", "reach", "noise"]] = np.nan
+    table.loc[table["status"] != "ok", [*KEPT, "kept", "reach", "noise"]] = np.nan
     return table
 
 
@@ -138,7 +135,7 @@ def _read(curves: Matrix, lengths: Vector, trained: int) -> Matrix:
         return np.full((len(curves), len(wanted)), np.nan)
     share = (wanted - places[left]) / (places[right] - places[left])
     exact = np.isclose(share, 1)
-    with np.errstate(invalid="ignore"):  # a bound may be infinite
+    with np.errstate(invalid="ignore"):
         found = np.where(exact, curves[:, right], curves[:, left] * (1 - share) + curves[:, right] * share)
     return np.where(wanted <= places[-1] + 1e-9, found, np.nan)
 
@@ -148,9 +145,3 @@ def _reach(quality: Matrix, lengths: Vector, trained: int) -> Vector:
     beyond = lengths > trained
     holds = np.logical_and.accumulate(quality[:, beyond] >= KEEPS - 1e-9, axis=1).sum(axis=1)
     return np.array([1.0, *(lengths[beyond] / trained)])[holds]
-
-
-def _weights(last: int) -> Vector:
-    """Return the trapezoid weights of the doublings up to ``last``; the training length has what is left of 1."""
-    count = int(np.log2(last))
-    return np.array([1.0] * (count - 1) + [0.5]) / count if count else np.zeros(0)

@@ -102,15 +102,15 @@ def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:
 
 
 def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
-    names, areas, noise = by_series(scores)
+    names, kept, noise = by_series(scores)
     having = {str(name): set(part) for name, part in scores.groupby("series")["seed"]}
     done = np.array([looks_done(having[name], rule, first_seed) for name in names])
     others = [rule.question] if rule.question != BEST else names
     pairs = [(one, names.index(other)) for one in range(len(names)) for other in others if other in names]
     one, other = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=int).reshape(-1, 2).T
-    table = tested(areas, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule)
+    table = tested(kept, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule)
     table = table.assign(series=[names[n] for n in one], against=[names[n] for n in other])
-    table = table.assign(own=done[one], seeds_learned=(~np.isnan(areas)).sum(axis=0)[one])
+    table = table.assign(own=done[one], seeds_learned=(~np.isnan(kept)).sum(axis=0)[one])
     table = with_next_look(_best(table, rule) if rule.question == BEST else judged(table, rule), rule)
     task = str(scores["task"].iloc[0])
     with_it = [] if rule.question == BEST else [(task, rule.question)]
@@ -118,11 +118,11 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
     return table.assign(task=task, metric=scores["metric"].iloc[0], concerns=concerns)[COLUMNS]
 
 
-def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule) -> pd.DataFrame:
+def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule) -> pd.DataFrame:
     """Compare pairs of columns at each look that is done for both.
 
     Args:
-        areas: one for each run, or any other value; seeds down, series across; NaN where a run has none.
+        kept: by each run, or any other value; seeds down, series across; NaN where a run has none.
         noise: variance of each that the evaluation alone causes.
         pairs: column of the first, and of the second, of each comparison.
         done: number of looks done, of each column.
@@ -140,12 +140,12 @@ def tested(areas: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Coun
     better = np.zeros(len(one), dtype=bool)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
         upto = order < look
-        known = moments(areas[upto], noise[upto])
+        known = moments(kept[upto], noise[upto])
         test = welch(known.take(one), known.take(other), SIGNIFICANCE * weight)
         due = (both >= number) & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))
-        spent = (test.p, test.p_below, _sign_tests(areas[upto][:, one] - areas[upto][:, other]))
+        spent = (test.p, test.p_below, _sign_tests(kept[upto][:, one] - kept[upto][:, other]))
         least = np.minimum((p, p_below, p_sign), np.array(spent) / weight)
         p, p_below, p_sign = np.where(due, least, (p, p_below, p_sign))
     table = pd.DataFrame({"done": both, "difference": difference, "low": low, "high": high})

@@ -95,19 +95,19 @@ def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
     assert set(lines) == {"rope_ntk (extending rope)", "yarn (extending rope, fine-tuned 10 %)"}
     chance = 0.1
     for series, worse in zip(sorted(lines), (0.0, 0.05), strict=True):
-        areas = []
+        means = []
         for seed in range(3):
             room = quality(seed, 16) - chance
             kept = [(quality(seed, length) - worse - chance) / room for length in LENGTHS]
-            areas.append((kept[0] / 2 + kept[1] + kept[2] + kept[3] / 2) / 3)
-        assert float(lines[series]["area"]) == pytest.approx(statistics.fmean(areas))
+            means.append((kept[1] + kept[2] + kept[3]) / 3)
+        assert float(lines[series]["kept"]) == pytest.approx(statistics.fmean(means))
         assert lines[series]["place_low"]
         assert lines[series]["seeds_learned"] == "3"
 
 
 def test_cards_and_the_note_say_it_too(folder: Path) -> None:
     text = read_page(folder).text
-    assert re.search(r"yarn \(extending rope, fine-tuned 10 %\): area [^;]* %, place ", text)
+    assert re.search(r"yarn \(extending rope, fine-tuned 10 %\): keeps [^;]* %, place ", text)
     assert "the same as rope here (0.31 %)" in text
     assert "Extending: the trained model with this encoder" in text
 

@@ -73,8 +73,8 @@ def test_every_number_by_length_comes_from_the_rows(sweep: Path, metric: str) ->
                 assert cell == (f"{mean:.3f} [{low:.3f}, {high:.3f}]" if low == low else f"{mean:.3f}")
 
 
-def areas_of(folder: Path, metric: str = "token_accuracy") -> dict[tuple[str, int], dict[str, float]]:
-    """Quality kept and area of each run that has all lengths: from the training length of 16, guessing at 0.1."""
+def kept_of(folder: Path, metric: str = "token_accuracy") -> dict[tuple[str, int], dict[str, float]]:
+    """Quality that each run which has all lengths keeps, and its mean: trained to 16, guessing at 0.1."""
     curves: dict[tuple[str, int], dict[int, float]] = {}
     for length in (16, 32, 64, 128):
         where = {"experiment": ["length_extrapolation"], "metric": [metric], "eval_length": [str(length)]}
@@ -85,7 +85,7 @@ def areas_of(folder: Path, metric: str = "token_accuracy") -> dict[tuple[str, in
         if len(curve) == 4:
             kept = [(curve[length] - 0.1) / (curve[16] - 0.1) for length in (16, 32, 64, 128)]
             found[key] = {"in range": curve[16], "×2": kept[1], "×4": kept[2], "×8": kept[3]}
-            found[key]["area"] = (kept[0] / 2 + kept[1] + kept[2] + kept[3] / 2) / 3
+            found[key]["kept"] = (kept[1] + kept[2] + kept[3]) / 3
     return found
 
 
@@ -98,12 +98,12 @@ def board_of(page: PageReader, caption: str = "Standings, copy") -> dict[str, di
 
 def test_every_number_of_the_standings_comes_from_the_rows(sweep: Path) -> None:
     board = board_of(read_page(sweep))
-    found = areas_of(sweep)
-    means = {name: statistics.fmean(found[name, s]["area"] for s in range(3)) for name in {key[0] for key in found}}
+    found = kept_of(sweep)
+    means = {name: statistics.fmean(found[name, s]["kept"] for s in range(3)) for name in {key[0] for key in found}}
     assert list(board) == [*sorted(means, key=lambda name: -means[name]), "learnedunsupported"]
     tests = {
         (one, other): scipy_stats.ttest_ind(
-            *([found[name, seed]["area"] for seed in range(3)] for name in (one, other)), equal_var=False
+            *([found[name, seed]["kept"] for seed in range(3)] for name in (one, other)), equal_var=False
         ).pvalue
         for one in means
         for other in means
@@ -119,8 +119,8 @@ def test_every_number_of_the_standings_comes_from_the_rows(sweep: Path) -> None:
             }
             values = [v for (encoder, _), v in values_of(sweep, **where).items() if encoder == name]
             assert float(line[column]) == pytest.approx(100 * statistics.fmean(values), abs=0.51)
-        area, *ends = line["Area to ×8, %dots: seeds, bar: 95 % interval"].replace(" to ", " ").split()
-        assert float(area) == pytest.approx(100 * means[name], abs=0.51)
+        kept, *ends = line["Kept, %, mean of ×2, ×4 and ×8dots: seeds, bar: 95 % interval"].replace(" to ", " ").split()
+        assert float(kept) == pytest.approx(100 * means[name], abs=0.51)
         assert [float(end) for end in ends] == pytest.approx(
             [100 * shown.loc[name, end] for end in ("low", "high")], abs=0.51
         )
@@ -151,13 +151,13 @@ def test_every_number_of_cost_comes_from_the_rows(tmp_path: Path) -> None:
 
     write_sweep(tmp_path, tuple(ratios), 3, rows=costly)
     assert report.main([str(tmp_path)]) == 0
-    found = areas_of(tmp_path)
+    found = kept_of(tmp_path)
     head, *lines = read_page(tmp_path).tables["Cost of each encoding"]
-    assert head == ["encoding", "parameters added", "operations, ×", "mean area, %"]
-    for name, parameters, operations, area in lines:
+    assert head == ["encoding", "parameters added", "operations, ×", "mean kept, %"]
+    for name, parameters, operations, kept in lines:
         assert parameters == ("2,048" if name == "t5" else "0")
         assert operations == f"{ratios[name] + 1:.2f}"
-        assert float(area) == pytest.approx(100 * statistics.fmean(found[name, s]["area"] for s in range(3)), abs=0.51)
+        assert float(kept) == pytest.approx(100 * statistics.fmean(found[name, s]["kept"] for s in range(3)), abs=0.51)
 
 
 def test_runs_that_did_not_learn_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_free_running_and_teacher_forced_are_told_apart(tmp_path: Path) -> None:
     forced, free = (page.tables[f"Token accuracy{how} by length, copy"][1][3] for how in ("", ", free-running"))
     assert float(free) == pytest.approx(float(forced) / 2, abs=1e-3)
     standing = pd.read_csv(tmp_path / "report/tables/standings.csv")
-    assert (standing["free_running_area"] != standing["area"]).all()
+    assert (standing["free_running_kept"] != standing["kept"]).all()
     assert any("Free" in head for head in page.tables["Standings, copy"][0])
 
 
@@ -217,8 +217,8 @@ def test_the_first_screen_names_the_best_and_its_equals(sweep: Path) -> None:
     text = read_page(sweep).text
     assert "6 encodings × 3 seeds" in text
     assert "trained to 16, measured to 128" in text
-    found = areas_of(sweep)
-    means = {name: statistics.fmean(found[name, s]["area"] for s in range(3)) for name in {key[0] for key in found}}
+    found = kept_of(sweep)
+    means = {name: statistics.fmean(found[name, s]["kept"] for s in range(3)) for name in {key[0] for key in found}}
     best = max(means, key=lambda name: means[name])
     assert re.search(rf"{best}(?: is first)?: {100 * means[best]:.0f} %", text)
     told = re.search(r"the most; better than (.+); 3 seeds leave open how it compares with (\w+) and (\w+)\.", text)
@@ -518,11 +518,11 @@ def test_baseline_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
     assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
-    areas = {key: each["area"] for key, each in areas_of(tmp_path).items()}
-    means = {name: statistics.fmean(areas[name, seed] for seed in range(3)) for name in ("none", "rope", "alibi")}
+    kept = {key: each["kept"] for key, each in kept_of(tmp_path).items()}
+    means = {name: statistics.fmean(kept[name, seed] for seed in range(3)) for name in ("none", "rope", "alibi")}
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     page = read_page(tmp_path)
-    board, head = board_of(page), "Area less that of rope, points"
+    board, head = board_of(page), "Kept less rope, points"
     assert board["rope"][head] == "–"
     for name in ("none", "alibi"):
         line, points = table.loc[name], 100 * (means["rope"] - means[name])
@@ -531,7 +531,8 @@ def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
         its = re.escape(fixed(-points, "+.0f"))
         p = f"p {p_value(line['p_holm'])}"
         assert re.search(
-            rf"\({name} less rope: {its} \[[^]]+\] points of area, {p}, \d+ against \d+ in 3 runs each", page.text
+            rf"\({name} less rope: {its} \[[^]]+\] points of quality kept, {p}, \d+ against \d+ in 3 runs each",
+            page.text,
         )
         assert re.fullmatch(rf"{its} \[[^]]+\], {p}: {line['verdict']}", board[name][head])
     assert not re.search(r"[ (\[]-\d", page.text), "a hyphen for a minus sign"
@@ -575,7 +576,7 @@ def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tm
     title, said = (tmp_path / "report/report.md").read_text().split("\n", 1)
     assert title == "# copy: alibi beats rope; none is undecided; t5 did not learn"
     points = 100 * table.loc["rope", "difference"]
-    assert abs(points - 100 * (table.loc["rope", "area"] - table.loc["alibi", "area"])) > 1
+    assert abs(points - 100 * (table.loc["rope", "kept"] - table.loc["alibi", "kept"])) > 1
     assert f"alibi beats rope by {abs(points):.0f} points (rope less alibi at the look that decided: −" in said
     assert "alibi and none: undecided (none less alibi at the last look: " in said
     assert "alibi and t5: no comparison (no run of t5 learned copy)." in said
@@ -608,7 +609,7 @@ def test_many_answers_are_one_finding_for_each_task_with_the_numbers(tmp_path: P
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index(["task", "series"])
     found = (tmp_path / "report/report.md").read_text().split("\n\n")[1:3]
     for task, text in zip(("copy", "sort"), found, strict=True):
-        assert text.startswith(f"{task}: none beats 1 of 2 (area less that of none, points: ")
+        assert text.startswith(f"{task}: none beats 1 of 2 (quality kept, less none, points: ")
         for name in ("rope", "alibi"):
             assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.0f')} \\[" in text
 
@@ -862,7 +863,7 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
         assert {label for _, label in names} == ({"alibi", "rope", "none"} if name == "alibi" else {"alibi", "rope"})
         assert 'class="other"' not in cell.rpartition('class="mean"')[0].rpartition("<g")[2], "its own is drawn last"
         line = table.loc[name]
-        assert f"{name}: area {100 * line['area']:.0f} [{100 * line['low']:.0f}, " in cell
+        assert f"{name}: keeps {100 * line['kept']:.0f} [{100 * line['low']:.0f}, " in cell
         assert "3 seeds" in cell
         other = table.loc["none" if name == "alibi" else name]
         assert f"{fixed(100 * other['difference'], '+.0f')} [" in cell

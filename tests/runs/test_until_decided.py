@@ -25,7 +25,7 @@ MEANS = {"none": 0.3, "rope": 0.9, "alibi": 0.31}
 
 
 def lengths_only(encoder: str, seed: int) -> object:
-    """Rows with a clear area: as good at every longer length as the encoder's mean says."""
+    """Rows with a clear mean: as good at every longer length as the encoder's mean says."""
     return partial(lengths_at, MEANS[encoder] + np.random.default_rng([seed, len(encoder)]).normal(0, 0.02))
 
 
@@ -145,14 +145,14 @@ def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     assert table["baseline_seeds"].dropna().to_dict() == {"rope": 3, "alibi": 5}
     page = read_page(tmp_path).text
     three = [results.load(tmp_path).quality.query(f"series == '{name}' and seed < 3") for name in ("rope", "none")]
-    areas = [100 * scores(rows)["area"].mean() for rows in three]
-    said = f"{areas[0] - areas[1]:+.0f} ["
+    kept = [100 * scores(rows)["kept"].mean() for rows in three]
+    said = f"{kept[0] - kept[1]:+.0f} ["
     assert page.count(said) >= 2, "in the headline and in the table"
-    compared = f"{areas[0]:.0f} against {areas[1]:.0f} in 3 runs each"
+    compared = f"{kept[0]:.0f} against {kept[1]:.0f} in 3 runs each"
     assert page.count(compared) >= 2, "in the headline and in the table"
     assert page.count(" in 5 runs each") >= 2
     assert "Δ, interval and p are of the look that decided" in page
-    assert f"{areas[0] - areas[1]:+.1f} [" in status.text(tmp_path)
+    assert f"{kept[0] - kept[1]:+.1f} [" in status.text(tmp_path)
 
 
 def test_a_look_that_is_half_done_counts_what_is_left(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from support import only
 from experiments.statistics.comparisons import against, effect, family, holm, improvement, over_tasks, standings
 
 
-def scored(areas: dict[str, list[float]], task: str = "copy", noise: float = 0.0) -> pd.DataFrame:
-    """Scores with these areas, one for each seed; NaN did not learn."""
+def scored(kept: dict[str, list[float]], task: str = "copy", noise: float = 0.0) -> pd.DataFrame:
+    """Scores of runs that keep these, one for each seed; NaN did not learn."""
     lines = [
-        {"task": task, "metric": "token_accuracy", "series": series, "seed": seed, "area": area, "noise": noise}
-        | {"status": "did not learn" if math.isnan(area) else "ok", "in_range": 0.99, "up_to": 8}
-        | {"kept_2": area, "kept_4": area, "kept_8": area, "reach": 2.0, "worst": -0.1, "best": 1.0}
-        for series, values in areas.items()
-        for seed, area in enumerate(values)
+        {"task": task, "metric": "token_accuracy", "series": series, "seed": seed, "kept": value, "noise": noise}
+        | {"status": "did not learn" if math.isnan(value) else "ok", "in_range": 0.99, "up_to": 8}
+        | {"kept_2": value, "kept_4": value, "kept_8": value, "reach": 2.0, "worst": -0.1, "best": 1.0}
+        for series, values in kept.items()
+        for seed, value in enumerate(values)
     ]
     return pd.DataFrame(lines)
 
@@ -65,8 +65,8 @@ def test_another_task_changes_no_verdict() -> None:
 
 
 def test_comparisons_with_the_baseline_share_half_of_the_level() -> None:
-    areas = {"a": [0.2, 0.3, 0.25], "b": [0.3, 0.4, 0.36], "c": [0.28, 0.35, 0.3], "d": [0.25, 0.33, 0.3]}
-    found = family(scored(areas | {"e": [0.5, 0.6, 0.4]}), "a")
+    kept = {"a": [0.2, 0.3, 0.25], "b": [0.3, 0.4, 0.36], "c": [0.28, 0.35, 0.3], "d": [0.25, 0.33, 0.3]}
+    found = family(scored(kept | {"e": [0.5, 0.6, 0.4]}), "a")
     one, other = np.triu_indices(5, 1)
     expected = holm(found.p[one, other], np.where(one == 0, 1 / 4, 1 / 6))
     assert found.p_holm[one, other] == pytest.approx(expected)
@@ -75,9 +75,9 @@ def test_comparisons_with_the_baseline_share_half_of_the_level() -> None:
 def test_verdicts_and_places_never_disagree() -> None:
     random = np.random.default_rng(1)
     for _ in range(20):
-        areas = {f"s{n}": list(random.normal(random.choice([0.3, 0.4, 0.5]), 0.04, 4)) for n in range(6)}
-        verdicts = versus(scored(areas), "s0").set_index("series")["verdict"]
-        places = standing(scored(areas), "s0").set_index("series")
+        kept = {f"s{n}": list(random.normal(random.choice([0.3, 0.4, 0.5]), 0.04, 4)) for n in range(6)}
+        verdicts = versus(scored(kept), "s0").set_index("series")["verdict"]
+        places = standing(scored(kept), "s0").set_index("series")
         for series, verdict in verdicts.items():
             if verdict == "better":
                 assert places.loc[series, "place_high"] < places.loc["s0", "place_high"]
@@ -85,8 +85,8 @@ def test_verdicts_and_places_never_disagree() -> None:
 
 
 def test_what_follows_from_two_verdicts_is_decided() -> None:
-    areas = {"a": [0.9, 0.9, 0.901], "b": [0.5, 0.501, 0.5], "c": [0.1, 0.101, 0.1]}
-    found = family(scored(areas))
+    kept = {"a": [0.9, 0.9, 0.901], "b": [0.5, 0.501, 0.5], "c": [0.1, 0.101, 0.1]}
+    found = family(scored(kept))
     assert found.wins[0].tolist() == [False, True, True]
     assert found.p_holm[0, 2] <= max(found.p_holm[0, 1], found.p_holm[1, 2])
 
@@ -141,8 +141,8 @@ def test_true_places_are_in_their_ranges() -> None:
     truth = np.array([0.9, 0.8, 0.8, 0.5, 0.45, 0.2])
     missed = 0
     for _ in range(100):
-        areas = {f"s{n}": list(random.normal(mean, 0.03, 5)) for n, mean in enumerate(truth)}
-        table = standing(scored(areas)).set_index("series")
+        kept = {f"s{n}": list(random.normal(mean, 0.03, 5)) for n, mean in enumerate(truth)}
+        table = standing(scored(kept)).set_index("series")
         for number, mean in enumerate(truth):
             best, worst = 1 + (truth > mean).sum(), len(truth) - (truth < mean).sum()
             line = table.loc[f"s{number}"]

@@ -9,16 +9,16 @@ import pytest
 
 from experiments.statistics.scores import agreement
 
-AREAS = {0.001: {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}, 0.003: {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.0}}
+KEPT = {0.001: {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}, 0.003: {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.0}}
 
 
-def rows(areas: dict[float, dict[str, float]], task: str = "copy") -> pd.DataFrame:
+def rows(kept: dict[float, dict[str, float]], task: str = "copy") -> pd.DataFrame:
     """Rows of runs that have these values at twice their training length, of two seeds each."""
     return pd.DataFrame(
         [
             {"task": task, "metric": "token_accuracy", "series": series, "seed": seed, "train_length": 8}
             | {"eval_length": length, "learning_rate": rate, "value": value, "chance": 0.0, "n": 100, "status": "ok"}
-            for rate, of_rate in areas.items()
+            for rate, of_rate in kept.items()
             for series, beyond in of_rate.items()
             for seed in (0, 1)
             for length, value in ((8, 1.0), (16, beyond + 0.01 * seed))
@@ -27,24 +27,24 @@ def rows(areas: dict[float, dict[str, float]], task: str = "copy") -> pd.DataFra
 
 
 def test_tau_counts_pairs_in_another_order() -> None:
-    (line,) = agreement(rows(AREAS)).to_dict("records")
+    (line,) = agreement(rows(KEPT)).to_dict("records")
     assert (line["first_rate"], line["second_rate"], line["series"]) == (0.001, 0.003, 4)
     assert line["tau"] == pytest.approx((5 - 1) / 6), "of six pairs, b and c alone change places"
 
 
 def test_only_series_that_learned_at_both_rates_count() -> None:
-    (line,) = agreement(rows({0.001: AREAS[0.001], 0.003: {"a": 0.1, "b": 0.2, "d": 0.3}})).to_dict("records")
+    (line,) = agreement(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2, "d": 0.3}})).to_dict("records")
     assert (line["series"], line["tau"]) == (3, pytest.approx(-1))
-    (line,) = agreement(rows({0.001: AREAS[0.001], 0.003: {"a": 0.1, "b": 0.2}})).to_dict("records")
+    (line,) = agreement(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2}})).to_dict("records")
     assert (line["series"], math.isnan(line["tau"])) == (2, True), "two are no order"
 
 
 def test_every_task_and_pair_of_rates_is_a_line() -> None:
-    three = AREAS | {0.01: AREAS[0.003]}
-    found = agreement(pd.concat([rows(three), rows(AREAS, "text")]))
+    three = KEPT | {0.01: KEPT[0.003]}
+    found = agreement(pd.concat([rows(three), rows(KEPT, "text")]))
     assert [tuple(line) for line in found[["task", "first_rate", "second_rate"]].itertuples(index=False)] == [
         *(("copy", 0.001, 0.003), ("copy", 0.001, 0.01), ("copy", 0.003, 0.01)),
         ("text", 0.001, 0.003),
     ]
     assert found["tau"].tolist() == pytest.approx([4 / 6, 4 / 6, 1, 4 / 6])
-    assert agreement(rows({0.001: AREAS[0.001]})).empty
+    assert agreement(rows({0.001: KEPT[0.001]})).empty

@@ -18,11 +18,11 @@ from experiments.statistics.scores import UNLEARNED
 from experiments.statistics.sequential import decide, family, wanted
 
 
-def table_of(areas: dict[str, list[float]]) -> pd.DataFrame:
+def table_of(kept: dict[str, list[float]]) -> pd.DataFrame:
     lines = [
-        {"task": "copy", "metric": "m", "series": series, "seed": seed, "area": area, "noise": 0.0, "status": "ok"}
-        for series, values in areas.items()
-        for seed, area in enumerate(values)
+        {"task": "copy", "metric": "m", "series": series, "seed": seed, "kept": value, "noise": 0.0, "status": "ok"}
+        for series, values in kept.items()
+        for seed, value in enumerate(values)
     ]
     return pd.DataFrame(lines)
 
@@ -41,10 +41,10 @@ def test_rules_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_sequential_p_is_the_least_of_the_spent_ones() -> None:
-    areas = {"none": draws(0.5, 0, 8), "rope": draws(0.52, 1, 8)}
-    line = only(decide(table_of(areas), Rule("none")), series="rope")
+    kept = {"none": draws(0.5, 0, 8), "rope": draws(0.52, 1, 8)}
+    line = only(decide(table_of(kept), Rule("none")), series="rope")
     p = [
-        scipy_stats.ttest_ind(areas["rope"][:n], areas["none"][:n], equal_var=False).pvalue / weight
+        scipy_stats.ttest_ind(kept["rope"][:n], kept["none"][:n], equal_var=False).pvalue / weight
         for n, weight in ((5, 0.25), (8, 0.20))
     ]
     assert line["p"] == pytest.approx(min(1, *p))
@@ -70,7 +70,7 @@ def test_a_series_that_did_not_learn_has_no_verdict_but_that() -> None:
     table = table_of({"none": draws(0.2, 0, 5), "mine": draws(0.9, 1, 5)})
     unlearned = table["series"] == "none"
     table = table.assign(
-        area=table["area"].where(~unlearned, np.nan), status=table["status"].where(~unlearned, UNLEARNED)
+        kept=table["kept"].where(~unlearned, np.nan), status=table["status"].where(~unlearned, UNLEARNED)
     )
     found = family(table, Rule("mine"))
     assert only(against(table, found, "mine"), series="none")["verdict"] == UNLEARNED
@@ -78,32 +78,32 @@ def test_a_series_that_did_not_learn_has_no_verdict_but_that() -> None:
 
 
 def test_equal_within_delta_ends_a_tie() -> None:
-    areas = {"none": draws(0.5, 0), "rope": draws(0.5, 1)}
-    assert only(decide(table_of(areas), Rule("none", delta=0.05)), series="rope")["verdict"] == "equal"
-    assert only(decide(table_of(areas), Rule("none")), series="rope")["verdict"] == "undecided"
+    kept = {"none": draws(0.5, 0), "rope": draws(0.5, 1)}
+    assert only(decide(table_of(kept), Rule("none", delta=0.05)), series="rope")["verdict"] == "equal"
+    assert only(decide(table_of(kept), Rule("none")), series="rope")["verdict"] == "undecided"
 
 
 def test_a_series_that_never_learned_gets_no_more_seeds() -> None:
     table = table_of({"none": draws(0.2, 0, 5), "rope": draws(0.9, 1, 5)})
-    table.loc[table["series"] == "rope", ["area", "status"]] = [np.nan, "did not learn"]
+    table.loc[table["series"] == "rope", ["kept", "status"]] = [np.nan, "did not learn"]
     line = only(decide(table, Rule("none")), series="rope")
     assert (line["verdict"], line["next_look"]) == ("did not learn", 0)
 
 
 def test_best_keeps_what_none_beats() -> None:
-    areas = {
+    kept = {
         name: draws(mean, n, 5) for n, (name, mean) in enumerate({"a": 0.9, "b": 0.895, "c": 0.5, "d": 0.2}.items())
     }
-    decided = decide(table_of(areas), Rule("best")).set_index("series")["verdict"]
+    decided = decide(table_of(kept), Rule("best")).set_index("series")["verdict"]
     assert dict(decided) == {"a": "open", "b": "open", "c": "worse", "d": "worse"}
-    del areas["b"]
-    assert only(decide(table_of(areas), Rule("best")), series="a")["verdict"] == "better"
+    del kept["b"]
+    assert only(decide(table_of(kept), Rule("best")), series="a")["verdict"] == "better"
 
 
 def test_later_seeds_of_one_series_change_no_earlier_verdict() -> None:
-    areas = {"none": draws(0.2, 0, 20), "rope": draws(0.3, 1, 5)}
-    few = only(decide(table_of({"none": areas["none"][:5], "rope": areas["rope"]}), Rule("none")), series="rope")
-    many = only(decide(table_of(areas), Rule("none")), series="rope")
+    kept = {"none": draws(0.2, 0, 20), "rope": draws(0.3, 1, 5)}
+    few = only(decide(table_of({"none": kept["none"][:5], "rope": kept["rope"]}), Rule("none")), series="rope")
+    many = only(decide(table_of(kept), Rule("none")), series="rope")
     assert few == many
 
 
@@ -132,16 +132,16 @@ def test_the_best_is_kept() -> None:
 
 
 def test_adastop_agrees_in_direction() -> None:
-    """Group-sequential permutation tests (Mathieu et al. 2023, arXiv 2306.10882) on the same areas."""
-    areas = {"none": draws(0.5, 0), "rope": draws(0.6, 1), "alibi": draws(0.4, 2), "t5": draws(0.5, 3)}
+    """Group-sequential permutation tests (Mathieu et al. 2023, arXiv 2306.10882) on the same values."""
+    kept = {"none": draws(0.5, 0), "rope": draws(0.6, 1), "alibi": draws(0.4, 2), "t5": draws(0.5, 3)}
     pairs = np.array([[0, 1], [0, 2], [0, 3]])
     comparator = adastop.MultipleAgentsComparator(n=5, K=4, B=2000, comparisons=pairs, seed=0)
-    names = list(areas)
+    names = list(kept)
     for look in range(4):
-        comparator.partial_compare({name: np.array(areas[name][: 5 * look + 5]) for name in names}, verbose=False)
+        comparator.partial_compare({name: np.array(kept[name][: 5 * look + 5]) for name in names}, verbose=False)
         if comparator.is_finished:
             break
     theirs = {names[pair[1]]: comparator.decisions[str(pair)] for pair in pairs}
-    ours = decide(table_of(areas), Rule("none")).set_index("series")["verdict"]
+    ours = decide(table_of(kept), Rule("none")).set_index("series")["verdict"]
     assert dict(ours) == {"rope": "better", "alibi": "worse", "t5": "undecided"}
     assert theirs == {"rope": "smaller", "alibi": "larger", "t5": "equal"}

@@ -65,9 +65,9 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 
 
 def table(tasks: Sequence[TaskResults]) -> str:
-    """Return the main table: quality in range, at ×2 and ×4, area, its difference from the baseline with p, and cost.
+    """Return the main table: quality in range, at ×2 and ×4, kept, less the baseline with p, and cost.
 
-    The best of each column is bold. Free-running area and cost are left out where they were not measured.
+    The best of each column is bold. What is kept free-running and cost are left out where they were not measured.
     """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
@@ -81,11 +81,11 @@ def table(tasks: Sequence[TaskResults]) -> str:
         head: board.at(task, multiple).reindex(known.index) * (100 if share else 1)
         for head, multiple in (("In range", 1), (r"2$\times$", 2), (r"4$\times$", 4))
     }
-    free = 100 * task.free_standing.set_index("series")["area"].reindex(known.index).astype(float)
-    columns |= {"Area": 100 * known["area"], "Free": free, "Cost": costs}
+    free = 100 * task.free_standing.set_index("series")["kept"].reindex(known.index).astype(float)
+    columns |= {"Kept": 100 * known["kept"], "Free": free, "Cost": costs}
     columns = {head: column for head, column in columns.items() if head not in ("Free", "Cost") or column.notna().any()}
-    digits = dict.fromkeys(columns, 1 if share else 2) | {"Area": 1, "Free": 1, "Cost": 2}
-    best = {head: bool(up) for head in columns} | {"Area": True, "Free": True, "Cost": False}
+    digits = dict.fromkeys(columns, 1 if share else 2) | {"Kept": 1, "Free": 1, "Cost": 2}
+    best = {head: bool(up) for head in columns} | {"Kept": True, "Free": True, "Cost": False}
     lines = []
     for series in known.index:
         learned, runs = known.loc[series, ["seeds_learned", "seeds"]]
@@ -93,35 +93,31 @@ def table(tasks: Sequence[TaskResults]) -> str:
         for head, column in columns.items():
             value, top = column[series], column.max() if best[head] else column.min()
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
-            text += _interval(known.loc[series]) if head == "Area" else ""
+            text += _interval(known.loc[series]) if head == "Kept" else ""
             bold = text != NOTHING and round(value - top, digits[head]) == 0
             cells.append(rf"\textbf{{{text}}}" if bold else text)
-            if head == "Area":
+            if head == "Kept":
                 line = against.loc[series]
                 untested = math.isnan(line["difference"])
-                areas = f"{100 * line['mean']:.1f}, {100 * line['baseline_mean']:.1f}; "
-                compared = f" ({areas}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
+                means = f"{100 * line['mean']:.1f}, {100 * line['baseline_mean']:.1f}; "
+                compared = f" ({means}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
                 cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}{compared}")
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
         lines.append(" & ".join(cells) + r" \\")
     heads = ["Encoder", *columns]
-    heads[heads.index("Area") + 1 : heads.index("Area") + 1] = [r"$\Delta$ area", "$p$"]
+    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"]
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     caption = (
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} "
-        f"({'%' if share else metric.label}) in range and at two and four times that length; area (% of the quality "
-        f"in range kept to ×{_up_to(known)}) and its difference from {task.baseline} in points, with 95 % intervals; "
-        f"p of that difference, corrected as in the methods"
-        f"{'; Free: the area where the model reads its own output' if 'Free' in columns else ''}"
+        f"({'%' if share else metric.label}) in range and at two and four times that length; kept: % of the quality "
+        f"in range ({board.mean_of(known['up_to'].max())}), and its difference from {task.baseline} in points, with "
+        f"95 % intervals; p of that difference, corrected as in the methods"
+        f"{'; Free: kept where the model reads its own output' if 'Free' in columns else ''}"
         f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; bold: best mean."
-        + f" {board.AT_A_LOOK} In brackets: area of the encoder, area of {task.baseline}, runs of each."
+        + f" {board.AT_A_LOOK} In brackets: what the encoder and {task.baseline} keep, runs of each."
         * bool(task.rule)
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
-
-
-def _up_to(known: pd.DataFrame) -> str:
-    return f"{known['up_to'].max():g}" if len(known) else "1"
 
 
 def _interval(line: "pd.Series[float]") -> str:

@@ -120,7 +120,7 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
 
 
 def _numbers(task: TaskResults, series: str) -> str:
-    """Return what a task's board says of a series: area, places, seeds, and how it compares with what was asked."""
+    """Return what a task's board says of a series: what it keeps, places, seeds, and how it compares."""
     line = next((line for line in task.standing.to_dict("records") if line["series"] == series), None)
     if line is None:
         return NOT_MEASURED
@@ -129,10 +129,10 @@ def _numbers(task: TaskResults, series: str) -> str:
         return f"did not learn, {learned}" if line["status"] == UNLEARNED else f"{line['status']}, {learned}"
     if line["seeds_learned"] < line["seeds"]:
         learned = f"{line['seeds_learned']} of {learned} learned"
-    area, low, high = (100 * line[end] for end in ("area", "low", "high"))
+    kept, low, high = (100 * line[end] for end in ("kept", "low", "high"))
     ranked = (task.standing["status"] == "ok").sum()
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
-    text = [f"area {words.interval(area, low, high, '.0f')} %, {place}{learned}"]
+    text = [f"keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     own, other = series == task.baseline, task.against.to_dict("records")
     if own and task.asked:
         text += [f"{each['series']} less {series} {board.against(task, each)}" for each in other[:RIVALS]]

@@ -31,13 +31,13 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     cells = pd.DataFrame({"encoding": data["series"], "parameters added": data["encoder_parameters"].map(words.number)})
     for name in shown:
         cells[f"{RATIOS[name]}, ×"] = data[name].map(words.fixed)
-    cells["mean area, %"] = [words.fixed(100 * area, ".0f") for area in data["area"]]
+    cells["mean kept, %"] = [words.fixed(100 * kept, ".0f") for kept in data["kept"]]
     note = NOTE if shown else "Operations were not measured: experiment=cost measures them."
     return [Section("Cost", parts=[Table("cost_and_quality", "Cost of each encoding", cells, data, note)])]
 
 
 def numbers(tasks: Sequence[TaskResults]) -> pd.DataFrame:
-    """Return one line for each series: parameters it adds, `RATIOS`, and its mean area over tasks."""
+    """Return one line for each series: parameters it adds, `RATIOS`, and what it keeps, mean over tasks."""
     rows = pd.concat([task.rows_of("cost") for task in tasks])
     rows = rows[(rows["status"] == "ok") & rows["metric"].isin(RATIOS)].fillna({"sequence_length": 0})
     order = list(style.looks(pd.concat([task.rows for task in tasks]))) if tasks else []
@@ -49,9 +49,9 @@ def numbers(tasks: Sequence[TaskResults]) -> pd.DataFrame:
     runs = pd.concat([task.runs for task in tasks])
     added = pd.to_numeric(runs["encoder_parameters"], errors="coerce").groupby(runs["series"]).mean()
     standing = pd.concat([task.standing for task in tasks])
-    area = standing.groupby("series")["area"].mean() if len(standing) else pd.Series(dtype=float)
+    kept = standing.groupby("series")["kept"].mean() if len(standing) else pd.Series(dtype=float)
     table = pd.DataFrame({"series": order})
     table["encoder_parameters"] = table["series"].map(added)
     for metric in RATIOS:
         table[metric] = table["series"].map(found[metric]) if metric in found else math.nan
-    return table.assign(area=table["series"].map(area))
+    return table.assign(kept=table["series"].map(kept))

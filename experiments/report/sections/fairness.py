@@ -96,8 +96,9 @@ def tuning(task: TaskResults) -> Section:
 def _orders(task: TaskResults) -> list[str]:
     rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.beyond["metric"])]
     return [
-        f"The order of the series by area at learning rate {line['first_rate']:g} and that at {line['second_rate']:g} "
-        f"have Kendall's τ {line['tau']:.2f} (1: the same order, 0: nothing in common; {line['series']} series)."
+        f"The order of the series by what they keep at learning rate {line['first_rate']:g} and at "
+        f"{line['second_rate']:g}: Kendall's τ {line['tau']:.2f} (1: the same, 0: nothing in common; {line['series']} "
+        "series)."
         for line in agreement(rows).dropna().to_dict("records")
     ]
 
@@ -131,7 +132,7 @@ def controls(task: TaskResults) -> list[Table]:
             "parameters added": words.number(line["encoder_parameters"]),
             "of the trunk's": f"{100 * line['encoder_parameters'] / line['model_parameters']:.1f} %",
             "control": task.display(line["control"]) if isinstance(line["control"], str) else "not in this folder",
-            "difference in area": words.interval(line["difference"], line["low"], line["high"], "+.3f"),
+            "difference in quality kept": words.interval(line["difference"], line["low"], line["high"], "+.3f"),
             "p (Holm)": words.p_value(line["p_holm"]),
         }
         for line in data.to_dict("records")
@@ -139,7 +140,7 @@ def controls(task: TaskResults) -> list[Table]:
     note = (
         f"Encoders that add more than {NOTEWORTHY:.0%} to the trunk's parameters. Control: the same trunk with wider "
         "feed-forward blocks and as many parameters in all; the encoder's command with encoder=none "
-        "model.as_many_as=<encoder> makes a missing one. Difference in area: see Standings; p of Welch's "
+        "model.as_many_as=<encoder> makes a missing one. Difference: see Standings; p of Welch's "
         "test after Holm's correction for this table."
     )
     data = data[["series", "encoder_parameters", "model_parameters", "control", *COMPARED]]

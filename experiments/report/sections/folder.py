@@ -41,8 +41,8 @@ def method(
         *[windows] * ("bits_per_byte" in metrics),
         *[exact] * ("exact_match" in metrics),
         "Quality at a length is (value − guess) / (value in range − guess), the guess being the best without reading "
-        f"the input; area is its mean from the training length to {_up_to(rows)} times that, every doubling weighing "
-        "the same, by straight lines between doublings: lengths between them do not count.",
+        f"the input; what a run keeps is its mean {_read(rows)}; where one of these "
+        "was not measured, it is interpolated over the logarithm of the length, and no other length counts.",
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds"
         + (", and take no account of the looks; " if declared else "; ")
         + "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
@@ -51,11 +51,13 @@ def method(
     ]
 
 
-def _up_to(rows: pd.DataFrame) -> str:
-    """Return the doublings of the training length that areas go to, for the tasks together."""
+def _read(rows: pd.DataFrame) -> str:
+    """Return the lengths over which what is kept is averaged, for the tasks together."""
     over = rows[rows["experiment"] == OVER_LENGTHS].groupby("task")[["eval_length", "train_length"]].max()
     reached = {max((m for m in DOUBLINGS if m <= end), default=1) for end in over["eval_length"] / over["train_length"]}
-    return words.span(min(reached), max(reached)) if reached else str(max(DOUBLINGS))
+    last = max(reached, default=max(DOUBLINGS))
+    far = ", as far as its task was measured" * (len(reached) > 1)
+    return f"at {words.listed(m for m in DOUBLINGS if m <= last)} training lengths{far}"
 
 
 def _one_model(metrics: set[str]) -> list[str]:

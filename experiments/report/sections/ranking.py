@@ -24,8 +24,8 @@ def numbers(tasks: Sequence[TaskResults]) -> list[Numbers]:
 def _standing(task: TaskResults) -> pd.DataFrame:
     verdicts = task.against.drop(columns=["task", "metric", "seeds", "low", "high"])
     table = task.standing.merge(verdicts, "left", on="series")
-    free = task.free_standing.set_index("series")["area"]
-    return table.assign(free_running_area=table["series"].map(free), scores=table["series"].map(task.relatives))
+    free = task.free_standing.set_index("series")["kept"]
+    return table.assign(free_running_kept=table["series"].map(free), scores=table["series"].map(task.relatives))
 
 
 def apart(tasks: Sequence[TaskResults]) -> list[str]:

@@ -23,15 +23,17 @@ from experiments.statistics.intervals import Vector, bounded
 from experiments.statistics.scores import scores
 
 NOTE = (
-    "Mean area: over these tasks, where all were learned, with its 95 % interval over the seeds that all tasks have. "
-    "Against none, against rope: Hedges' g, the difference of mean areas in deviations of one seed, the median over "
+    "Mean kept: over these tasks, where all were learned, with its 95 % interval over the seeds that all tasks have. "
+    "Against none, against rope: Hedges' g, the difference of these means in deviations of one seed, the median over "
     "tasks; each line is compared with runs of its own sweep."
 )
 OF_SUBMISSIONS = "Re-run: runs of a submission, chosen by its hash, that python run.py --verify repeated."
-APART = "Their tasks or settings differ from this folder's where the last column says, so areas are not comparable."
+APART = (
+    "Their tasks or settings differ from this folder's where the last column says, so these means are not comparable."
+)
 COMPARED = ("data", "layout.", "length_extrapolation.", "model.", "task.", "train.", "tune")
-"""Settings that two areas must share to be compared."""
-LINE = ("series", "encoder", "tasks", "tasks_learned", "seeds", "seeds_learned", "area", "low", "high")
+"""Settings that two means must share to be compared."""
+LINE = ("series", "encoder", "tasks", "tasks_learned", "seeds", "seeds_learned", "kept", "low", "high")
 
 
 def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
@@ -54,7 +56,7 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
             parts += [own.assign(**named, settings=_differ(theirs, results, keys))] if len(own) else []
         else:
             told.append(found)
-    table = pd.concat(parts, ignore_index=True).sort_values("area", ascending=False, kind="stable")
+    table = pd.concat(parts, ignore_index=True).sort_values("kept", ascending=False, kind="stable")
     submitted = bool((table["submission"] != "").any())
     if not submitted and (len(keys) < 2 or not set(BASELINES) <= set(table["encoder"])):
         return []
@@ -73,16 +75,16 @@ def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
 
     Returns:
         ``series``, ``encoder``, ``tasks``, ``tasks_learned`` (of them), ``seeds`` and ``seeds_learned`` (on the task
-        with the fewest), ``area`` (mean over tasks; NaN where one was not learned) with ``low`` and ``high``, and the
+        with the fewest), ``kept`` (mean over tasks; NaN where one was not learned) with ``low`` and ``high``, and the
         median effect against each of `BASELINES`, NaN where nothing can be compared.
     """
     quality = results.quality[results.quality["task"].isin(keys)]
     scored = scores(quality)
-    areas = {key: part["area"].dropna().to_numpy() for key, part in scored.groupby(["series", "task"])}
+    kept = {key: part["kept"].dropna().to_numpy() for key, part in scored.groupby(["series", "task"])}
     encoders = dict(zip(quality["series"], quality["encoder"].str.split("(").str[0], strict=True))
     found = []
     for series, encoder in sorted(encoders.items()):
-        own = {task: values for (name, task), values in areas.items() if name == series}
+        own = {task: values for (name, task), values in kept.items() if name == series}
         known = [values.mean() for values in own.values() if len(values)]
         part = scored[scored["series"] == series]
         seeds = [int(part.groupby("task").size().min()), min(map(len, own.values()))]
@@ -90,20 +92,20 @@ def lines(results: Results, keys: Sequence[str]) -> pd.DataFrame:
         if len(known) == len(own):
             ends = (float(np.mean(known)), *_interval(part))
         line = [series, encoder, len(own), len(known), *seeds, *ends]
-        found.append([*line, *(_against(areas, own, _baseline(quality, name)) for name in BASELINES)])
+        found.append([*line, *(_against(kept, own, _baseline(quality, name)) for name in BASELINES)])
     return pd.DataFrame(found, columns=[*LINE, *BASELINES])
 
 
 def _interval(scored: pd.DataFrame) -> tuple[float, float]:
-    """Return the interval of a series' mean area over tasks, from the seeds that have one on each."""
+    """Return the interval of a series' mean over tasks, from the seeds that have one on each."""
     tasks = scored.groupby("task")
-    means = scored.pivot(index="seed", columns="task", values="area").dropna().mean(axis=1).to_numpy(dtype=float)
+    means = scored.pivot(index="seed", columns="task", values="kept").dropna().mean(axis=1).to_numpy(dtype=float)
     bounds = float(tasks["worst"].min().mean()), float(tasks["best"].max().mean())
     return bounded(means, bounds, float(scored["noise"].mean()) / len(tasks))
 
 
-def _against(areas: Mapping[Any, Vector], own: Mapping[Any, Vector], baseline: str) -> float:
-    pairs = ((values, areas.get((baseline, task), np.zeros(0))) for task, values in own.items())
+def _against(kept: Mapping[Any, Vector], own: Mapping[Any, Vector], baseline: str) -> float:
+    pairs = ((values, kept.get((baseline, task), np.zeros(0))) for task, values in own.items())
     effects = [found for found in (effect(*pair) for pair in pairs) if not math.isnan(found)]
     return float(np.median(effects)) if effects else math.nan
 
@@ -134,9 +136,9 @@ def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:
 def _cells(table: pd.DataFrame) -> pd.DataFrame:
     learned = [f"{line['tasks_learned']} of {line['tasks']}" for line in table.to_dict("records")]
     seeds = zip(table["seeds"], table["seeds_learned"], strict=True)
-    areas = zip(100 * table["area"], 100 * table["low"], 100 * table["high"], strict=True)
+    kept = zip(100 * table["kept"], 100 * table["low"], 100 * table["high"], strict=True)
     cells = {"encoding": table["series"], "submission": table["submission"], "tasks learned": learned}
     cells |= {"seeds": [f"{every}" if every == some else f"{some} of {every} learned" for every, some in seeds]}
-    cells |= {"mean area, %": [words.interval(area, low, high, ".0f") for area, low, high in areas]}
+    cells |= {"mean kept, %": [words.interval(mean, low, high, ".0f") for mean, low, high in kept]}
     cells |= {f"against {name}": [words.fixed(value, "+.1f") for value in table[name]] for name in BASELINES}
     return pd.DataFrame(cells | {"re-run": table["rerun"], "settings": table["settings"]})

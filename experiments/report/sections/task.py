@@ -101,7 +101,7 @@ class TaskResults:
 
     @cached_property
     def standing(self) -> pd.DataFrame:
-        """Area and places of each series, best first."""
+        """What each series keeps and its places, best first."""
         return comparisons.standings(self.scores, self.family)
 
     @cached_property

@@ -98,10 +98,10 @@ def compare(
 def _judged(
     columns: list[tuple[list[float], float, int]], deltas: Sequence[float | None], order: sequential.Counts, rule: Rule
 ) -> list[dict[Any, Any]]:
-    areas = np.array([values for values, _, _ in columns]).T
-    noise = np.broadcast_to(np.array([noise for _, noise, _ in columns]), areas.shape)
+    values = np.array([values for values, _, _ in columns]).T
+    noise = np.broadcast_to(np.array([noise for _, noise, _ in columns]), values.shape)
     pairs = (np.arange(0, len(columns), 2), np.arange(1, len(columns), 2))
-    table = sequential.tested(areas, noise, pairs, np.array([done for *_, done in columns]), order, rule)
-    learned = (~np.isnan(areas)).sum(axis=0).reshape(-1, 2).min(axis=1)
+    table = sequential.tested(values, noise, pairs, np.array([done for *_, done in columns]), order, rule)
+    learned = (~np.isnan(values)).sum(axis=0).reshape(-1, 2).min(axis=1)
     table = table.assign(seeds_learned=learned, delta=[float(each or rule.delta or ROUNDING) for each in deltas])
     return sequential.with_next_look(sequential.judged(table, rule), rule).to_dict("records")
