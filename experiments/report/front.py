@@ -219,8 +219,9 @@ def _first(task: TaskResults) -> list[Finding]:
     open_to = [str(name) for name in known["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["kept"].notna(), "kept"]
     kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
-    text = f"of its quality kept, {board.mean_of(best['up_to'])}"
+    text = "of its quality kept"
     text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
+    text += f", {board.mean_of(best['up_to'])}"
     text += (
         f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
         if task.declared
