@@ -84,7 +84,7 @@ class Checkpoints:
                 part, _, rest = name.partition("/")
                 self.parts[part].tensors[rest] = tensor
             self.resumed = header["resumed"] + 1
-            logger.info("resumed from %s", path.name.rpartition("-")[0])
+            logger.info("%s: resumed from %s", self.folder.name, path.name.rpartition("-")[0])
             return
 
     def boundary(self, part: str, capture: Callable[[], State]) -> None:
