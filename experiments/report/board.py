@@ -15,10 +15,12 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import metric_of
 from experiments.statistics import comparisons
+from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
+NO_INTERVAL = "Where seeds fall into two groups, far apart, a mean describes none of them, so that it has no interval."
 AT_A_LOOK = (
     "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
     "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."
@@ -112,6 +114,8 @@ def _note(task: TaskResults, metric: str) -> str:
     named = metric_of(metric)
     note = f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Kept: share of "
     note += "the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
+    known = task.standing[(task.standing["status"] == "ok") & (task.standing["seeds_learned"] >= FEWEST)]
+    note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
@@ -277,7 +281,8 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
     return {
         "corner": "task",
         "caption": f"Quality kept, by task and encoding, %: {words.few(task.key for task in tasks)}",
-        "note": "Share of the quality in range that is kept to the longest length, %. Hatched: not learned in range.",
+        "note": "Share of the quality in range, mean of 2, 4 and 8 times the length, as far as measured, %. Hatched: "
+        "not learned in range.",
         "stem": "standings",
         "series": [(series, kinds[series]) for series in ranked],
         "lines": [

@@ -48,7 +48,7 @@ READING = (
     "and 8 times the training length (as far as measured), averaged; other lengths do not count. 0 is no more than "
     "guessing without reading.",
     "Place: the places that an encoding may have. The true ones of all encodings of a task lie in these ranges with "
-    "95 % probability (Welch's test with Holm's correction; a pair that was not tested decides nothing).",
+    "95 % confidence (Welch's test with Holm's correction; a pair that was not tested decides nothing).",
     "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "
     "no place.",
     "Teacher-forced: each token is predicted from the true ones before it. Free-running: the model reads its own.",

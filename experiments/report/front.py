@@ -18,6 +18,7 @@ from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, over_tasks
+from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEEPS, UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
@@ -180,9 +181,11 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     if one_by_one or len(lines) < 2:
         return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
-    left = len(lines) - len(won) - len(lost)
+    left = (task.against["verdict"] == UNDECIDED).sum()
+    apart = len(lines) - len(won) - len(lost) - left
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
     rest += [f"{left} {'is' if left == 1 else 'are'} not decided"] * bool(left)
+    rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
     text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
@@ -310,10 +313,11 @@ def across(tasks: Sequence[TaskResults]) -> str:
     table = board.compared(tasks)
     best, worst = table.iloc[0], table.iloc[-1]
     if asked := {task.baseline for task in tasks if task.asked}:
-        line = table[table["series"].isin(asked)].iloc[0]
-        left = line["compared"] - line["wins"] - line["losses"]
-        decided = f"{line['losses']} extrapolate better, {line['wins']} worse, {left} not decided"
-        return f"Against {line['series']}, {line['compared']} comparisons on {len(tasks)} tasks: {decided}"
+        counts = pd.concat([task.against["verdict"] for task in tasks if task.asked]).value_counts()
+        named = {BETTER: "extrapolate better", WORSE: "worse", EQUAL: "equal", UNDECIDED: "not decided"}
+        decided = [f"{counts.get(verdict, 0)} {said}" for verdict, said in named.items() if verdict in counts]
+        compared = sum(int(counts.get(verdict, 0)) for verdict in named)
+        return f"Against {words.listed(asked)}, {compared} comparisons on {len(tasks)} tasks: {', '.join(decided)}"
     if not best["wins"]:
         return f"Over {len(tasks)} tasks, none of {int(table['compared'].sum()) // 2} comparisons is decided"
     return (

@@ -67,8 +67,8 @@ def _of_task(
     for line in table.to_dict("records")[:SHOWN]:
         name = str(line["series"])
         values = [_value(means.get((name, length)), share) for length in lengths]
-        means = part.loc[(part["series"] == name) & part["kept"].notna(), "kept"]
-        seeds = " ".join(f"{100 * mean:.0f}" for mean in means)
+        of_seeds = part.loc[(part["series"] == name) & part["kept"].notna(), "kept"]
+        seeds = " ".join(f"{100 * seed:.0f}" for seed in of_seeds)
         kept = "did not learn" if line["status"] != "ok" else f"{100 * line['kept']:.0f} ({seeds})"
         losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, kept, losers])

@@ -216,7 +216,8 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         verdicts_on = decided[["statement", "outcome"]].drop_duplicates().to_numpy()
         summary = "\n".join([*(f"{statement}: {outcome}" for statement, outcome in verdicts_on), summary])
     else:
-        summary += "\nkept: share of the quality in range, mean of 2, 4 and 8 times the length; open: gets more seeds"
+        summary += "\nkept: share of the quality in range, mean of 2, 4 and 8 times the length, as far as measured"
+        summary += "; open: gets more seeds"
         summary += "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each"
         summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"

@@ -194,7 +194,7 @@ def standings(scores: pd.DataFrame, found: Family) -> pd.DataFrame:
     """Return mean kept and range of places of each series of one task.
 
     The places of a series lie between 1 + the number of series that are better and the number of series less those that
-    are worse, so with 95 % probability all true places of the task are in their ranges (Mogstad, Romano, Shaikh and
+    are worse, so with 95 % confidence all true places of the task are in their ranges (Mogstad, Romano, Shaikh and
     Wilhelm 2024, doi 10.1093/restud/rdad006, in the pairwise form: joint resampling gave the same ranges on the
     reference runs).
 

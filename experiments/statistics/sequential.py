@@ -193,7 +193,7 @@ def _first(cases: "Mapping[str, pd.Series[bool]]") -> Sequence[str]:
 
 
 def _best(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Keep every series that none beats: with 95 % probability the best is among them."""
+    """Keep every series that none beats: with 95 % confidence the best is among them."""
     rivals = table["series"].nunique() - 1
     table = table.sort_values(["p_below", "difference"]).drop_duplicates("series").sort_values("series")
     table = table.assign(p=table["p_below"], p_holm=np.minimum(1, table["p_below"] * rivals), done=table["own"])

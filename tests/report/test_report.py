@@ -236,8 +236,9 @@ def test_the_terminal_gives_the_places_of_the_page(sweep: Path, monkeypatch: pyt
     family = Mock(side_effect=comparisons.family)
     monkeypatch.setattr(comparisons, "family", family)
     runs = {run.name for run in (sweep / "runs").iterdir()}
-    found = re.findall(r"^([\d–]+) +(\w+) ", standings.text(sweep, runs), re.MULTILINE)
-    printed = {series: places for places, series in found}
+    found = re.findall(r"^([\d–]+) +(\w+) +([\d ]+) +\d+ \(", standings.text(sweep, runs), re.MULTILINE)
+    printed = {series: places for places, series, _ in found}
+    assert {len(numbers.split()) for _, _, numbers in found} == {4}, "at 16, 32, 64 and 128, of every encoder"
     page = pd.read_csv(sweep / "report/tables/standings.csv").dropna(subset="place")
     places = map(span, page["place_low"], page["place_high"])
     assert printed == dict(zip(page["series"], places, strict=True))

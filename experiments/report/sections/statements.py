@@ -41,7 +41,10 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
     counts = {"holding": holding, "in some cases alone": partly, "failing": failing, EQUAL: equal, UNDECIDED: undecided}
     told = "; ".join(f"{number} {how}" for how, number in counts.items() if number)
-    sentences = [f"Published statements tested here: {len(tested)} ({told})."]
+    part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
+    sentences = [
+        f"Published statements tested here: {len(tested)} ({told}){f'; of {part} not every case' * bool(part)}."
+    ]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
 
