@@ -134,6 +134,25 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
         assert found[:5] == [56, *numbers], file
 
 
+def test_the_log_s_grids_are_those_of_its_rows() -> None:
+    with (ROOT / "results" / "grid" / "report" / "tables" / "standings.csv").open(newline="") as file:
+        measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}
+    log = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8").partition("## Rows and columns")[2]
+    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", log, re.M)]
+    assert len(lines) == len(measured) / 2 == 14
+    for series, *cells in lines:
+        for task, cell in zip(("above", "digits"), cells, strict=True):
+            line = measured[task, series]
+            if line["status"] != "ok":
+                assert cell == f"{line['status']}, {100 * float(line['in_range']):.0f}"
+                continue
+            trained, _, twice, _, places = cell.split(" · ")
+            assert trained == f"{100 * float(line['in_range']):.0f}"
+            assert places == "–".join(dict.fromkeys(f"{float(line[end]):g}" for end in ("place_low", "place_high")))
+            guess = 10 if task == "above" else 12  # of digits, the most frequent one
+            assert int(twice) == pytest.approx(guess + float(line["kept"]) * (int(trained) - guess), abs=2)
+
+
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md"])
 def test_the_verdict_that_depends_on_the_runs_has_its_rows(file: str) -> None:
     told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv")
