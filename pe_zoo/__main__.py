@@ -10,12 +10,14 @@ import argparse
 import inspect
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import NoReturn
 
 from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
 from pe_zoo._contract.claims import HOOKS
+from pe_zoo._contract.effect import effect
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
@@ -95,7 +97,10 @@ def _check(name: str) -> bool:
     cls = _class(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    return check.show(name, check.check(cls), Path(inspect.getfile(cls)) if outside(cls) else None)
+    holds = check.show(name, check.check(cls), Path(inspect.getfile(cls)) if outside(cls) else None)
+    if holds and (told := effect(cls)):
+        _print(fill(told, 110) + "\n")
+    return holds
 
 
 def _print(text: str) -> None:

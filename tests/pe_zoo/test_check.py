@@ -174,6 +174,28 @@ def test_the_same_file_then_runs(command: Command, tmp_path: Path) -> None:
     assert done.code == 0, done.err
 
 
+@pytest.mark.parametrize(("sign", "told"), [("-", "falls"), ("+", "rises")])
+def test_a_check_says_what_the_encoder_does_to_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sign: str, told: str
+) -> None:
+    """No promise knows which sign was meant, so the reader is told: −.5 · √distance, worked by hand."""
+    name = f"root_distance_{told}"
+    (tmp_path / "mine.py").write_text(GOOD.replace("root_distance", name).replace("scores - ", f"scores {sign} "))
+    assert main(["check", str(tmp_path / "mine.py")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    by = ", ".join(f"{'−' if sign == '-' else '+'}{0.5 * distance**0.5:.3g}" for distance in (1, 4, 16, 64))
+    assert f"the score of an equal token {told} with distance in 4 of 4 heads; " in shown
+    assert f"changes most by {by} at distances 1, 4, 16, 64." in shown
+
+
+@pytest.mark.parametrize("name", ["none", "axial_rope"])
+def test_a_check_of_what_changes_no_score_or_takes_two_axes_says_nothing_of_scores(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["check", name]) == 0
+    assert "an equal token" not in capsys.readouterr().out
+
+
 def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "none"]) == 0
     said = capsys.readouterr().out
@@ -205,8 +227,8 @@ def test_a_missing_claim_of_speed_is_advice(
     assert main(["check", str(tmp_path / "modest.py")]) == 0
     printed = unwrapped(capsys.readouterr().out)
     assert f"could claim {advised}" in printed
-    assert printed.count(" advice ") == 1
-    assert printed.endswith("1 with advice")
+    assert printed.count(" advice ") == 2, "of the promise, and in the count"
+    assert "1 with advice Untrained" in printed
     assert "29 promises hold, 0 fail" in printed
 
 

@@ -1,0 +1,44 @@
+"""What an encoder does to scores before it has learned anything, in words: no promise can know what was meant."""
+
+import torch
+
+from pe_zoo._contract.bench import Maker, site_of
+from pe_zoo._encoder import Geometry, Unsupported, raw_scores
+
+BACK = (1, 4, 16, 64)
+"""Distances that are told."""
+SIZES = Geometry(model_dim=128, num_heads=4, num_layers=1, train_length=128)
+CONTENTS = 64
+LEAST = 5e-4
+"""Smallest change that prints as a number."""
+
+
+def effect(make: Maker) -> str:
+    """Say how the score of an equal token changes with its distance; blank where that cannot be asked.
+
+    Every token has the same content, so that only positions make a difference; means over `CONTENTS` random contents
+    of unit variance.
+    """
+    positions, draw = torch.arange(max(BACK) + 1).double(), torch.Generator().manual_seed(0)
+    try:
+        encoder = make(SIZES).double()
+        content = torch.randn(CONTENTS, 1, SIZES.model_dim, generator=draw, dtype=torch.float64)
+        x = encoder.embed(content.expand(-1, len(positions), -1), encoder.taken(positions))
+        q = x.unflatten(-1, (SIZES.num_heads, -1)).transpose(1, 2)
+        site = site_of(encoder.taken(positions), True, x, slice(max(BACK), None))
+        with torch.no_grad():
+            last = raw_scores(encoder, q[:, :, max(BACK) :], q, site)[:, :, 0].mean(0)
+    except (Unsupported, ValueError):  # another mask, two axes, a shorter table
+        return ""
+    change = torch.stack([last[:, -1 - back] - last[:, -1] for back in BACK], -1)
+    if not change.isfinite().all() or change.abs().max() < LEAST:
+        return ""
+    steps = torch.cat([change[:, :1], change.diff()], -1)
+    ways = {how: int((sign * steps > -LEAST).all(-1).sum()) for how, sign in (("falls", -1), ("rises", 1))}
+    most = int(change.abs().max(-1).values.argmax())
+    told = [f"{how} with distance in {heads} of {SIZES.num_heads} heads" for how, heads in ways.items() if heads]
+    numbers = [f"{value:+.3g}".replace("-", "−") for value in change[most].tolist()]
+    return (
+        f"Untrained, the score of an equal token {' and '.join(told) or 'neither falls nor rises steadily'}; in the "
+        f"head that changes most by {', '.join(numbers)} at distances {', '.join(map(str, BACK))}."
+    )
