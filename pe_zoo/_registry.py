@@ -157,7 +157,7 @@ def load_file(path: str | Path) -> str:
     key = f"{file}:{digest}"
     if key in _loaded:
         return digest
-    if any(loaded.startswith(f"{file}:") for loaded in _loaded):
+    if registered_by(file):
         raise PluginError(f"plug-in file {str(path)!r} has changed since it was read: start again; what ended is kept")
     module_name = f"pe_zoo_plugin_{digest[:12]}"
     spec = importlib.util.spec_from_file_location(module_name, file)

@@ -36,6 +36,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
     "in_use": list,
+    "moved": dict,
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""

@@ -21,6 +21,7 @@ from experiments.plan.measures import measures
 from experiments.plan.places import in_use
 from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
+from pe_zoo import Encoder
 from pe_zoo._contract import check
 from pe_zoo._knobs import knobs
 from pe_zoo._registry import outside
@@ -88,6 +89,7 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
         "message": log.divergence if log.status == "diverged" else "",
         "model_parameters": trunk,
         "encoder_parameters": own,
+        "moved": moved(model.encoder, plan.encoder()) if trains and own and not model.encoder_dropped else None,
         "trained": trains,
         "steps": log.steps if trains else None,
         "stopped": log.stopped,
@@ -99,6 +101,16 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
         "in_range": log.quality.get(plan.task.metrics[0]),
         "converged": (plan.task.has_converged(log.quality) if log.quality else False) if trains else None,
     }
+
+
+def moved(encoder: Encoder, initial: Encoder) -> dict[str, float | None]:
+    """Return how far training moved each parameter, as a share of its norm before: ‖θ − θ₀‖ / ‖θ₀‖; None from 0."""
+    before, found = dict(initial.named_parameters()), dict[str, float | None]()
+    for name, parameter in encoder.named_parameters():
+        first = before[name].detach().double().cpu()
+        change, size = (parameter.detach().double().cpu() - first).norm(), first.norm()
+        found[name] = float(f"{change / size:.3g}") if size else None
+    return found
 
 
 def machine(plan: Plan) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import torch
 import yaml
 from support import ROOT, Command, record_of
 
+import pe_zoo
 import report
 from experiments.rows.results import read
 from experiments.rows.row import COLUMNS, slice_name
@@ -76,6 +77,22 @@ def test_a_run_writes_rows_record_config_model_log_and_figures(command: Command,
     assert "reversal" in done.out
     assert str(run.relative_to(tmp_path)) in done.out
     assert not [path for path in run.rglob(".*") if path.is_file()], "temporary files left behind"
+
+
+def test_a_run_notes_how_far_training_moved_the_encoder(command: Command, tmp_path: Path) -> None:
+    """grape_m's frequencies are RoPE's before training, whatever the seed."""
+    assert command(*TINY, "encoder=grape_m", "train.steps=40").code == 0
+    run = only_run(tmp_path)
+    sizes = yaml.safe_load((run / "config.yaml").read_text())["model"]
+    shape = {name: sizes[name] for name in ("model_dim", "num_heads", "num_layers")}
+    before = pe_zoo.build("grape_m", pe_zoo.Geometry(**shape, train_length=33)).state_dict()["log_frequency"]
+    after = safetensors.torch.load_file(run / "model.safetensors")["encoder.log_frequency"]
+    noted = record_of(run)["moved"]
+    assert set(noted) == {"log_frequency", "weight", "bias"}
+    assert noted["log_frequency"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-2)
+    assert noted["log_frequency"] > 1e-4
+    assert command(*TINY, "encoder=rope", "name=plain").code == 0
+    assert record_of(only_run(tmp_path, "plain"))["moved"] is None
 
 
 def test_the_same_command_twice_is_one_run_and_bit_identical(command: Command, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ CHANGED = (
 )
 RIVALS = 3
 """Most others, the best first, that are drawn beside the baseline itself."""
+MOVED = 6
+"""Most parameters of an encoder whose change in training is told."""
 OUTSIDE = "Its source is not available: it was not part of this package when its runs were made."
 
 
@@ -89,6 +91,7 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
     if len(parameters):
         low, high = words.number(float(parameters.min())), words.number(float(parameters.max()))
         facts.append(("Parameters", low if low == high else f"{low} to {high}"))
+    facts += _moved(runs)
     rows = pd.concat([task.rows_of("cost") for task, _ in of_tasks])
     of_encoder = rows[rows["series"].isin({name for _, names in of_tasks for name in names}) & (rows["status"] == "ok")]
     for metric, what in (("relative_operations", "Operations"), ("relative_train_time", "Training time")):
@@ -101,6 +104,19 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
         "facts": facts,
         "papers": [(_title(paper), paper.link) for paper in entry.papers],
     }
+
+
+def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Say how far training moved the parameters of an encoder, of runs that noted it."""
+    noted = [each for each in runs.get("moved", ()) if isinstance(each, dict)]
+    if not noted or len(noted[0]) > MOVED:
+        return []
+    told = []
+    for name in noted[0]:
+        shares = [100 * each[name] for each in noted if each.get(name) is not None]
+        ends = [f"{share:.2g}" for share in (min(shares), max(shares))] if shares else ["from 0"]
+        told.append(f"{name} {' to '.join(dict.fromkeys(ends))}{' %' * bool(shares)}")
+    return [("Moved in training", f"{'; '.join(told)} of what it was, {words.count(len(noted), 'run')}")]
 
 
 def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any]]:
