@@ -180,6 +180,7 @@ def test_the_document_compiles(paper: Path) -> None:
     log = (paper / "report.log").read_text(encoding="utf-8", errors="replace")
     assert "undefined" not in log
     assert "LaTeX Error" not in log
+    assert not re.findall(r"Overfull .hbox.*alignment", log), "the table is no wider than the page"
 
 
 def test_a_report_without_it_keeps_it_up_with_the_page(paper: Path, tmp_path: Path) -> None:

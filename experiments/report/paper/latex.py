@@ -47,12 +47,17 @@ PREAMBLE = r"""% Compiles as it is: pdflatex report && bibtex report && pdflatex
 """
 
 
+FITTED = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{"
+"""Narrows what is too wide for the page, and nothing else."""
+
+
 def main_table(heads: Sequence[str], lines: Sequence[str], caption: str, label: str) -> str:
     """Return a float with caption and label; heads and lines are LaTeX, the caption is text."""
-    rows = [" & ".join(heads) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+    rows = [" & ".join(heads) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}}"]
     opening = [r"\begin{table*}[t]", r"\centering", rf"\caption{{{escape(caption)}}}", rf"\label{{{label}}}"]
     spec = "l" + "r" * (len(heads) - 1)
-    return "\n".join([*opening, rf"\begin{{tabular}}{{{spec}}}", r"\toprule", *rows, r"\end{table*}", ""])
+    opening.append(FITTED + rf"\begin{{tabular}}{{{spec}}}")
+    return "\n".join([*opening, r"\toprule", *rows, r"\end{table*}", ""])
 
 
 def document(title: str, figures: Mapping[str, str]) -> str:
