@@ -149,7 +149,10 @@ def _measured(
     page.summary += statements_page.summary_sentences(decided)
     claims, *in_numbers = statements_page.sections(decided) or [Section("")]
     reading = [text for text in READING if not (of_tasks[0].declared and text.startswith("Place: "))]
-    page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
+    if page.front:
+        page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
+    elif len(of_pages) == 1:  # nothing over lengths, so what was measured is the answer
+        page.sections += of_pages[0].sections
     page.sections += [claims] if claims.title else []
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
     page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)

@@ -252,12 +252,15 @@ def _linked(folder: Path) -> Iterator[str]:
 
 
 def with_unique_stems(page: Page) -> Page:
-    """Number the second of two parts whose files would have one name, whatever tasks are called."""
+    """Number the second of two parts whose files would have one name; a part on two pages is one."""
     taken: set[str] = set()
+    named: dict[int, Part] = {}
 
     def unique(part: Part) -> Part:
         if isinstance(part, Block):
             return part
+        if id(part) in named:
+            return named[id(part)]
         for number in itertools.count(1):
             stem = f"{part.stem}-{number}" if number > 1 else part.stem
             # In lower case, since some file systems ignore case.
@@ -266,7 +269,8 @@ def with_unique_stems(page: Page) -> Page:
             if taken.isdisjoint(files):
                 break
         taken.update(files)
-        return replace(part, stem=stem)
+        named[id(part)] = replace(part, stem=stem)
+        return named[id(part)]
 
     def renamed(page: Page) -> Page:
         sections = [replace(section, parts=list(map(unique, section.parts))) for section in page.sections]

@@ -13,6 +13,8 @@ from experiments.rows.row import main_metric, metric_of
 from experiments.statistics.intervals import by_measurement
 
 MOST_SHIFTS = 5
+NAMED = 6
+"""Most encoders with a colour and a name in the figure."""
 ALIKE = 0.02
 """Most quality lost by a model that does not mind a shift."""
 ROUNDED = 5e-4
@@ -48,15 +50,15 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     of_metric, metric = rows[rows["metric"] == name], metric_of(name)
     most = lost.groupby(["series", "shifted"])["value"].mean().groupby("series").max().sort_values(ascending=False)
     breaking = list(most[most > ALIKE].index)
-    named = style.dashed(looks, (breaking or list(most.index))[:6])
+    some = len(most) > NAMED
+    named = style.dashed(looks, (breaking if some and breaking else list(most.index))[:NAMED])
     calm = len(most) - len(breaking)
     caption = (
         f"{metric.label.capitalize()} of the trained model with all positions shifted by the same number. Colour: "
-        f"{words.listed(named)}, which lose most; grey: the other {len(most) - len(named)}. Thick: mean, thin: seeds. "
+        f"{words.listed(named)}, which {'lose most' if some else 'is every encoder here'}"
+        f"{f'; grey: the other {len(most) - len(named)}' * some}. Thick: mean, thin: seeds. "
         "A line ends where the encoder refuses the positions."
     )
-    if len(most) == len(named):
-        caption = caption.replace("which lose most; grey: the other 0", "which is every encoder here")
     if len(most) == 1 and rows["seed"].nunique() == 1:
         caption = f"{metric.label.capitalize()} with all positions shifted by the same number."
     how: dict[str, Any] = {"x": "added to all positions", "y": f"{metric.label} ({metric.unit})", "height": 1.9}
