@@ -26,6 +26,8 @@ HALF = 0.5
 """Quality at twice the training length that some series keeps in a task that counts over tasks."""
 OPEN = 3
 """Fewest places that a series may have, for its seeds to leave it open."""
+WIDER = 2.0
+"""Times the deviation of others that seeds of the first must have to be told."""
 EACH = 3
 """Most comparisons with what was asked that are findings one by one."""
 
@@ -231,6 +233,9 @@ def _first(task: TaskResults) -> list[Finding]:
         else f", {_told_apart(beaten, open_to, len(seeds))}."
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
+    spread = task.scores.groupby("series")["kept"].std()
+    if open_to and not task.declared and spread[series] > WIDER * spread[open_to].median():
+        small += " Its seeds differ more than theirs, and the test allows for that."
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
