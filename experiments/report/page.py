@@ -294,7 +294,14 @@ def markdown(page: Page) -> str:
     blocks = [f"# {_md(page.title)}", *map(_md, page.summary), *(f"> **Warning.** {_md(w)}" for w in page.warnings)]
     if page.front is not None:
         board = page.front.board
-        heads = [board.place[0], "encoding", *map(" ".join, board.heads), board.mean[0], board.better, board.last]
+        heads = [
+            board.place[0],
+            "encoding",
+            *(" ".join(head).removesuffix(", place") for head in board.heads),
+            board.mean[0],
+            board.better,
+            board.last,
+        ]
         rows = [
             [each.places, each.name, *(c.text or c.why for c in each.cells), each.mean, each.better, each.last]
             for each in board.entries
