@@ -11,7 +11,7 @@ from pe_zoo._knobs import hint
 
 FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 """``my_model:logits``: a file and what it has."""
-KNOWN = "a folder that save_pretrained wrote, a name on the hub, or my_model:logits"
+KNOWN = "a folder that save_pretrained wrote, a name on the hub (owner/name), or my_model:logits"
 TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
 """Options that name a text; the last has a default, so that it names one only where it is given."""
 ON_THE_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")

@@ -21,6 +21,10 @@ NEAR = 1e-3
 TOKENS = 12
 
 
+class Scaled(Unsupported):
+    """A model has angles of a length beyond its first training, which `rope` in their place would lose."""
+
+
 @dataclass(frozen=True)
 class Rotation:
     """A rotation as knobs of `rope`, and of how many dimensions of a head the two halves form its pairs."""
@@ -49,7 +53,7 @@ def start(
         if own.fraction != 1 and "fraction" not in known:
             raise Unsupported(f"{family(model)} rotates {own.fraction:g} of each head, and {name} all of it")
     except Unsupported as reason:
-        if name == "rope":
+        if name == "rope" and not isinstance(reason, Scaled):
             return {}, 0
         remedy = f"name base= to put in {name} as a new encoder, and train it"
         raise Unsupported(f"{reason}, so {name} cannot start from its angles; {remedy}") from reason
@@ -102,7 +106,7 @@ def own_rotation(model: PreTrainedModel, heard: list[Heard]) -> Rotation:
             alike |= same
     name = family(model)
     if scaled:
-        raise Unsupported(f"{name}'s rotation is scaled already (rope_type {', '.join(scaled)})")
+        raise Scaled(f"{name}'s rotation is scaled already (rope_type {', '.join(scaled)})")
     if len(alike) == len(modules):
         raise Unsupported(f"{name}'s rotation differs between its layers (layers=[…] can name those that are alike)")
     if alike:

@@ -56,8 +56,9 @@ def use(
     ``rope`` and the encoders that extend it (``yarn``, ``self_extend``, …) start from the model's own rotation where
     `rope` computes the same: they take its base, its share of the head and its pairs of dimensions. ``rope`` then
     changes nothing, and the others need no training. They are new encoders, to be trained, in a model that does not
-    rotate, and where ``base`` or ``pairing`` is given. ``rope`` is one, too, where the model's rotation is scaled
-    already or differs between layers; the encoders that extend it are refused there.
+    rotate, and where ``base`` or ``pairing`` is given. Where the model's rotation is scaled already they are refused
+    without these. Where it differs between layers, or is none of `rope`'s, the encoders that extend it are refused, and
+    ``rope`` is a new one.
 
     Args:
         model: a decoder of Transformers.

@@ -212,6 +212,17 @@ def test_load_says_that_there_is_no_folder() -> None:
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
 
 
+@pytest.mark.parametrize("given", [{}, {"sliding_window": 8}])
+def test_rope_replaces_no_scaled_rotation_without_being_told(given: dict[str, int]) -> None:
+    """A window alone would lose the scaling, and with it what the model reads; a base says that it is to be trained."""
+    model = _of_size("llama", SIZES | {"rope_parameters": YARN})
+    with pytest.raises(
+        pe_zoo.Unsupported, match=r"scaled already \(rope_type yarn\), so rope cannot start.*name base="
+    ):
+        pe_zoo.hf.use(model, "rope", **given)
+    assert pe_zoo.hf.use(model, "rope", base=10000.0, pairing="half", **given).name == "rope"
+
+
 @pytest.mark.parametrize(
     ("family", "more", "reason"),
     [

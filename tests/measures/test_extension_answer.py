@@ -47,8 +47,26 @@ def test_where_nothing_was_tried_the_reason_is_said() -> None:
     found = told({AS_TRAINED: 2.5}, {}, (why,))
     assert "no method could be tried" in found.heading
     assert found.sentences[0].startswith("No method could be tried: llama's rotation is scaled already")
-    assert "without that scaling" in found.sentences[0]
+    assert "measure it without: take rope_parameters" in found.sentences[0]
     assert "best" not in found.heading + found.sentences[0]
+
+
+def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
+    found = told({AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1})
+    assert found.advice[1] == (
+        "A window reads texts of any length. self_extend with factor 4 is made for up to 256 tokens. For a server "
+        "without pe_zoo, rope_parameters in config.json can hold yarn (2.400 bits per byte at 256)."
+    )
+    alone = told({AS_TRAINED: 2.9, "yarn": 2.4}, {})
+    assert alone.advice[1:] == ["yarn with factor 4 is made for up to 256 tokens."]
+    unchanged = told({AS_TRAINED: 2.3, "yarn": 2.4}, {})
+    assert not any("made for" in sentence for sentence in unchanged.advice)
+
+
+def test_nothing_is_compared_with_a_window_that_was_not_measured() -> None:
+    found = told({AS_TRAINED: 2.5}, {AS_TRAINED: 0.3}, ("llama's rotation is scaled already (rope_type yarn)",))
+    assert "need more bits than a window" not in " ".join(found.sentences)
+    assert not found.command, "under each method: there is none"
 
 
 def test_a_method_must_be_better_than_unchanged() -> None:

@@ -37,11 +37,14 @@ FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
 FIXED = "nothing can be put into the model: "
 REMEDIES = {
-    "scaled already": "Measure the model without that scaling, which is rope_parameters (or rope_scaling) in its "
-    "config.json.",
+    "scaled already": "If its training ended before that scaling, measure it without: take rope_parameters (or "
+    "rope_scaling) out of its config.json, and give task.train_length= its training length. If it was trained with it, "
+    "it is extended already.",
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
+IN_A_CONFIG = ("yarn", "llama3_rope", "rope_linear")
+"""Methods that Transformers computes alike from a model's configuration."""
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "are not shown to change with"
 """What bits per byte do where other text stands in the place of distant text."""
 
@@ -142,7 +145,7 @@ def answer(
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
     return Answer(
         heading=_heading(opening, main, metric),
-        advice=[*_advice(main, window, metric, refusals), *_in_use(in_use)],
+        advice=[*_advice(main, window, metric, refusals), *_served(main, metric, in_use), *_in_use(in_use)],
         evidence=[
             *_levels(main, metric, window),
             *at_home,
@@ -158,7 +161,7 @@ def answer(
         train_length=trained,
         window=window,
         code=lines,
-        command=next_command(main, place, text) if metric == "bits_per_byte" else "",
+        command=next_command(main, place, text) if metric == "bits_per_byte" and main.methods else "",
     )
 
 
@@ -218,6 +221,21 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     if WINDOW in (main.best, *main.alike):
         text += f" A window of {window}{_time(main, WINDOW)} may do as well, but attends to nothing further back."
     return [text]
+
+
+def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say how far the advice goes, and what a server without pe_zoo can do."""
+    used = [name for name in dict.fromkeys((main.first, main.chosen)) if name]
+    if not used or in_use:
+        return []
+    factor = main.line(main.chosen)["factor"] if main.chosen else math.nan
+    far = ["A window reads texts of any length."] * (WINDOW in used)
+    far += [f"{main.chosen} with factor {factor:g} is made for up to {main.length} tokens."] * (factor == factor)
+    plain = next((str(name) for name in main.table.index if name in IN_A_CONFIG and name in main.better), None)
+    if plain and plain not in used:
+        value = f"{number(main.line(plain)['value'], metric)} at {main.length}"
+        far += [f"For a server without pe_zoo, rope_parameters in config.json can hold {plain} ({value})."]
+    return [" ".join(far)] * bool(far)
 
 
 def _in_use(in_use: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -334,7 +352,7 @@ def _distant(main: Ranking, window: int) -> list[str]:
     text = (
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
-    none = not any(_gains(main, name) for name in known)
+    none = WINDOW in main.table.index and not any(_gains(main, name) for name in known)
     but = f" Using distant text is no gain here: these methods need more bits than a window of {window}."
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
