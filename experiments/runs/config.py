@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -437,6 +438,22 @@ def _no_option(given: str, node: Any, typed: Mapping[str, str]) -> str:
     return f"no option {given!r}.{hint(given, known)}"
 
 
+KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+"""What OmegaConf calls otherwise."""
+
+
+def _of_another_kind(key: str, said: str, command: Iterable[str]) -> str:
+    """Return that a value is of a wrong kind, and which it should be."""
+    option = key.partition("[")[0]  # of a list, one value is wrong
+    given = next((word for word in command if word.partition("=")[0] == option), key)
+    if "is not a ListConfig" in said:
+        return f"{given}: a list is needed, as in '{option}=[{given.partition('=')[2]}]'"
+    kind = next(
+        (kind for name, kind in KINDS.items() if re.search(rf"converted to {name}|not a valid {name}", said)), ""
+    )
+    return f"{given}: {kind} is needed" if kind else f"{key}: {said}"
+
+
 def explain(error: BaseException, command: Iterable[str] = ()) -> str:
     """Return Hydra's and OmegaConf's errors in one line: what was given, what is allowed, the nearest to it."""
     cause = error if isinstance(error, errors.OmegaConfBaseException) else error.__cause__
@@ -450,7 +467,7 @@ def explain(error: BaseException, command: Iterable[str] = ()) -> str:
         typed = dict(word.split("=", 1) for word in command if "=" in word)
         return _no_option(str(cause.full_key), cause.parent_node, typed)
     if isinstance(cause, errors.ValidationError) and cause.full_key:
-        return f"{cause.full_key}: {str(cause).strip().splitlines()[0].strip()}"
+        return _of_another_kind(cause.full_key, str(cause).strip().splitlines()[0].strip(), command)
     if (unread := message.removeprefix("LexerNoViableAltException: ")) != message:
         return f"cannot read {unread.removesuffix(' ^')!r}: put such a value in quotes, \"option='value'\""
     if isinstance(error, OverrideParseException) and error.override not in message:
