@@ -9,8 +9,8 @@ python -m pe_zoo --markdown         print the table of docs/encoders.md
 import argparse
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import NoReturn
 
 from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
@@ -97,10 +97,8 @@ def _check(name: str) -> bool:
     cls = _class(name)
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
-    holds = check.show(name, check.check(cls), Path(inspect.getfile(cls)) if outside(cls) else None)
-    if holds and (told := effect(cls)):
-        _print(fill(told, 110) + "\n")
-    return holds
+    source = Path(inspect.getfile(cls)) if outside(cls) else None
+    return check.show(name, check.check(cls), source, partial(effect, cls))
 
 
 def _print(text: str) -> None:

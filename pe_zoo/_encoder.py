@@ -131,6 +131,8 @@ class Encoder(nn.Module):
     without that knob, what neighbours compute."""
     fine_tuned: ClassVar[bool] = False
     """The paper trains the model on after it ``extends`` it."""
+    rope_type: ClassVar[str | None] = None
+    """What Transformers computes alike from ``rope_parameters`` of a model's configuration."""
     control: ClassVar[bool] = False
     """No method, but a part of others on its own, to show what that part does: reads no positions."""
 

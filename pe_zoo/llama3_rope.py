@@ -33,6 +33,7 @@ class Llama3RoPE(Rotary):
     family = "rotation"
     extends = "rope"
     fine_tuned = True
+    rope_type = "llama3"
 
     def __init__(
         self,

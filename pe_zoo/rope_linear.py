@@ -23,6 +23,7 @@ class LinearRoPE(Rotary):
     family = "rotation"
     extends = "rope"
     fine_tuned = True
+    rope_type = "linear"
 
     def __init__(self, geometry: Geometry, *, factor: float = 4.0, base: float = 10000.0) -> None:
         super().__init__(geometry, base)

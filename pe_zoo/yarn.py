@@ -33,6 +33,7 @@ class YaRN(Rotary):
     family = "rotation"
     extends = "rope"
     fine_tuned = True
+    rope_type = "yarn"
 
     def __init__(
         self,

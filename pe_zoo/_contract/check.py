@@ -156,10 +156,11 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
     return Verdict(sentence, worst, "; ".join(where + reason for reason, where in reasons.items()), until)
 
 
-def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> bool:
+def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, effect: Callable[[], str] = str) -> bool:
     """Print the verdict on every promise as it comes, and their count; return whether none fails.
 
-    With the ``source`` of an encoder from outside, the count is kept for `outcome`.
+    With the ``source`` of an encoder from outside, the count is kept for `outcome`. Where none fails, ``effect`` says
+    what the encoder does.
     """
     counts: Counter[str] = Counter()
     faults: set[str] = set()
@@ -173,6 +174,8 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None) -> 
         told = (f"{verdict.outcome:6}  {verdict.sentence}", reason and " " * 8 + reason)
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
+    if not counts[FAILS] and (does := effect()):
+        _print("\n" + textwrap.fill(does, 110) + "\n")
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
     _print(f"{name}: {held}")

@@ -156,7 +156,18 @@ def test_a_rotation_that_cannot_be_taken_over_is_refused(model: Any, reason: str
     assert torch.equal(logits(model, given), before)
     assert not hasattr(model.config, "pe_zoo")
     pe_zoo.hf.use(model, "self_extend", base=10000.0)
-    pe_zoo.hf.use(model, "rope")
+    pe_zoo.hf.use(model, "rope", **({"base": 10000.0} if "scaled" in reason else {}))
+
+
+@pytest.mark.parametrize("name", [name for name in EXTENSIONS if pe_zoo.get(name).rope_type])
+def test_what_a_configuration_can_hold_is_the_same_there(name: str) -> None:
+    more = {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if name == "llama3_rope" else {}
+    scaled = {"rope_type": pe_zoo.get(name).rope_type, "rope_theta": 500.0, "factor": 4.0, **more}
+    theirs = llama(rope_parameters=scaled | {"original_max_position_embeddings": 32})
+    ours, given = llama(), tokens(12)
+    theirs.load_state_dict(ours.state_dict())
+    pe_zoo.hf.use(ours, name, train_length=32, factor=4.0)
+    torch.testing.assert_close(logits(ours, given), logits(theirs, given), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("rope", "rope_theta .* or give pairing="), ("yarn", "rope_theta")])

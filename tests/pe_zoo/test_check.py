@@ -227,8 +227,8 @@ def test_a_missing_claim_of_speed_is_advice(
     assert main(["check", str(tmp_path / "modest.py")]) == 0
     printed = unwrapped(capsys.readouterr().out)
     assert f"could claim {advised}" in printed
-    assert printed.count(" advice ") == 2, "of the promise, and in the count"
-    assert "1 with advice Untrained" in printed
+    assert printed.count(" advice ") == 1
+    assert printed.endswith("1 with advice")
     assert "29 promises hold, 0 fail" in printed
 
 

@@ -126,7 +126,7 @@ def test_a_worker_without_the_files_says_so(tmp_path: Path, monkeypatch: pytest.
         (["hydra/launcher=ray"], "hydra/launcher=ray is for the runs of a sweep: add -m"),
         (["-m", "hydra/launcher=rya"], "no hydra/launcher named 'rya'. Did you mean 'ray'?"),
         (["-m", "hydra/launcher=nowhere"], "hydra/launcher=nowhere is not installed here: pip install 'pe-zoo[none]'"),
-        (["-m", "workers=two"], "workers: Value 'two'"),
+        (["-m", "workers=two"], "workers=two: a whole number is needed"),
         (["-m", "workers=0"], "workers must be a whole number of at least 1"),
         (["workers=2"], "workers=2 is for the runs of a sweep: add -m"),
         (["-m", "workers=2", "name=../elsewhere"], "name='../elsewhere' must be a plain folder name"),

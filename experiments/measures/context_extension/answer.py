@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
-from experiments.measures.context_extension.lines import code, next_command
+from experiments.measures.context_extension.lines import code, configured, next_command
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
     GAIN,
@@ -43,8 +43,6 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
-IN_A_CONFIG = ("yarn", "llama3_rope", "rope_linear")
-"""Methods that Transformers computes alike from a model's configuration."""
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "are not shown to change with"
 """What bits per byte do where other text stands in the place of distant text."""
 
@@ -231,7 +229,7 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> 
     factor = main.line(main.chosen)["factor"] if main.chosen else math.nan
     far = ["A window reads texts of any length."] * (WINDOW in used)
     far += [f"{main.chosen} with factor {factor:g} is made for up to {main.length} tokens."] * (factor == factor)
-    plain = next((str(name) for name in main.table.index if name in IN_A_CONFIG and name in main.better), None)
+    plain = configured(main.better)
     if plain and plain not in used:
         value = f"{number(main.line(plain)['value'], metric)} at {main.length}"
         far += [f"For a server without pe_zoo, rope_parameters in config.json can hold {plain} ({value})."]

@@ -3,12 +3,13 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.measures.context_extension import NAME, WINDOW
 from experiments.measures.context_extension.ranking import Ranking
+from pe_zoo import _catalogue
 
 BEFORE = [
     "import pe_zoo.hf",
@@ -78,3 +79,9 @@ def next_command(main: Ranking, place: str, text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
     words += [f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
     return shlex.join(words)
+
+
+def configured(names: Iterable[str]) -> str | None:
+    """Return the first method that a model's configuration can hold by itself, if one can."""
+    held = {entry.name for entry in _catalogue.encoders() if entry.declared.get("rope_type")}
+    return next((name for name in names if name in held), None)
