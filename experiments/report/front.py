@@ -183,10 +183,11 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     if one_by_one or len(lines) < 2:
         return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
-    left = (task.against["verdict"] == UNDECIDED).sum()
-    apart = len(lines) - len(won) - len(lost) - left
+    left, equal = ((task.against["verdict"] == verdict).sum() for verdict in (UNDECIDED, EQUAL))
+    apart = len(lines) - len(won) - len(lost) - left - equal
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
     rest += [f"{left} {'is' if left == 1 else 'are'} not decided"] * bool(left)
+    rest += [f"{equal} {'is' if equal == 1 else 'are'} equal"] * bool(equal)
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
     text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:

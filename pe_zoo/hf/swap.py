@@ -57,8 +57,8 @@ def use(
     `rope` computes the same: they take its base, its share of the head and its pairs of dimensions. ``rope`` then
     changes nothing, and the others need no training. They are new encoders, to be trained, in a model that does not
     rotate, and where ``base`` or ``pairing`` is given. Where the model's rotation is scaled already they are refused
-    without these. Where it differs between layers, or is none of `rope`'s, the encoders that extend it are refused, and
-    ``rope`` is a new one.
+    without these. Where it differs between layers, or is not that of `rope`, the encoders that extend it are refused,
+    and ``rope`` is a new one.
 
     Args:
         model: a decoder of Transformers.

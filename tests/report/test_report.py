@@ -38,7 +38,7 @@ import report
 from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
-from experiments.report import build, drawing
+from experiments.report import build, drawing, front
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
 from experiments.rows.packed import unpack
@@ -872,3 +872,15 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
     cell = of["t5"].partition('<ul class="smalls">')[2].partition("</ul>")[0]
     assert "t5: did not learn, 3 seeds" in cell
     assert "<svg" not in cell
+
+
+def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
+    verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
+    against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
+    standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
+    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
+    (finding,) = front._asked(task, one_by_one=False)
+    assert finding.head == "copy: none beats 2 of 6"
+    assert finding.text == (
+        "b and c; loses to a; 1 is not decided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
+    )
