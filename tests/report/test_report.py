@@ -39,6 +39,7 @@ from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build, drawing, front
+from experiments.report.sections import cards
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
 from experiments.rows.packed import unpack
@@ -884,3 +885,12 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     assert finding.text == (
         "b and c; loses to a; 1 is not decided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
     )
+
+
+def test_how_far_an_encoder_moved_is_told_of_numbers_alone() -> None:
+    noted = [{"slope": 0.03}, {"slope": 0.4}, {"slope": "a folder from elsewhere"}, None]
+    assert cards._moved(pd.DataFrame({"moved": noted})) == [
+        ("Moved in training", "slope by 3 to 40 % of its size; 3 runs")
+    ]
+    assert cards._moved(pd.DataFrame({"moved": [{"bias": None}]})) == [("Moved in training", "bias from 0; 1 run")]
+    assert cards._moved(pd.DataFrame({"encoder": ["rope"]})) == []

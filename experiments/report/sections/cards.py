@@ -113,10 +113,10 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
         return []
     told = []
     for name in noted[0]:
-        shares = [100 * each[name] for each in noted if each.get(name) is not None]
-        ends = [f"{share:.2g}" for share in (min(shares), max(shares))] if shares else ["from 0"]
-        told.append(f"{name} {' to '.join(dict.fromkeys(ends))}{' %' * bool(shares)}")
-    return [("Moved in training", f"{'; '.join(told)} of what it was, {words.count(len(noted), 'run')}")]
+        shares = [100 * each[name] for each in noted if isinstance(each.get(name), int | float)]  # from elsewhere, too
+        ends = dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))) if shares else ()
+        told.append(f"{name} by {' to '.join(ends)} % of its size" if ends else f"{name} from 0")
+    return [("Moved in training", f"{'; '.join(told)}; {words.count(len(noted), 'run')}")]
 
 
 def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any]]:
