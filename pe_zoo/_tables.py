@@ -57,7 +57,7 @@ def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) ->
     """The rows of positions, ``(...)`` to ``(..., dim)`` of ``dtype``; between whole positions, interpolated.
 
     Raises:
-        Unsupported: a position has no row. Where that cannot be seen (under vmap), its row is NaN.
+        Unsupported: a position has no row. Where that cannot be seen, see `known_to_hold`, its row is NaN.
     """
     last = len(table) - 1
     below = positions.floor()
@@ -74,11 +74,21 @@ def rows_at(owner: str, table: Tensor, positions: Tensor, dtype: torch.dtype) ->
 
 
 def known_to_hold(conditions: Tensor) -> bool:
-    """Return whether all conditions hold; under vmap, which can take no branch on a value, true."""
+    """Return whether all conditions hold; true where nothing can look at a value: under vmap, and recorded on a GPU."""
+    if conditions.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True
     try:
         return bool(conditions.all())
     except RuntimeError:
         return True
+
+
+def by_bucket(table: Tensor, buckets: Tensor) -> Tensor:
+    """Rows of a table of few, ``(rows, heads)``, by bucket of any shape: ``(..., heads)``.
+
+    The gradient, a sum over thousands of places for each row, is faster as an embedding's on a GPU alone.
+    """
+    return functional.embedding(buckets, table) if table.is_cuda else table[buckets]
 
 
 def pick(products: Tensor, rows: Tensor) -> Tensor:

@@ -38,7 +38,8 @@ class FoPE(Rotary):
         super().__init__(geometry, base)
         number("fope gain", gain, at_least=0)
         true_or_false("fope learned", learned)
-        found = len(self.frequencies())
+        every = self.plain_frequencies()
+        self.found = found = max(1, int((every >= 2 * math.pi / geometry.train_length).sum()))
         rotated = min(found, max(1, geometry.head_dim // 4))
         alone, step = torch.zeros(found, rotated), -(-found // rotated)
         alone[range(0, found, step), range(-(-found // step))] = 1.0
@@ -52,8 +53,7 @@ class FoPE(Rotary):
                 self.register_buffer(name, start)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        every = self.plain_frequencies(device)
-        return every[: max(1, int((every >= 2 * math.pi / self.geometry.train_length).sum()))]
+        return self.plain_frequencies(device)[: self.found]
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = angles(site.key_positions, self.frequencies(q.device)).unsqueeze(-3)

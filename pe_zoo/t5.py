@@ -2,7 +2,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_zoo import Encoder, Geometry, Site, register
-from pe_zoo._tables import Buckets, heads_first
+from pe_zoo._tables import Buckets, by_bucket, heads_first
 
 
 @register("t5")
@@ -50,5 +50,5 @@ class T5(Encoder):
         return self.scheme(distance, not causal if self.bidirectional is None else self.bidirectional)
 
     def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
-        bias = heads_first(self.bias[self.buckets(site.distance, site.causal)])
+        bias = heads_first(by_bucket(self.bias, self.buckets(site.distance, site.causal)))
         return scores + bias.to(scores.dtype)

@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import true_or_false
-from pe_zoo._tables import Buckets, enough_rows, heads_first, rows_at
+from pe_zoo._tables import Buckets, by_bucket, enough_rows, heads_first, rows_at
 
 
 @register("tupe")
@@ -74,7 +74,7 @@ class TUPE(Encoder):
         _, of_keys = self._project(rows_at("tupe", self.table, site.key_positions, dtype))
         bias = of_queries @ of_keys.mT * (2 * self.geometry.head_dim) ** -0.5
         if self.buckets is not None and self.relative is not None:
-            bias = bias + heads_first(self.relative.to(dtype)[self.buckets(site.distance, not site.causal)])
+            bias = bias + heads_first(by_bucket(self.relative.to(dtype), self.buckets(site.distance, not site.causal)))
         if self.first is not None:
             bias = self._untie(self.first.to(dtype), bias, site)
         return scores + bias.to(scores.dtype)

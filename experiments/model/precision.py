@@ -1,8 +1,9 @@
 """Which arithmetic and which attention kernel: by processor, width, length, and whether gradients are needed.
 
 A test compares each path with plain float32 attention. The limits were measured; the log of 2026-11-21 has figures.
-Attention itself is always in float32: bfloat16 scores rotate the gradient of a learned angle, which grows with the
-position (at 10 000, by 14 degrees), and the fused kernel's bfloat16 backward is slower than its float32.
+On a CPU attention itself is in float32, always: the fused kernel's bfloat16 backward is slower. On a GPU a training in
+bfloat16 has flash attention where scores have no bias, and TF32 elsewhere, but not for learned angles: bfloat16 scores
+rotate their gradient, which grows with the position (at 10 000, by 14 degrees).
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from pe_zoo import Encoder
 
 AUTO, FLOAT32, BFLOAT16 = "auto", "float32", "bfloat16"
 PRECISIONS = (AUTO, FLOAT32, BFLOAT16)
@@ -58,6 +61,30 @@ def _multiplies_bfloat16() -> bool:
 def linear(x: Tensor, layer: nn.Linear, dtype: torch.dtype | None) -> Tensor:
     """Apply a layer without bias in ``dtype``; None: as x and the weights are."""
     return layer(x) if dtype is None else functional.linear(x.to(dtype), layer.weight.to(dtype))
+
+
+def learns_angles(encoder: Encoder) -> bool:
+    """Return whether scores have to be exact for what the encoder learns, see above."""
+    return encoder.overrides("rotate") and next(encoder.parameters(), None) is not None
+
+
+def flash_dtype(encoder: Encoder, x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
+    """Return what attention without a bias is in, in a training in ``dtype``: on a GPU in that, for flash attention."""
+    return dtype if dtype is not None and x.is_cuda and not learns_angles(encoder) else x.dtype
+
+
+@contextmanager
+def products_in(dtype: torch.dtype | None, encoder: Encoder, device: str) -> Iterator[None]:
+    """Multiply what stays in float32 on a GPU (logits, scores) in TF32 within, in a training in ``dtype``."""
+    if dtype is None or device != "cuda" or learns_angles(encoder):
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def fused_pays(q: Tensor, k: Tensor) -> bool:

@@ -10,15 +10,15 @@ from torch.utils.checkpoint import checkpoint
 
 from experiments.model.attention import FUSED, PLAIN, Heads, Past, attend, left_by_sinks, unmasked_scores
 from experiments.model.layout import ALL, SKIPPING, Layout, visible
-from experiments.model.precision import fused_pays, linear
+from experiments.model.precision import flash_dtype, fused_pays, linear
 from experiments.model.temperature import LAWS, STEPPED, Temperature
 from pe_zoo import Encoder, Geometry, Site
 from pe_zoo._knobs import one_of, whole
 from pe_zoo._positions import at, evenly_spaced
 from pe_zoo._weights import weights
 
-PAIRS_AT_ONCE = 2**20
-"""Query-key pairs, over a batch, per block where gradients are not needed."""
+PAIRS_AT_ONCE, ON_GPU = 2**20, 2**23
+"""Query-key pairs, over a batch, per block where gradients are not needed: on a CPU, and on a GPU."""
 
 
 class Transformer(nn.Module):
@@ -257,7 +257,8 @@ class Layer(View):
         if self._flows(encoder, heads):
             behind = self.causal and heads.new > 1  # a single query is the last: it sees every key
             scale = encoder.geometry.head_dim**-0.5
-            mixed = functional.scaled_dot_product_attention(heads.q, heads.k, heads.v, is_causal=behind, scale=scale)
+            q, k, v = (part.to(flash_dtype(encoder, part, dtype)) for part in (heads.q, heads.k, heads.v))
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=behind, scale=scale)
         elif self._slides(encoder, heads):
             mixed = self._sliding(encoder, heads)
         else:
@@ -373,7 +374,7 @@ class Layer(View):
 
     def _at_once(self, heads: Heads, start: int) -> int:
         """Return how many queries from ``start`` on make ``PAIRS_AT_ONCE`` pairs with the keys up to them."""
-        pairs = PAIRS_AT_ONCE // len(heads.x)
+        pairs = (ON_GPU if heads.x.is_cuda else PAIRS_AT_ONCE) // len(heads.x)
         most = (math.isqrt(start**2 + 4 * pairs) - start) // 2 if self.causal else pairs // heads.places
         return max(1, min(self.query_block, most))
 

@@ -22,7 +22,7 @@ import torch
 import pe_zoo
 
 CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-USED_BY = {"tokens": ("step", "run", "hf"), "steps": ("run",), "compile": ("step",)}
+USED_BY = {"tokens": ("step", "run", "hf"), "steps": ("run",), "compile": ("step",), "device": ("step", "long", "hf")}
 """Options that only some modes use."""
 
 
@@ -77,6 +77,7 @@ def _parser() -> Parser:
     parser.add_argument("--steps", type=_count, metavar="N", help="run: number of steps; default: 200")
     parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="rounds of everything; default: 5")
     parser.add_argument("--threads", type=_count, metavar="N", help="default: torch's own")
+    parser.add_argument("--device", metavar="NAME", help="step, long, hf: cpu (default), cuda, …")
     parser.add_argument("--compile", action="store_true", help="step: also time compiled peers (slow to start)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write a CSV file")
     return parser

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pe_zoo
-from experiments.model.precision import AUTO, FLOAT32
+from experiments.model.precision import AUTO, BFLOAT16, FLOAT32
 from experiments.model.streams import initialising, stream
 from experiments.peers.models import Contender, contenders, llama, logits_of, ours, peer_step
 from experiments.tasks import Batch, Task, tasks
@@ -24,6 +24,8 @@ from pe_zoo import Geometry, hf
 
 OURS = "pe-zoo"
 VOCAB = 64
+ON_GPU = 8
+"""Calls that a GPU is given at a time, see `in_turn`."""
 EVALUATED = (1, 2, 4, 8)
 """Training lengths at which a whole run is evaluated."""
 SEQUENCES = 256
@@ -38,24 +40,24 @@ Functions = dict[str, Callable[[], object]]
 
 def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict[str, Any]]:
     """Time a training step, whole runs or long texts, of ours and every peer; yield a record of each."""
-    tokens, rounds = options.tokens or DEFAULT_TOKENS.get(what, 0), options.rounds
+    tokens, rounds, device = options.tokens or DEFAULT_TOKENS.get(what, 0), options.rounds, options.device or "cpu"
     for length in options.lengths or DEFAULT_LENGTHS[what]:
         geometry = Geometry(model_dim=options.model_dim, num_heads=4, num_layers=options.layers, train_length=length)
         fastest = None
         if what == "step":
             batch_size = max(1, tokens // length)
-            rates = product_rates(geometry, batch_size, length, rounds)
+            rates = product_rates(geometry, batch_size, length, rounds, device)
             fastest = step_operations(geometry, VOCAB, batch_size, length) / max(rates.values())
         for encoder in encoders:
             if what == "step":
-                functions = training_steps(encoder, geometry, tokens, compiled=options.compile)
+                functions = training_steps(encoder, geometry, tokens, device, compiled=options.compile)
             elif what == "run":
                 functions = whole_runs(encoder, geometry, options.steps or 200, tokens)
             elif what == "hf":
-                functions = steps_through_use(encoder, geometry, tokens)
+                functions = steps_through_use(encoder, geometry, tokens, device)
             else:
-                functions = long_texts(encoder, geometry)
-            seconds = in_turn(functions, rounds)
+                functions = long_texts(encoder, geometry, device)
+            seconds = in_turn(functions, rounds, 1 if device == "cpu" or what == "run" else ON_GPU)
             for name, of_name in seconds.items():
                 yield {
                     "encoder": encoder,
@@ -67,16 +69,29 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 }
 
 
-def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Return seconds of each function on a CPU, in turn so that drift affects all; a first round warms up."""
+def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int, repeated: int = 1) -> dict[str, list[float]]:
+    """Return seconds of each function, in turn so that drift affects all; a first round warms up.
+
+    ``repeated``: calls in each round, to each of which a share of the time is ascribed: a GPU is given the next before
+    it has done the last.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_number in range(rounds + 1):
         for name, function in functions.items():
+            finish()
             started = time.perf_counter()
-            function()
+            for _ in range(repeated):
+                function()
+            finish()
             if round_number:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append((time.perf_counter() - started) / repeated)
     return seconds
+
+
+def finish() -> None:
+    """Wait for the GPU, if there is one."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def ratio(of: list[float], to: list[float]) -> float:
@@ -91,7 +106,9 @@ def step_operations(geometry: Geometry, vocab: int, batch_size: int, length: int
     return 3.0 * batch_size * length * per_token
 
 
-def product_rates(geometry: Geometry, batch_size: int, length: int, rounds: int) -> dict[str, float]:
+def product_rates(
+    geometry: Geometry, batch_size: int, length: int, rounds: int, device: str = "cpu"
+) -> dict[str, float]:
     """Return operations per second in each precision, for the four products of a layer, forward only."""
     dim, tokens = geometry.model_dim, batch_size * length
     shapes = ((dim, 3 * dim), (dim, dim), (dim, 4 * dim), (4 * dim, dim))
@@ -102,35 +119,41 @@ def product_rates(geometry: Geometry, batch_size: int, length: int, rounds: int)
 
     functions = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        pairs = [(torch.randn(tokens, i).to(dtype), torch.randn(o, i).to(dtype)) for i, o in shapes]
+        pairs = [(torch.randn(tokens, i).to(device, dtype), torch.randn(o, i).to(device, dtype)) for i, o in shapes]
         functions[name] = partial(multiply, pairs)
     operations = sum(2.0 * tokens * i * o for i, o in shapes)
     with torch.no_grad():
-        return {name: operations / min(seconds) for name, seconds in in_turn(functions, 3 * rounds).items()}
+        repeated = 1 if device == "cpu" else ON_GPU
+        return {name: operations / min(seconds) for name, seconds in in_turn(functions, 3 * rounds, repeated).items()}
 
 
-def training_steps(encoder: str, geometry: Geometry, tokens_per_step: int, *, compiled: bool = False) -> Functions:
+def training_steps(
+    encoder: str, geometry: Geometry, tokens_per_step: int, device: str = "cpu", *, compiled: bool = False
+) -> Functions:
     """Return a training step at the training length: ours in both precisions, every peer in every setting."""
-    length = geometry.train_length
-    tokens = torch.randint(VOCAB, (max(1, tokens_per_step // length), length), generator=stream(0, "peers"))
+    tokens = _tokens(geometry.train_length, tokens_per_step).to(device)
     steps: dict[str, Callable[[Batch], object]] = {}
-    for name, precision in ((OURS, AUTO), (f"{OURS}, float32", FLOAT32)):
-        steps[name] = Step(ours(encoder, geometry, VOCAB).train(), TrainConfig(precision=precision))
+    for name, precision in ((OURS, AUTO if device == "cpu" else BFLOAT16), (f"{OURS}, float32", FLOAT32)):
+        steps[name] = Step(ours(encoder, geometry, VOCAB).to(device).train(), TrainConfig(precision=precision))
     for contender in contenders(encoder, geometry, VOCAB):
-        steps[contender.name] = peer_step(contender.build(), autocast=contender.autocast)
+        steps[contender.name] = peer_step(contender.build().to(device), autocast=contender.autocast)
         if compiled:
-            peer: Any = torch.compile(contender.build())
+            peer: Any = torch.compile(contender.build().to(device))
             steps[f"{contender.name}, compiled"] = peer_step(peer, autocast=contender.autocast)
     return {name: partial(step, next_token(tokens)) for name, step in steps.items()}
 
 
-def steps_through_use(encoder: str, geometry: Geometry, tokens_per_step: int) -> Functions:
+def steps_through_use(encoder: str, geometry: Geometry, tokens_per_step: int, device: str = "cpu") -> Functions:
     """Return a training step of Llama with the rotary positions it comes with, and with an encoder of ours."""
-    length, models = geometry.train_length, [llama(geometry, VOCAB) for _ in range(2)]
-    tokens = torch.randint(VOCAB, (max(1, tokens_per_step // length), length), generator=stream(0, "peers"))
+    models = [llama(geometry, VOCAB).to(device) for _ in range(2)]
+    tokens = _tokens(geometry.train_length, tokens_per_step).to(device)
     hf.use(models[1], encoder)
     native, through = (partial(peer_step(model, autocast=False), next_token(tokens)) for model in models)
     return {"transformers, as it comes": native, f"{OURS}, through use": through}
+
+
+def _tokens(length: int, tokens_per_step: int) -> Tensor:
+    return torch.randint(VOCAB, (max(1, tokens_per_step // length), length), generator=stream(0, "peers"))
 
 
 def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step: int) -> Functions:
@@ -151,15 +174,15 @@ def whole_runs(encoder: str, geometry: Geometry, num_steps: int, tokens_per_step
     return {OURS: run_ours, **peers}
 
 
-def long_texts(encoder: str, geometry: Geometry) -> Functions:
+def long_texts(encoder: str, geometry: Geometry, device: str = "cpu") -> Functions:
     """Return forward passes over one long sequence without gradients: ours, and plain torch without encoder."""
-    tokens = torch.randint(VOCAB, (1, geometry.train_length), generator=stream(0, "peers"))
+    tokens = _tokens(geometry.train_length, geometry.train_length).to(device)
     models: dict[str, nn.Module] = {OURS: ours(encoder, geometry, VOCAB)}
     for contender in contenders("none", geometry, VOCAB):
         if contender.library == "plain torch" and not contender.autocast:
             models[f"{contender.name}, no encoder"] = contender.build()
     read = torch.no_grad()(logits_of)
-    return {name: partial(read, model.eval(), tokens) for name, model in models.items()}
+    return {name: partial(read, model.to(device).eval(), tokens) for name, model in models.items()}
 
 
 def _questions(task: Task) -> list[Batch]:

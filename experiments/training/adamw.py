@@ -21,6 +21,9 @@ class AdamW:
         self.param_groups = list(groups)
         self.beta2 = beta2
         self.state: dict[Parameter, Moments] = {parameter: {} for parameter in self.parameters()}
+        devices = {parameter.device for parameter in self.state if parameter.is_cuda}
+        # A number of the host would be the same whenever a recorded step is replayed.
+        self._rate = torch.zeros((), device=devices.pop()) if devices else None
 
     def parameters(self) -> list[Parameter]:
         """Return all parameters, in the order of the groups."""
@@ -34,6 +37,13 @@ class AdamW:
         """Take over moments, see `moments`."""
         for i, parameter in enumerate(self.state):
             self.state[parameter] = {key: value.to(parameter.device) for key, value in saved.get(i, {}).items()}
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of all groups."""
+        for group in self.param_groups:
+            group["lr"] = rate
+        if self._rate is not None:
+            self._rate.fill_(rate)
 
     def zero_grad(self) -> None:
         for parameter in self.state:
@@ -60,7 +70,7 @@ class AdamW:
                 [state["exp_avg_sq"] for state in states],
                 [],
                 steps,
-                lr=group["lr"],
+                lr=group["lr"] if self._rate is None else self._rate,
                 beta1=0.9,
                 beta2=self.beta2,
                 weight_decay=group["weight_decay"],

@@ -150,7 +150,8 @@ def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     device = model.token_embedding.weight.device
 
     def scored(rows: slice, tokens: Tensor, places: Tensor) -> Scored:
-        return score(model(tokens.to(device), places.to(device))[:, batch.counted].cpu(), batch.part(rows))
+        asked = batch.part(rows).to(device)
+        return score(model(tokens.to(device), places.to(device))[:, asked.counted], asked).each(Tensor.cpu)
 
     return Scored.joined(by_chunk(model, batch.tokens, positions, scored))
 

@@ -48,7 +48,7 @@ class Training:
         data = self.streams["training data"]
         batch = task.draw_split(batch_size, length, data, split="train", causal=self.step.model.causal)
         positions = self.numbering.read(batch.tokens, self.streams["training positions"], training=True)
-        return batch.to(device), positions.to(device)
+        return batch.to(device), positions.to(device, non_blocking=True)
 
     def note(self, batch: Batch, loss: Tensor) -> None:
         """Count a step that was taken, whose loss stays on its device; drop the encoder after its last one."""

@@ -17,6 +17,7 @@ from experiments.model.attention import PLAIN
 from experiments.model.transformer import Layer
 from experiments.tasks import Batch
 from experiments.training.adamw import AdamW
+from experiments.training.graphs import recorded
 from experiments.training.step import Step
 
 
@@ -49,31 +50,35 @@ class StackedStep:
             for i, of_first in states[0].items()
         }
         self._optimizer.load_moments(moments)
+        self._optimizer.set_rate(first.optimizer.param_groups[0]["lr"])
+        self._computed = recorded(self._compute, self._stacks[0].device.type)
 
     def __call__(self, batches: Sequence[Batch], positions: Sequence[Tensor]) -> Tensor:
         """Take one step on a batch per seed, of one shape; return each seed's mean loss, ``(seeds,)``, detached."""
-        counted = batches[0].counted
         model = self._model
         if not model.encoder_dropped and any(step.model.encoder_dropped for step in self.steps):
             model.drop_encoder()
+        tokens = torch.stack([batch.tokens for batch in batches])
+        targets = torch.stack([batch.targets for batch in batches])
+        places = torch.stack(list(positions))
+        losses = self._computed(tokens, targets, batches[0].counted, places, state=model.encoder_dropped)
+        for step in self.steps:
+            step.taken += 1
+        self._optimizer.set_rate(self.steps[0].optimizer.param_groups[0]["lr"])
+        return losses
 
+    def _compute(self, tokens: Tensor, targets: Tensor, counted: Tensor, positions: Tensor) -> Tensor:
         def loss(
             values: dict[str, Tensor], buffers: dict[str, Tensor], tokens: Tensor, targets: Tensor, places: Tensor
         ) -> Tensor:
-            logits = functional_call(model, (values, buffers), (tokens, places))[:, counted]
-            return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            logits = functional_call(self._model, (values, buffers), (tokens, places))[:, counted]
+            return functional.cross_entropy(logits.flatten(0, 1), targets[:, counted].flatten())
 
         self._optimizer.zero_grad()
-        tokens = torch.stack([batch.tokens for batch in batches])
-        targets = torch.stack([batch.targets[:, counted] for batch in batches])
-        losses = vmap(loss)(self._values, self._buffers, tokens, targets, torch.stack(list(positions)))
+        losses = vmap(loss)(self._values, self._buffers, tokens, targets, positions)
         losses.sum().backward()
         self._clip(self.steps[0].config.gradient_clip)
         self._optimizer.step()
-        for step in self.steps:
-            step.taken += 1
-        for group, leading in zip(self._optimizer.param_groups, self.steps[0].optimizer.param_groups, strict=True):
-            group["lr"] = leading["lr"]
         return losses.detach()
 
     def distribute(self) -> None:

@@ -7,11 +7,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from experiments.model.precision import BFLOAT16, resolved
+from experiments.model.precision import BFLOAT16, products_in, resolved
 from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 from experiments.training.adamw import AdamW
 from experiments.training.config import TrainConfig
+from experiments.training.graphs import recorded
 from experiments.training.loss import mean_loss
 
 
@@ -32,6 +33,7 @@ class Step:
         groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": spared, "weight_decay": 0.0}]
         self.optimizer = AdamW(groups, config.beta2)
         self.taken = 0
+        self._computed = recorded(self._compute, device)
 
     @property
     def taken(self) -> int:
@@ -41,8 +43,7 @@ class Step:
     @taken.setter
     def taken(self, steps: int) -> None:
         self._taken = steps
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.learning_rate * self.share_of_peak(steps)
+        self.optimizer.set_rate(self.config.learning_rate * self.share_of_peak(steps))
 
     def share_of_peak(self, step: int) -> float:
         """Return the learning rate after ``step`` steps, as a share of its peak."""
@@ -62,26 +63,37 @@ class Step:
 
     def __call__(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Take one step; return the batch's mean loss in nats per counted token, detached."""
-        loss = self.gradient(batch, positions)
-        self.update()
+        given = () if positions is None else (positions,)
+        loss = self._computed(batch.tokens, batch.targets, batch.counted, *given, state=self.model.encoder_dropped)
+        self.taken += 1
+        return loss
+
+    def _compute(self, tokens: Tensor, targets: Tensor, counted: Tensor, *positions: Tensor) -> Tensor:
+        loss = self.gradient(Batch(tokens, targets, counted), *positions)
+        self._apply()
         return loss
 
     def gradient(self, batch: Batch, positions: Tensor | None = None) -> Tensor:
         """Compute the gradient of the batch's mean loss; return the detached loss."""
         self.optimizer.zero_grad()
-        loss = mean_loss(self.model, batch, positions)
-        loss.backward()
+        with products_in(self.dtype, self.model.encoder, batch.tokens.device.type):
+            loss = mean_loss(self.model, batch, positions)
+            loss.backward()
         return loss.detach()
 
     def update(self) -> None:
+        """Go along the gradient, clipped."""
+        self._apply()
+        self.taken += 1
+
+    def _apply(self) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip, foreach=True)
         self.optimizer.step()
-        self.taken += 1
 
 
 def next_token(tokens: Tensor) -> Batch:
     """Return tokens, ``(batch, length)`` int64, as a batch: every token but the first is predicted."""
-    return Batch(tokens, tokens.roll(-1, 1), torch.arange(tokens.shape[1], device=tokens.device) < tokens.shape[1] - 1)
+    return Batch(tokens, tokens.roll(-1, 1), torch.arange(tokens.shape[1]) < tokens.shape[1] - 1).to(tokens.device)
 
 
 def make_train_step(model: Transformer, tokens: Tensor) -> Callable[[], Tensor]:

@@ -42,7 +42,11 @@ class Batch:
         return self.part(slice(count))
 
     def to(self, device: torch.device) -> Self:
-        moved = {name: tensor.to(device) for name, tensor in vars(self).items() if tensor is not None}
+        """Move to a device; on a GPU ``counted`` are indices, since what a mask selects has to be waited for."""
+        if device.type == "cpu":
+            return self
+        tensors = {**vars(self), "counted": self.counted.nonzero().squeeze(1)}
+        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items() if tensor is not None}
         return replace(self, **moved)
 
 
