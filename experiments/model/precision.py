@@ -6,6 +6,7 @@ bfloat16 has flash attention where scores have no bias, and TF32 elsewhere, but 
 rotate their gradient, which grows with the position (at 10 000, by 14 degrees).
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,13 +30,18 @@ FEW = 2**18
 
 @contextmanager
 def repeatable(threads: int) -> Iterator[None]:
-    """Use deterministic kernels, where there are any, and this number of threads within: another rounds differently."""
+    """Use deterministic kernels, where there are any, and this number of threads within: another rounds differently.
+
+    Fused attention on a GPU has none for the way back, so that a run there repeats up to rounding.
+    """
     # The switch of torch.use_deterministic_algorithms, which also imports the compiler.
     before, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     torch.set_deterministic_debug_mode("warn")
     torch.set_num_threads(threads)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* defaults to a non-deterministic algorithm")
+            yield
     finally:
         torch.set_deterministic_debug_mode(before)
         torch.set_num_threads(threads_before)

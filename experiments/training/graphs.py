@@ -3,6 +3,7 @@
 A training step of a small model is hundreds of kernels, each done before Python has launched the next one.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+noted = logging.getLogger("pe_zoo.noted")
 WARM = 3
 """Calls of a shape before it is recorded: what is allocated once, such as moments, is there by then."""
 MOST = 256
@@ -62,6 +64,7 @@ class Graphs:
                 output = self.function(*inputs)
         except RuntimeError as error:
             self.refused = str(error).splitlines()[0]
+            noted.info("a training step is launched kernel by kernel, since it cannot be recorded: %s", self.refused)
             return False
         self._known[key] = _Recording(graph, inputs, output)
         return True

@@ -10,7 +10,10 @@ from experiments.model.transformer import Transformer
 from experiments.tasks import Batch
 
 LARGE = 1024
-"""Tokens of a vocabulary from which logits of a whole batch leave the cache of a CPU. Smaller ones round as before."""
+"""Tokens of a vocabulary from which logits of a whole batch leave the cache of a CPU. Smaller ones round as before.
+
+On a GPU the stream is selected from, always: logits that are would be added up again, place by place, on the way back.
+"""
 SLICE = 2**19
 """Logits at a time, 2 MB."""
 
@@ -18,9 +21,11 @@ SLICE = 2**19
 def mean_loss(model: Transformer, batch: Batch, positions: Tensor | None = None) -> Tensor:
     """Return the mean loss of a batch in nats per counted token, a scalar with a gradient."""
     targets, weight = batch.targets[:, batch.counted].flatten(), model.unembedding.weight
-    if len(weight) < LARGE or weight.device.type != "cpu":
+    if len(weight) < LARGE and weight.device.type == "cpu":
         return functional.cross_entropy(model(batch.tokens, positions)[:, batch.counted].flatten(0, 1), targets)
     stream = model.last(batch.tokens, positions)[:, batch.counted].flatten(0, 1)
+    if weight.device.type != "cpu":
+        return functional.cross_entropy(model.unembedding(stream), targets)
     return _Sliced.apply(stream, weight, targets)  # type: ignore[no-untyped-call]
 
 
