@@ -8,9 +8,11 @@ Two runs share a name only if they differ in their seed, or in the experiments t
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,22 @@ def name_series(runs: Runs) -> dict[str, dict[str, str]]:
         of_task = [(record, config) for record, config in runs if record.get("task") == task]
         settings[str(task)] = _name_task([run for run in of_task if run[1]])
         for record, _ in of_task:
-            record.setdefault("series", str(record.get("encoder") or "unknown"))
+            record.setdefault("series", _brief(str(record.get("encoder") or "unknown")))
     return settings
+
+
+def _brief(encoder: str) -> str:
+    """Count what is repeated in the lists of an encoder's name.
+
+    >>> _brief("layered(layers=['rope', 'rope', 'rope base=1000000'])")
+    'layered(layers=[2 × rope, rope base=1000000])'
+    """
+
+    def counted(found: re.Match[str]) -> str:
+        items = ((item, len(list(alike))) for item, alike in groupby(re.findall("'([^']*)'", found[0])))
+        return f"[{', '.join(f'{count} × {item}' if count > 1 else item for item, count in items)}]"
+
+    return re.sub(r"\['[^\]]*'\]", counted, encoder)
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -90,7 +106,7 @@ def _name_task(runs: Runs) -> dict[str, str]:
             parts = [part for part in parts if not own or part != record.get("layout")]
             told = [key for key in named if key not in own and values[key][place] not in (None, plain[key])]
             parts += [f"{key}={str(values[key][place])[: SHORT if key == 'plugin' else None]}" for key in told]
-            record["series"] = name_of(" · ".join([str(record.get("encoder")), *map(str, parts)]))
+            record["series"] = name_of(" · ".join([_brief(str(record.get("encoder"))), *map(str, parts)]))
 
     write(varying)
     measured = [(record["series"], record["seed"], name) for record, config in runs for name in _experiments(config)]

@@ -4,8 +4,8 @@ from functools import partial
 
 import pandas as pd
 
-from experiments.figures import dots, style, words
-from experiments.figures.panels import by_task, columns_at, heat, unlearned
+from experiments.figures import dots, words
+from experiments.figures.panels import by_task, columns_at, heat, spread, unlearned
 from experiments.figures.style import Chart, Look
 from experiments.measures.retrieval import EFFECTIVE, NAME
 from experiments.rows.row import main_metric, metric_of, whole
@@ -45,7 +45,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     kept["beyond"] = beyond.groupby("series")["value"].mean()
     order = list(kept.sort_values(["reach", "beyond"], ascending=False, kind="stable").index)
     return {
-        "by_depth": _maps(quality, looks, order),
+        "by_depth": _maps(quality, order),
         # Of one series it is one dot, whose number is in the table.
         EFFECTIVE: _ranking(effective, looks, order, unlearned(_in_range(quality))) if len(order) > 1 else None,
     }
@@ -55,11 +55,11 @@ def _in_range(quality: pd.DataFrame) -> pd.DataFrame:
     return quality[quality["eval_length"] == quality["train_length"]]
 
 
-def _maps(quality: pd.DataFrame, looks: dict[str, Look], order: list[str]) -> Chart:
+def _maps(quality: pd.DataFrame, order: list[str]) -> Chart:
     metric, task = metric_of(str(quality["metric"].iloc[0])), quality["task"].iloc[0]
     cells = quality[quality["depth"].notna()]
     trained = set(quality["train_length"])
-    drawn = list(style.chosen(looks, order, MAPS)) if len(order) > MAPS else order
+    drawn = [order[place] for place in spread(range(len(order)), MAPS)]
     tables = {
         name: part.pivot_table("value", "depth", "eval_length", "mean")
         .rename(index=lambda depth: f"{100 * depth:.0f}")
@@ -67,9 +67,10 @@ def _maps(quality: pd.DataFrame, looks: dict[str, Look], order: list[str]) -> Ch
         for name, part in ((name, cells[cells["series"] == name]) for name in drawn)
     }
     caption = CAPTION + ("; all maps have one scale. " if len(drawn) > 1 else ". ")
-    caption += f"Shown are {len(drawn)} of {len(order)}, of each family the longest effective length." * (
-        len(drawn) < len(order)
-    )
+    if len(drawn) < len(order):
+        caption += (
+            f"Shown are {len(drawn)} of {len(order)}, evenly along the ranking by effective length, the best first."
+        )
     title = unlearned(_in_range(quality)) or f"{task}: what is found, by depth and length"
     return heat(title, caption, tables, f"{metric.label} by depth (%) and length", columns=4, high=1.0)
 
