@@ -12,11 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
 
 from experiments.statistics import comparisons
 from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, Family, by_series, holm, moments, welch
-from experiments.statistics.intervals import SIGNIFICANCE, Matrix, Vector
+from experiments.statistics.intervals import SIGNIFICANCE, Matrix
 from experiments.statistics.rule import BEST, Rule
 from experiments.statistics.scores import UNLEARNED
 
@@ -24,7 +23,7 @@ Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 Pairs = tuple[Counts, Counts]
 OPEN = "open"
 COLUMNS = ["task", "metric", "series", "against", "seeds", "seeds_learned", "difference", "low", "high", "p", "p_holm"]
-COLUMNS += ["p_sign", "verdict", "next_look", "concerns"]
+COLUMNS += ["verdict", "next_look", "concerns"]
 
 
 def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFrame:
@@ -40,10 +39,10 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
 
     Returns:
         The columns `COLUMNS`: ``seeds`` (of the last look done), ``seeds_learned`` (runs with a score), ``difference``
-        with its repeated confidence interval, ``p`` (sequential), ``p_holm`` (within the task), ``p_sign`` (of the sign
-        test, before correction), ``verdict`` (``better``, ``worse``, ``equal``, ``open``, or ``undecided`` after all
-        looks), ``next_look`` (seeds that it needs next; 0: none), ``concerns`` (task and series that need them). For
-        ``best``, a series is ``worse`` if another beats it (``against``), and ``better`` if it beats all that are left.
+        with its repeated confidence interval, ``p`` (sequential), ``p_holm`` (within the task), ``verdict``
+        (``better``, ``worse``, ``equal``, ``open``, or ``undecided`` after all looks), ``next_look`` (seeds that it
+        needs next; 0: none), ``concerns`` (task and series that need them). For ``best``, a series is ``worse`` if
+        another beats it (``against``), and ``better`` if it beats all that are left.
     """
     parts = [_of_task(of_task, rule, first_seed) for _, of_task in scores.groupby(["task", "metric"])]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
@@ -130,12 +129,12 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
         rule: the looks.
 
     Returns:
-        ``done``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``p_sign``, ``better`` (the sign of the test
-        that gave ``p``), a line for each comparison.
+        ``done``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``better`` (the sign of the test that gave
+        ``p``), a line for each comparison.
     """
     one, other = pairs
     both = np.minimum(done[one], done[other])
-    p, p_below, p_sign = np.ones((3, len(one)))
+    p, p_below = np.ones((2, len(one)))
     difference, low, high = np.full((3, len(one)), np.nan)
     better = np.zeros(len(one), dtype=bool)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
@@ -145,11 +144,10 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
         due = (both >= number) & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))
-        spent = (test.p, test.p_below, _sign_tests(kept[upto][:, one] - kept[upto][:, other]))
-        least = np.minimum((p, p_below, p_sign), np.array(spent) / weight)
-        p, p_below, p_sign = np.where(due, least, (p, p_below, p_sign))
+        least = np.minimum((p, p_below), np.array((test.p, test.p_below)) / weight)
+        p, p_below = np.where(due, least, (p, p_below))
     table = pd.DataFrame({"done": both, "difference": difference, "low": low, "high": high})
-    return table.assign(p=p, p_below=p_below, p_sign=p_sign, better=better)
+    return table.assign(p=p, p_below=p_below, better=better)
 
 
 def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
@@ -158,7 +156,7 @@ def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     What is not tested yet counts in Holm's correction, as a p of 1.
     """
     waits, untested = table["verdict"] == OPEN, table["difference"].isna()
-    table = table.assign(**{name: table[name].mask(untested) for name in ("p", "p_holm", "p_sign")})
+    table = table.assign(**{name: table[name].mask(untested) for name in ("p", "p_holm")})
     next_look = [rule.looks[n] if waiting else 0 for n, waiting in zip(table["done"], waits, strict=True)]
     return table.assign(next_look=next_look, seeds=[rule.looks[n - 1] if n else 0 for n in table["done"]])
 
@@ -166,11 +164,6 @@ def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
 def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
     """Return how many looks some seeds cover."""
     return sum(seeds.issuperset(range(first_seed, first_seed + look)) for look in rule.looks)
-
-
-def _sign_tests(differences: Matrix) -> Vector:
-    above, below = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
-    return np.minimum(1, 2 * binom.sf(np.maximum(above, below) - 1, above + below, 0.5))
 
 
 def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
