@@ -1,5 +1,6 @@
 """Numbers and lists of names as text."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -106,3 +107,12 @@ def brief(names: Iterable[Any], of: int) -> str:
     if len(known) == of > 1:
         return f"all {of} encoders"
     return listed(known) if len(known) <= 3 else f"{len(known)} of {of} encoders"
+
+
+def by_number(name: str) -> list[tuple[str, float]]:
+    """Return what sorts names by the numbers in them.
+
+    >>> sorted(["text(20 tokens)", "text(5 tokens)", "copy"], key=by_number)
+    ['copy', 'text(5 tokens)', 'text(20 tokens)']
+    """
+    return [(text, float(number or 0)) for text, number in re.findall(r"(\D*)(\d+\.\d+|\d*)", name)]

@@ -27,7 +27,7 @@ from experiments.report.sections import (
 from experiments.report.sections import statements as statements_page
 from experiments.report.sections.task import PICTURED, TaskResults
 from experiments.rows import results as stored
-from experiments.rows import sweeps, untrusted
+from experiments.rows import rungs, sweeps, untrusted
 from experiments.rows.results import Results
 from experiments.statistics.baselines import declared_in
 from experiments.statistics.baselines import of_tasks as baselines_of
@@ -63,12 +63,13 @@ def write(
 
     ValueError if the folder, the baseline or a file of published curves cannot be used.
     """
-    results = stored.read(place)
-    baselines, statements = baselines_of(results, declared_in(results.folder), wanted), schema.load()
+    whole, statements = stored.read(place), schema.load()
+    results = rungs.apart(whole)
+    baselines = baselines_of(results, declared_in(results.folder), wanted)
     published = [overlay.read(path) for path in overlays]
 
     def draw() -> Page:
-        page = build(results, baselines, statements)
+        page = build(results, whole, baselines, statements)
         overlay.draw(page, published)
         return pages.with_unique_stems(page)
 
@@ -82,8 +83,8 @@ def write(
     return page, index
 
 
-def build(results: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
-    """Assemble the pages; ``baselines`` are those of `baselines.of_tasks`."""
+def build(results: Results, whole: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
+    """Assemble the pages; ``whole`` has all rungs together, ``baselines`` are those of `baselines.of_tasks`."""
     name = results.folder.resolve().name
     rule, outside = declared_in(results.folder), checkpoint.alone(results)
     noted = sweeps.read(results.folder)[0]
@@ -100,7 +101,7 @@ def build(results: Results, baselines: dict[str, str], statements: list[schema.S
     if len(results.rows) and checkpoint.alone(results):
         return _of_checkpoints(page, data, results, baselines)
     if len(results.rows):
-        _measured(page, data, results, baselines, verdicts.decide(statements, results))
+        _measured(page, data, results, baselines, verdicts.decide(statements, whole), transfer.sections(whole))
     else:
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     unlearned = folder.marked(results.runs)
@@ -138,7 +139,12 @@ def _has_content(section: Section) -> bool:
 
 
 def _measured(
-    page: Page, data: Page, results: Results, baselines: dict[str, str], decided: list[verdicts.Decided]
+    page: Page,
+    data: Page,
+    results: Results,
+    baselines: dict[str, str],
+    decided: list[verdicts.Decided],
+    transferred: list[Section],
 ) -> None:
     of_tasks = _of_tasks(results, baselines)
     page.title, page.front = front.make(of_tasks, results, statements_page.told(decided))
@@ -160,7 +166,7 @@ def _measured(
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
     page.sections += predictions.sections(of_tasks)
-    page.sections += transfer.sections(results)
+    page.sections += transferred
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))
@@ -180,7 +186,7 @@ def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
     families = {name: entry.declared.get("family", "") for name, entry in documented.encoders(results.runs).items()}
     rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows, families)))
     rule = declared_in(results.folder)
-    parts = [(str(key), part) for key, part in rows.groupby("task")]
+    parts = sorted(((str(key), part) for key, part in rows.groupby("task")), key=lambda part: words.by_number(part[0]))
     return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]
 
 

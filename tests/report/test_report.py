@@ -688,7 +688,7 @@ def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
     assert "The runs differ in torch: 2.12.0 (rope) and 2.13.0 (none)." in text
-    assert "The runs of copy differ in corpus: aaaaaaaaaaaa (none) and bbbbbbbbbbbb (rope)." in text
+    assert "The runs differ in corpus: aaaaaaaaaaaa (none) and bbbbbbbbbbbb (rope)." in text
 
 
 def test_leftovers_of_an_earlier_report_go(tmp_path: Path) -> None:

@@ -112,11 +112,10 @@ def warnings(results: Results) -> list[str]:
     columns |= {name: [each.get(name) for each in packages] for name in sorted(set(itertools.chain(*packages)))}
     plugins = [config.get("plugin", "null") for config in configs]
     columns["plugin (sha256)"] = [None if plugin == "null" else plugin[:12] for plugin in plugins]
-    found = [_differing(name, runs["series"], values, [""] * len(runs)) for name, values in columns.items()]
-    of_task: dict[str, list[Any]] = {"corpus": [corpus(value) or None for value in runs["corpus"]]}
+    columns["corpus"] = [corpus(value) or None for value in runs["corpus"]]
     settings = sorted({key for config in configs for key in config if key.startswith("train.")})
-    of_task |= {key: [config.get(key) for config in configs] for key in settings}
-    found += [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in of_task.items()]
+    columns |= {key: [config.get(key) for config in configs] for key in settings}
+    found = [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in columns.items()]
     unfinished = (
         f"Unfinished: {len(runs)} of {of_all} runs have ended with rows; {waiting} have not, and are in no number "
         f"here{f': {words.few(results.missing)}' if results.missing else ''}. report.py --status lists them and the "
@@ -147,7 +146,7 @@ def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], ta
             parts = words.few(f"{value} ({words.few(by_value[value])})" for value in sorted(by_value))
             alike.setdefault(parts, []).append(task)
     return [
-        f"The runs{f' of {words.few(tasks)}' if tasks != [''] else ''} differ in {what}: {parts}."
+        f"The runs{f' of {words.few(tasks)}' if len(tasks) < len(found) else ''} differ in {what}: {parts}."
         for parts, tasks in alike.items()
     ]
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
+from experiments.rows.rungs import amount, rung_of
 from experiments.statistics import transfer
 
 TITLE = "Does this transfer?"
@@ -20,6 +20,8 @@ WHERE = {1: "in range", 4: "at 4× the length"}
 def sections(results: Results) -> list[Section]:
     """Return the section; nothing for a folder of one size and budget, or of too few encoders."""
     rungs = of_runs(results)
+    if rungs["task"].nunique() == 1:  # the settings of the page have its options
+        rungs["task"] = rungs["task"].str.partition("(")[0]
     pairs = transfer.neighbours(rungs)
     if pairs.empty:
         return []
@@ -33,30 +35,21 @@ def of_runs(results: Results) -> pd.DataFrame:
     """Return a line for each run and multiple of its training length, as `transfer.neighbours` takes them."""
     rows = results.quality
     rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(results.configs)]
-    sizes = {run: _rung(results.configs[run]) for run in rows["run_id"].unique()}
+    rungs = {run: rung_of(results.configs[run]) for run in rows["run_id"].unique()}
     # As numbers, which a column without a line would not be.
-    parameters, tokens = (
-        rows["run_id"].map({run: each[i] for run, each in sizes.items()}).astype(float) for i in (0, 1)
+    parameters, budget = (
+        rows["run_id"].map({run: each[i] for run, each in rungs.items()}).astype(float) for i in (0, 1)
     )
     kinds = {run: _kind(results.configs[run]) for run in rows["run_id"].unique()}
     sign = [-1.0 if metric_of(metric).higher_is_better else 1.0 for metric in rows["metric"]]
     found = rows[["task", "metric", "seed"]].assign(
         multiple=rows["eval_length"] / rows["train_length"],
         parameters=parameters,
-        budget=(tokens / parameters).map(lambda budget: float(f"{budget:.2g}")),
+        budget=budget,
         encoder=rows["encoder"] + rows["run_id"].map(kinds),
         value=rows["value"] * sign,
     )
     return found[found["multiple"].isin(MULTIPLES)].dropna(subset=["parameters", "budget", "value"])
-
-
-def _rung(config: Mapping[str, str]) -> tuple[float, float]:
-    """Return the parameters of the trunk's layers, and the tokens of a round of training; NaN if unknown."""
-    wide, deep, widened, steps, tokens = (
-        float(config.get(key, "nan"))
-        for key in ("model.model_dim", "model.num_layers", "model.ffn_multiple", "train.steps", "train.tokens_per_step")
-    )
-    return deep * (4 + 2 * widened) * wide**2, steps * tokens
 
 
 def _kind(config: Mapping[str, str]) -> str:
@@ -67,11 +60,13 @@ def _kind(config: Mapping[str, str]) -> str:
 def _sentences(pairs: pd.DataFrame) -> list[str]:
     found = []
     for line in pairs[pairs["axis"] == "size"].to_dict("records"):
+        told = f"Of {line['decided']} pairs that the smaller size tells apart, {line['kept']} keep their order and "
+        told += f"{line['reversed']} reverse it."
         found.append(
-            f"{line['task']}, {WHERE[line['multiple']]}: from {_amount(line['first'])} to {_amount(line['second'])} "
+            f"{line['task']}, {WHERE[line['multiple']]}: from {amount(line['first'])} to {amount(line['second'])} "
             f"parameters the ranking of {line['encoders']:.0f} encoders has Kendall's τ "
-            f"{words.interval(line['tau'], line['tau_low'], line['tau_high'], '.2f')}. Of {line['decided']} pairs that "
-            f"the smaller size tells apart, {line['kept']} keep their order and {line['reversed']} reverse it."
+            f"{words.interval(line['tau'], line['tau_low'], line['tau_high'], '.2f')}. "
+            + (told if line["decided"] else "The smaller size tells no pair apart.")
         )
     return found or ["Only training budgets differ here, not sizes: see the table."]
 
@@ -104,7 +99,7 @@ def _laws(laws: pd.DataFrame) -> Table:
             "task": f"{line['task']}, {WHERE[line['multiple']]}",
             "encoder": line["encoder"],
             "tokens for each parameter": f"{line['budget']:g}",
-            "sizes": line["sizes"],
+            "sizes": str(line["sizes"]),
             "exponent": words.interval(line["exponent"], line["low"], line["high"]),
             "bits at 1M parameters": f"{line['at_one_million']:.3f}",
         }
@@ -115,8 +110,4 @@ def _laws(laws: pd.DataFrame) -> Table:
 
 
 def _value(axis: str, value: float) -> str:
-    return f"{_amount(value)} parameters" if axis == "size" else f"{value:g} tokens a parameter"
-
-
-def _amount(parameters: float) -> str:
-    return f"{parameters / 1e6:.2g}M" if np.isfinite(parameters) else "unknown"
+    return f"{amount(value)} parameters" if axis == "size" else f"{value:g} tokens a parameter"
