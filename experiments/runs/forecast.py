@@ -5,6 +5,7 @@ setting a few are timed, and the others are taken to need their mean.
 """
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -20,11 +21,13 @@ from experiments.runs import pool
 from experiments.runs.folder import ending
 from experiments.runs.timing import Speed, timed
 from experiments.training.checkpoint import KEPT
-from experiments.training.heartbeat import doing, span
+from experiments.training.heartbeat import BEGAN, doing, span
 from experiments.training.tune import rates
 
 MOST_TIMED = 4
 """Encoders (with numbering and layout) that are timed in one setting."""
+TOLD = 0.1
+"""Share of the time from which on the start of the command is told."""
 OTHER_BYTES = 60_000
 """Of a run's rows, log and records."""
 VARIED = ("encoder", "positions", "layout")
@@ -127,6 +130,7 @@ def text(
 
     ``here``: whether the workers are on this machine.
     """
+    start = time.monotonic() - BEGAN  # as the command itself will have it
     costs = forecast(configs, workers if here else 1, plugins)
     seconds, repeated = (sum(getattr(cost, part) for cost in costs) for part in ("seconds", "repeated"))
     lines = [f"{words.count(ended + len(configs), 'run')}, {ended} of them finished before."]
@@ -134,10 +138,12 @@ def text(
         return lines[0], 0.0
     table = _table(configs, costs)
     workers = min(workers, len(costs))
-    longest = max(seconds / workers, *(cost.seconds for cost in costs))
-    wall = f"{span(longest)} in {words.count(workers, 'worker')}, {span(seconds)} added up"
+    whole = span(start + max(seconds / workers, *(cost.seconds for cost in costs)))
+    several = f" in {words.count(workers, 'worker')}" * (workers > 1)
+    told = f", {span(start)} of it to start" if start > TOLD * seconds / workers else ""
+    told += f"; {span(seconds)} for all runs added up" * (workers > 1)
     busy = ", with this machine as busy as it is now" * here
-    lines.append(f"Estimated time: {wall if workers > 1 else span(seconds)}{busy}.")
+    lines.append(f"Estimated time: {whole}{several}{told}{busy}.")
     if repeated:
         more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
         lines.append(f"A task that is not learned is trained in further rounds: {more}.")

@@ -14,6 +14,7 @@ from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
+from experiments.training.graphs import WARM
 from experiments.training.log import TrainLog
 from experiments.training.progress import Training
 from experiments.training.step import Step
@@ -66,14 +67,17 @@ def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, flo
     most = int(OPERATIONS / (6 * model.num_parameters()[1])) if plan.device.type == "cpu" else wanted
     step = Step(model, replace(plan.config.train, tokens_per_step=max(1, min(most, wanted))))
     run = Training(step, plan.task, plan.numbering, plan.config.seed)
-    run.advance()  # allocates the optimizer's moments
+    on_gpu = plan.device.type == "cuda"
+    for _ in range(WARM + 2 if on_gpu else 1):  # allocates the optimizer's moments; a GPU records the step
+        run.advance()
     seconds, tokens = list[float](), list[float]()
     while len(seconds) < STEPS or sum(seconds) < SECONDS:
         began = clock()
         batch, positions = run.draw()
-        run.note(batch, step.gradient(batch, positions))
+        run.note(batch, (step if on_gpu else step.gradient)(batch, positions))
         between = clock()
-        step.update()
+        if not on_gpu:
+            step.update()
         ended = clock()
         size = batch.tokens.shape[1]
         tokens.append(max(1, wanted // size) * size)

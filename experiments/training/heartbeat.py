@@ -17,6 +17,8 @@ from tqdm import tqdm
 SECONDS = 4.0
 """Between two lines; a hundredth of the time so far where that is longer."""
 ON_TERMINAL = 0.5
+BEGAN = time.monotonic()
+"""When this process began, but for the start of Python."""
 tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a worker that is stopped leaves behind
 logger = logging.getLogger("pe_zoo.progress")
 
