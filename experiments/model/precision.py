@@ -50,12 +50,13 @@ def repeatable(threads: int) -> Iterator[None]:
 def resolved(precision: str, device: str, model_dim: int) -> str:
     """Return what ``auto`` is here: bfloat16 where the processor multiplies it natively and a wide model gains by it.
 
-    The device may be ``auto``: the GPU if there is one, and GPUs get float32.
+    The device may be ``auto``: the GPU if there is one.
     """
     if precision != AUTO:
         return precision
     on_cpu = device == "cpu" or (device == AUTO and not torch.cuda.is_available())
-    return BFLOAT16 if on_cpu and model_dim >= WIDE and _multiplies_bfloat16() else FLOAT32
+    native = _multiplies_bfloat16() if on_cpu else torch.cuda.is_bf16_supported()
+    return BFLOAT16 if native and model_dim >= WIDE else FLOAT32
 
 
 def _multiplies_bfloat16() -> bool:

@@ -43,8 +43,8 @@ class TrainConfig:
             many checks, one may be lucky), as the model will be measured: after the drop, where there is one. Lengths
             beyond are never looked at.
         precision: what the layers' matrices are multiplied in while training, one of ``PRECISIONS``: ``bfloat16`` (the
-            weights, their moments, norms, angles, scores and the softmax stay in float32), ``float32``, or ``auto``:
-            bfloat16 where it is faster. Evaluation is in float32.
+            weights, their moments, norms, angles, scores and the softmax stay in float32; on a GPU, attention without
+            a bias does not), ``float32``, or ``auto``: bfloat16 where it is faster. Evaluation is in float32.
         learning_rates: with ``tune=true``, the peaks that are tried in place of ``learning_rate``, each above 0;
             null: ``TUNED_RATES``.
     """

@@ -121,9 +121,10 @@ def test_an_encoder_is_given_float32_always() -> None:
 def test_bfloat16_is_taken_where_it_is_native_and_the_model_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     for native in (True, False):
         monkeypatch.setattr(_paths, "_multiplies_bfloat16", lambda native=native: native)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native: not native)
         assert resolved(AUTO, "cpu", 128) == (BFLOAT16 if native else FLOAT32)
-        assert resolved(AUTO, "cpu", 127) == FLOAT32
-        assert resolved(AUTO, "cuda:1", 128) == FLOAT32
+        assert resolved(AUTO, "cuda:1", 128) == (FLOAT32 if native else BFLOAT16)
+        assert resolved(AUTO, "cpu", 127) == resolved(AUTO, "cuda", 127) == FLOAT32
         assert resolved(BFLOAT16, "cpu", 16) == BFLOAT16
         assert resolved(FLOAT32, "cpu", 128) == FLOAT32
 
