@@ -53,12 +53,26 @@ def check_knobs(owner: str, known: Collection[str], given: Iterable[str]) -> Non
 def suggestion(given: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'rope'?`` or nothing: a name that begins so, an option of a group, or the nearest.
 
+    Of a group's options initials and a part of the name do, too.
+
     >>> suggestion("ropee", ["alibi", "rope"]) + suggestion("sinus", ["swin", "sinusoidal"])
     " Did you mean 'rope'? Did you mean 'sinusoidal'?"
+    >>> suggestion("train.lr", ["train.warmup", "train.learning_rate"])
+    " Did you mean 'train.learning_rate'?"
+    >>> suggestion("lenght", ["weights", "task.train_length"])
+    " Did you mean 'task.train_length'?"
     """
     word, lower = given.lower(), {name.lower(): name for name in sorted(known)}
-    begun = [name for name in lower if name.endswith(f".{word}") or (len(word) > 2 and name.startswith(word))]
-    near = begun or difflib.get_close_matches(word, lower, n=1, cutoff=0.5)
+    group, _, own = word.rpartition(".")
+    parts = {
+        name: name.rpartition(".")[2].split("_") for name in lower if name.startswith(f"{group}." if group else "")
+    }
+    near = [name for name in lower if name.endswith(f".{word}") or (len(word) > 2 and name.startswith(word))]
+    near = near or [name for name, each in parts.items() if len(own) > 1 and own == "".join(part[:1] for part in each)]
+    # The shortest name, and the last of several: train_length, not min_length.
+    ordered = sorted(sorted(parts, reverse=True), key=lambda name: len(parts[name]))
+    near = near or [name for name in ordered if difflib.get_close_matches(own, parts[name][-1:], 1, 0.8)]
+    near = near or difflib.get_close_matches(word, lower, n=1, cutoff=0.5)
     return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 

@@ -236,7 +236,7 @@ def _first(task: TaskResults) -> list[Finding]:
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     spread = task.scores.groupby("series")["kept"].std()
     if open_to and not task.declared and spread[series] > WIDER * spread[open_to].median():
-        small += " Its seeds differ more than theirs, and the test allows for that."
+        small += " Its seeds differ more than theirs: a bar is of one encoding, a place needs a test of each pair."
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
@@ -291,7 +291,7 @@ def _fall(task: TaskResults) -> list[Finding]:
     values = after.get_group(series)
     ends = f"{written(values.min(), metric)} to {written(values.max(), metric)}{unit}"
     small = f"{series} at {next_length}: {ends} over {len(values)} seeds." if len(values) > 1 else "One seed."
-    return [Finding(f"{task.named(series)} falls first: {fall(series)}", text, small)]
+    return [Finding(f"{task.named(series)} falls most: {fall(series)}", text, small)]
 
 
 def _open(task: TaskResults) -> list[Finding]:
@@ -391,6 +391,8 @@ def limits(tasks: Sequence[TaskResults], results: Results) -> list[str]:
     seeds = runs.groupby(["task", "series"])["seed"].nunique().max()
     found = [f"models above {sizes.max():.2g} M parameters"] if len(sizes) else []
     found.append(f"tasks other than {tasks[0].key}" if len(tasks) == 1 else "natural tasks at scale")
+    if runs["steps"].nunique() > 1:
+        found.append("models trained equally long")
     if len(rates) == 1:
         found.append(f"learning rates other than {min(map(str, rates))}")
     return [*found, f"differences that need more than {words.count(int(seeds), 'seed')}"]

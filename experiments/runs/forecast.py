@@ -142,8 +142,8 @@ def text(
     several = f" in {words.count(workers, 'worker')}" * (workers > 1)
     told = f", {span(start)} of it to start" if start > TOLD * seconds / workers else ""
     told += f"; {span(seconds)} for all runs added up" * (workers > 1)
-    busy = ", with this machine as busy as it is now" * here
-    lines.append(f"Estimated time: {whole}{several}{told}{busy}.")
+    alone = ", if nothing else needs these cores" * here
+    lines.append(f"Estimated time: {whole}{several}{told}{alone}.")
     if repeated:
         more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
         lines.append(f"A task that is not learned is trained in further rounds: {more}.")

@@ -7,11 +7,12 @@ import pandas as pd
 from tabulate import tabulate
 
 from experiments.figures import words
+from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import told
 from experiments.rows.results import Results, load
 from experiments.rows.row import metric_of
 from experiments.statistics import baselines, comparisons, sequential
-from experiments.statistics.scores import scores
+from experiments.statistics.scores import UNLEARNED, scores
 from experiments.statistics.statements import schema, verdicts
 
 MOST_TASKS = 2
@@ -35,9 +36,10 @@ def text(place: Path, run_ids: Collection[str]) -> str:
             verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
             places = declared is None or not declared[0].of_one_series
             tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"]), places=places))
-            if not (kept["status"] == "ok").any():
+            if failed := int((kept["status"] == UNLEARNED).sum()):
                 steps = results.runs.loc[results.runs["run_id"].isin(rows["run_id"]), "steps"].max()
-                tables[-1] += f"\nNo encoding learned it in {steps:,.0f} steps: try more train.steps= or train.rounds=4"
+                tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it in {steps:,.0f} steps: "
+                tables[-1] += "try more train.steps= or train.rounds=4"
     return "\n\n".join([*tables, *_claims(results)])
 
 
@@ -58,7 +60,7 @@ def _of_task(
     metric, table = str(rows["metric"].iloc[0]), comparisons.standings(part, found)
     table = table[table["series"].isin(asked)]
     lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
-    means = rows.groupby(["series", "eval_length"])["value"].mean()
+    means = learned_only(rows).groupby(["series", "eval_length"])["value"].mean()
     share = metric_of(metric).unit.startswith("share")
     better = {
         name: [found.names[i] for i in wins.nonzero()[0]] for name, wins in zip(found.names, found.wins, strict=True)
@@ -70,6 +72,8 @@ def _of_task(
         of_seeds = part.loc[(part["series"] == name) & part["kept"].notna(), "kept"]
         seeds = " ".join(f"{100 * seed:.0f}" for seed in of_seeds)
         kept = "did not learn" if line["status"] != "ok" else f"{100 * line['kept']:.0f} ({seeds})"
+        if line["status"] == "ok" and line["seeds_learned"] < line["seeds"]:
+            kept += f", {line['seeds_learned']} of {line['seeds']} learned"
         losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, kept, losers])
     head = ["place", "encoding", *map(str, lengths), "kept, % (seeds)", "better than"]

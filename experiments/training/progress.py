@@ -89,9 +89,8 @@ class Training:
         config, done = self.step.config, self.log.steps
         of_round, end = self._of_round()
         before = (max(done, 1) - 1) // config.steps
-        rounds = (
-            f"not learned yet, so it trains on: round {before + 1} of at most {config.most_rounds}, " if before else ""
-        )
+        rounds = "not learned yet, so it trains on: " if before else ""
+        rounds += f"round {before + 1} of at most {config.most_rounds}, " if config.most_rounds > 1 else ""
         text = f"{rounds}step {of_round:,} of {end:,}"
         if self.log.points:
             text += f", loss {self.log.final_loss:.3f}"

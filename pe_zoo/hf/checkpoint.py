@@ -16,7 +16,7 @@ from pe_zoo.hf.order import table_of
 from pe_zoo.hf.own import own_rotation, rotates
 from pe_zoo.hf.saved import load
 from pe_zoo.hf.seat import seat_of
-from pe_zoo.hf.swap import USED, chosen, restore, use
+from pe_zoo.hf.swap import USED, chosen, noted_length, restore, use
 
 TAKEN = "give a causal language model, such as Llama or GPT-2"
 
@@ -98,8 +98,8 @@ def longest(place: str) -> int | None:
     made = config.architectures or []
     if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
         raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
-    if specs := getattr(config, USED, None):
-        return int(specs[0]["train_length"])
+    if (noted := noted_length(config)) is not None:
+        return noted
     return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 

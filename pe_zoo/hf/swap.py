@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 from torch.utils.hooks import RemovableHandle
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Unsupported
@@ -64,7 +64,8 @@ def use(
         model: a decoder of Transformers.
         name: the encoder's.
         layers: attention layers that get it, from 0; the others keep what they have. None: all.
-        train_length: tokens in the longest training sequence; None: the model's ``max_position_embeddings``.
+        train_length: tokens in the longest training sequence; None: what an earlier `use` noted, else the model's
+            ``max_position_embeddings``, which may have been raised since.
         sliding_window: keys that each query sees, its own included; None: all that the model lets it see.
         knobs: the encoder's.
 
@@ -114,7 +115,7 @@ def put(
         model_dim=text.hidden_size,
         num_heads=heard[0].query[1],
         num_layers=len(heard),
-        train_length=train_length or text.max_position_embeddings,
+        train_length=train_length or noted_length(model.config) or text.max_position_embeddings,
         head_dim=heard[0].query[-1],
     )
     encoder = pe_zoo.build(name, geometry, **knobs).to(model.device, model.dtype)
@@ -145,12 +146,21 @@ def put(
     for seat in seats:
         seat.encoder, seat.reads_input, seat.window = encoder, reads, sliding_window
     used.append(encoder)
-    spec = {"name": name, "layers": layers and sorted(layers), "train_length": geometry.train_length, **knobs}
+    spec = {"name": name, "layers": layers and sorted(layers), "train_length": geometry.train_length}
+    if factor := pe_zoo.knobs(type(encoder)).get("factor"):  # though a default: a reader of the file wants to know it
+        spec["factor"] = factor.default
+    spec |= knobs
     more = {"sliding_window": sliding_window, "halves": halves or None}
     used.specs.append(spec | {word: told for word, told in more.items() if told is not None})
     used.keep({taken.encoder for module in model.modules() if (taken := seat_of(module))})
     setattr(model.config, USED, used.specs)
     return encoder
+
+
+def noted_length(config: PretrainedConfig) -> int | None:
+    """The tokens that a model was trained on, if `use` noted them."""
+    specs = getattr(config, USED, None)
+    return int(specs[0]["train_length"]) if specs else None
 
 
 def restore(model: PreTrainedModel) -> None:

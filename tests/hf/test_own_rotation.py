@@ -102,6 +102,18 @@ def test_an_extension_is_saved_and_loaded(tmp_path: Path) -> None:
     assert again.config.pe_zoo == model.config.pe_zoo
 
 
+def test_a_second_use_keeps_the_length_that_the_first_noted_and_the_file_names_the_factor(tmp_path: Path) -> None:
+    model = llama()
+    pe_zoo.hf.use(model, "self_extend", train_length=32, factor=4.0)
+    model.config.max_position_embeddings = 128  # as the recommended lines do
+    model.save_pretrained(tmp_path)
+    again = pe_zoo.hf.load(str(tmp_path))
+    assert pe_zoo.hf.use(again, "yarn").geometry.train_length == 32
+    assert again.config.pe_zoo == [{**again.config.pe_zoo[0], "name": "yarn", "train_length": 32, "factor": 16.0}]
+    pe_zoo.hf.restore(again)
+    assert pe_zoo.hf.use(again, "yarn").geometry.train_length == 128
+
+
 def test_some_layers_a_second_use_and_restore() -> None:
     model, given = llama(), tokens()
     before = logits(model, given)

@@ -224,6 +224,7 @@ def config(**changed: Any) -> RunConfig:
 def test_a_stack_pays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda there=there: there)
         assert seeds.pays([config(), config(seed=1)]) is there
     assert seeds.pays([config(device="cuda:1"), config(device="cuda:1", seed=1)])
     assert not seeds.pays([config(device="cuda")])

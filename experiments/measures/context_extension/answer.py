@@ -69,13 +69,20 @@ class Answer:
         return [*self.advice, *self.evidence]
 
     @property
-    def table(self) -> list[tuple[str, str, str]]:
-        """The ways of reading at the length of the answer, best first: name, quality, difference from unchanged."""
+    def table(self) -> list[list[str]]:
+        """The ways of reading at the length of the answer, best first: name, quality, difference from unchanged.
+
+        Then what each, as it would be saved, has at the training length, where that was measured.
+        """
         main, label = self.rankings[0], metric_of(self.metric).label
-        found = [(f"at {main.length}", f"{label}, {'%, ' * is_share(self.metric)}95 % interval", f"less {UNCHANGED}")]
+        saved = main.known("saved")
+        head = [f"at {main.length}", f"{label}, {'%, ' * is_share(self.metric)}95 % interval", f"less {UNCHANGED}"]
+        found = [head + [f"at {self.train_length}, as saved"] * bool(saved)]
         for name in map(str, main.table.index):
             less = "" if name == AS_TRAINED else difference(main.line(name), "trained_", self.metric)
-            found.append((named(name, self.window), level(main.line(name), self.metric), less))
+            found.append([named(name, self.window), level(main.line(name), self.metric), less])
+            at_home = number(main.line(name)["saved"], self.metric).removesuffix(f" {label}") if name in saved else ""
+            found[-1] += [at_home] * bool(saved)
         return found
 
     @property
@@ -232,7 +239,7 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> 
     plain = configured(main.better)
     if plain and plain not in used:
         value = f"{number(main.line(plain)['value'], metric)} at {main.length}"
-        far += [f"For a server without pe_zoo, rope_parameters in config.json can hold {plain} ({value})."]
+        far += [f"For a server without pe_zoo, config.json can hold {plain} ({value}): see the last lines below."]
     return [" ".join(far)] * bool(far)
 
 
@@ -244,8 +251,9 @@ def _in_use(in_use: Sequence[Mapping[str, Any]]) -> list[str]:
     if not held:
         return []
     return [
-        f"{UNCHANGED.capitalize()} means as it was saved, with {words.listed(held)} by pe_zoo.hf.use; every method "
-        "keeps the window. To see what that change gains, measure the model before it as well."
+        f"{UNCHANGED.capitalize()} means as it was saved, with {words.listed(held)} by pe_zoo.hf.use"
+        f"{'; every method keeps the window' * any(sizes)}. "
+        "To see what that change gains, measure the model before it as well."
     ]
 
 

@@ -30,9 +30,15 @@ AFTER = [
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
 """How the lines that apply a method begin and end."""
+SERVED = (
+    "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
+    "# rope_parameters, beside its rope_theta: {held}",
+)
 OPTIONS = ("name", "layers", "train_length", "sliding_window", "halves")
 """What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
 ROTATION = ("base", "fraction")
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+"""What Transformers asks for in addition; the defaults of ours."""
 
 
 def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -66,7 +72,18 @@ def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, A
     written = {"{place}": place, "{length}": main.length, "{new}": f"{Path(place).name}_{main.length}"}
     for blank, value in written.items():
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
-    return whole
+    return whole + ([] if in_use else _served(main, window))
+
+
+def _served(main: Ranking, trained: int) -> list[str]:
+    """Return what a configuration alone can hold, in lines."""
+    if (name := configured(main.better)) is None:
+        return []
+    declared = next(entry for entry in _catalogue.encoders() if entry.name == name).declared
+    held = {"rope_type": declared["rope_type"], "factor": float(main.line(name)["factor"])}
+    held |= LLAMA3 if held["rope_type"] == "llama3" else {}
+    held["original_max_position_embeddings"] = trained
+    return [line.format(name=name, length=main.length, held=json.dumps(held)) for line in SERVED]
 
 
 def _use(name: str, given: Mapping[str, Any]) -> str:

@@ -80,7 +80,7 @@ def _finding(rows: pd.DataFrame, name: str) -> str:
     if best < chance + NEAR:
         return f"{task}: nothing is better than guessing at length {length}"
     leaders = list(means[means > best - NEAR].sort_values(ascending=False).index)
-    right = f"{100 * best:.0f} % right at length {length}"
+    right = f"{'up to ' * (len(leaders) > 1)}{100 * best:.0f} % right at length {length}"
     if len(means) == 1:
         return f"{task}: {leaders[0]} gets {right}"
     return f"{task}: {words.brief(leaders, len(means))} keep{'s' * (len(leaders) == 1)} most, {right}"

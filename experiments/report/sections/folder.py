@@ -93,7 +93,10 @@ def marked(runs: pd.DataFrame) -> list[str]:
     if len(unlearned := runs[runs["converged"].eq(False)]):
         those = f"{words.count(len(unlearned), 'run')} did not learn the task within the training length"
         marks = f"in curves a ring, in tables †: {words.few(unlearned['run_id'])}"
-        sentences.append(f"{those} ({marks}). Their results beyond it say little about their encoder.")
+        told = (
+            "Their results beyond it say little about their encoder; train.rounds=4 or more train.steps= train longer."
+        )
+        sentences.append(f"{those} ({marks}). {told}")
     if len(diverged := runs[runs["status"] == "diverged"]):
         sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(diverged['run_id'])}.")
     if len(without := runs[~runs["status"].isin(FINISHED)]):
