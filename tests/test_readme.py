@@ -137,7 +137,8 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
 def test_the_log_s_grids_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "grid" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}
-    log = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8").partition("## Rows and columns")[2]
+    text = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
+    log = text.partition("\n## Rows and columns")[2].partition("\n## ")[0]
     lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", log, re.M)]
     assert len(lines) == len(measured) / 2 == 14
     for series, *cells in lines:

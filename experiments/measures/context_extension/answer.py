@@ -359,10 +359,10 @@ def _distant(main: Ranking, window: int) -> list[str]:
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     none = WINDOW in main.table.index and not any(_gains(main, name) for name in known)
-    but = f" Using distant text is no gain here: these methods need more bits than a window of {window}."
+    but = f"Using distant text is no gain here: methods that do need more bits than a window of {window}. "
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
-    return [f"{text} (95 % intervals{corrected}).{below * reaches}{but * (none and bool(told[RISES]))}"]
+    return [f"{but * (none and bool(told[RISES]))}{text} (95 % intervals{corrected}).{below * reaches}"]
 
 
 def _way(name: str, window: int) -> str:
