@@ -95,7 +95,7 @@ def of_task(task: TaskResults) -> Board:
         place=("", "") if task.declared else ("Place", "and its range"),
         curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
         mean=(f"Kept, %, {mean_of(last)}", "dots: seeds, bar: 95 % interval"),
-        better=f"Kept less {task.baseline}, points" if task.asked else "Better than",
+        better=f"Kept, minus {task.baseline}, points" if task.asked else "Better than",
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
         note=_note(task, metric),

@@ -226,16 +226,16 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
 def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
     """Say of each comparison that is out of looks what would have been seen, and how many seeds its difference needs.
 
-    By the width of its last interval, at the level of one of all comparisons of its task, which Holm's correction asks
-    for at most; a width falls with the root of the number of seeds.
+    By the width of its last interval, at the level of one of the comparisons of its task that are left, which Holm's
+    correction asks for once the others are decided: that of the last look, and, to go on, the whole of it. A width
+    falls with the root of the number of seeds.
     """
     undecided = decided[decided["verdict"] == UNDECIDED]
     for line in undecided.to_dict("records"):
-        level = SIGNIFICANCE * rule.weights[-1]
-        family = (decided["task"] == line["task"]).sum()
-        wider = norm.ppf(1 - level / family / 2) / norm.ppf(1 - level / 2)
-        seen = wider * (line["high"] - line["low"]) / 2
-        needed = line["seeds"] * (seen / line["difference"]) ** 2 if line["difference"] else math.inf
+        level, left = SIGNIFICANCE * rule.weights[-1], (undecided["task"] == line["task"]).sum()
+        half = (line["high"] - line["low"]) / 2 / norm.ppf(1 - level / 2)
+        seen, again = (half * norm.ppf(1 - each / left / 2) for each in (level, SIGNIFICANCE))
+        needed = line["seeds"] * (again / line["difference"]) ** 2 if line["difference"] else math.inf
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "

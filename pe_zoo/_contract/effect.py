@@ -41,4 +41,6 @@ def effect(make: Maker) -> str:
     return (
         f"Untrained, the score of an equal token {' and '.join(told) or 'neither falls nor rises steadily'}; in the "
         f"head that changes most by {', '.join(numbers)} at distances {', '.join(map(str, BACK))}."
+        + " What is further away counts for more: was that sign meant?"
+        * (ways["rises"] == SIZES.num_heads)
     )

@@ -524,7 +524,7 @@ def test_what_is_asked_is_answered_first(tmp_path: Path) -> None:
     means = {name: statistics.fmean(kept[name, seed] for seed in range(3)) for name in ("none", "rope", "alibi")}
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     page = read_page(tmp_path)
-    board, head = board_of(page), "Kept less rope, points"
+    board, head = board_of(page), "Kept, minus rope, points"
     assert board["rope"][head] == "–"
     for name in ("none", "alibi"):
         line, points = table.loc[name], 100 * (means["rope"] - means[name])

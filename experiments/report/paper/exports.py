@@ -67,7 +67,8 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 def table(tasks: Sequence[TaskResults]) -> str:
     """Return the main table: quality in range, at ×2 and ×4, kept, less the baseline with p, and cost.
 
-    The best of each column is bold. What is kept free-running and cost are left out where they were not measured.
+    The best of each column is bold, and of what is kept all that may be the best. What is kept free-running and cost
+    are left out where they were not measured.
     """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
@@ -95,6 +96,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
             text += _interval(known.loc[series]) if head == "Kept" else ""
             bold = text != NOTHING and round(value - top, digits[head]) == 0
+            bold = known.loc[series, "place_low"] == 1 if head == "Kept" else bold
             cells.append(rf"\textbf{{{text}}}" if bold else text)
             if head == "Kept":
                 line = against.loc[series]
@@ -113,7 +115,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"in range ({board.mean_of(known['up_to'].max())}), and its difference from {task.baseline} in points, with "
         f"95 % intervals; p of that difference, corrected as in the methods"
         f"{'; Free: kept where the model reads its own output' if 'Free' in columns else ''}"
-        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; bold: best mean."
+        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; "
+        "bold: best mean; of what is kept, all that may have the first place."
         + f" {board.AT_A_LOOK} In brackets: what the encoder and {task.baseline} keep, runs of each."
         * bool(task.rule)
     )

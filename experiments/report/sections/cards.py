@@ -114,7 +114,7 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
     told = []
     for name in noted[0]:
         shares = [100 * each[name] for each in noted if isinstance(each.get(name), int | float)]  # from elsewhere, too
-        ends = dict.fromkeys(f"{share:.2g}" for share in (min(shares), max(shares))) if shares else ()
+        ends = dict.fromkeys(f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares))) if shares else ()
         told.append(f"{name} by {' to '.join(ends)} % of its size" if ends else f"{name} from 0")
     return [("Moved in training", f"{'; '.join(told)}; {words.count(len(noted), 'run')}")]
 

@@ -36,16 +36,14 @@ def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, st
     return list(dict.fromkeys(str(one) for one in wanted if one in ranked))[:COLOURED]
 
 
-def lines(
-    rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str], asked: str | None
-) -> list[Line]:
+def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:
     """Return the line of each series in ``order``: values in per cent where they are shares.
 
-    Of a family's lines one is not dashed: that of the series ``asked`` about, if there is one.
+    Of a family's lines the first one is not dashed, as in figures.
     """
     found = []
     ranked = style.looks(rows[rows["series"].isin(shown)])
-    solid = {kinds[series]: series for series in reversed([*filter(None, [asked]), *ranked, *shown])}.values()
+    solid = {kinds[series]: series for series in reversed([*ranked, *shown])}.values()
     scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
     of_series = {str(name): part for name, part in rows.groupby("series")}
 

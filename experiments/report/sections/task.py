@@ -208,8 +208,8 @@ class TaskResults:
     def curves(self) -> list[Line]:
         """The curve of each series, best first."""
         order = list(dict.fromkeys([*map(str, self.standing["series"]), *self.order]))
-        kinds, asked = {series: self.kind_of(series) for series in order}, self.baseline if self.asked else None
-        return curves.lines(self.measured, order, self.coloured, kinds, asked)
+        kinds = {series: self.kind_of(series) for series in order}
+        return curves.lines(self.measured, order, self.coloured, kinds)
 
     @cached_property
     def axes(self) -> Axes:
