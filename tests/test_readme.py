@@ -379,3 +379,18 @@ def test_the_count_of_verdicts_is_that_of_the_claims_report(file: str) -> None:
     assert said
     assert told["statement"].nunique() == 28
     assert [int(number) for number in said.groups()] == [verdicts["holds"] - partly, verdicts["fails"], partly]
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
+def test_the_readme_s_ladder_is_that_of_its_rows(readme: str) -> None:
+    with (ROOT / "results" / "ladder" / "report" / "tables" / "transfer.csv").open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if float(line["multiple"]) == 4]
+    told = re.findall(
+        r"^\| [^|]*?([\d.]+)(?:M|[^|]*) \| ([\d.]+)M? \| (\d) \| ([\d.]+) \|$", (ROOT / readme).read_text("utf-8"), re.M
+    )
+    expected = []
+    for line in lines:
+        first, second = (float(line[end]) / (1e6 if line["axis"] == "size" else 1) for end in ("first", "second"))
+        tau = f"{float(line['tau']):.2f}"
+        expected.append((f"{first:.2g}", f"{second:.2g}", f"{float(line['encoders']):.0f}", tau.removeprefix("0")))
+    assert told == expected
