@@ -247,7 +247,7 @@ def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replac
         except Unsupported as reason:
             refused[name] = str(reason)
     if not found and not refused:
-        refused[REPLACED] = f"no encoder with nothing to train extends {encoder.name}: none is the same at any factor"
+        refused[REPLACED] = f"no method extends {encoder.name} without training"
     return found, refused
 
 
