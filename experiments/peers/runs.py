@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pe_zoo
+from experiments.measures.cost.timing import finish
 from experiments.model.precision import AUTO, BFLOAT16, FLOAT32
 from experiments.model.streams import initialising, stream
 from experiments.peers.models import Contender, contenders, llama, logits_of, ours, peer_step
@@ -57,7 +58,7 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 functions = steps_through_use(encoder, geometry, tokens, device)
             else:
                 functions = long_texts(encoder, geometry, device)
-            seconds = in_turn(functions, rounds, 1 if device == "cpu" or what == "run" else ON_GPU)
+            seconds = in_turn(functions, rounds, device)
             for name, of_name in seconds.items():
                 yield {
                     "encoder": encoder,
@@ -69,29 +70,23 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 }
 
 
-def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int, repeated: int = 1) -> dict[str, list[float]]:
+def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int, device: str = "cpu") -> dict[str, list[float]]:
     """Return seconds of each function, in turn so that drift affects all; a first round warms up.
 
-    ``repeated``: calls in each round, to each of which a share of the time is ascribed: a GPU is given the next before
-    it has done the last.
+    A GPU is given several calls at a time, of which each is ascribed a share: the next before it has done the last.
     """
+    repeated, where = 1 if device == "cpu" else ON_GPU, torch.device(device)
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_number in range(rounds + 1):
         for name, function in functions.items():
-            finish()
+            finish(where)
             started = time.perf_counter()
             for _ in range(repeated):
                 function()
-            finish()
+            finish(where)
             if round_number:
                 seconds[name].append((time.perf_counter() - started) / repeated)
     return seconds
-
-
-def finish() -> None:
-    """Wait for the GPU, if there is one."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
 
 
 def ratio(of: list[float], to: list[float]) -> float:
@@ -123,8 +118,7 @@ def product_rates(
         functions[name] = partial(multiply, pairs)
     operations = sum(2.0 * tokens * i * o for i, o in shapes)
     with torch.no_grad():
-        repeated = 1 if device == "cpu" else ON_GPU
-        return {name: operations / min(seconds) for name, seconds in in_turn(functions, 3 * rounds, repeated).items()}
+        return {name: operations / min(seconds) for name, seconds in in_turn(functions, 3 * rounds, device).items()}
 
 
 def training_steps(

@@ -1,5 +1,6 @@
 """Sizes of trunk and budgets of training: of a folder with several, each is compared by itself."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,16 +40,16 @@ def amount(parameters: float) -> str:
 
 
 def apart(results: Results) -> Results:
-    """Return results in which every rung of a task that was done with several sizes is a task by itself.
+    """Return results in which every rung of a task that was trained with several sizes is a task by itself.
 
     It is named by its rung in place of its options, unless another task has the same name without them.
     """
-    rungs = {run: rung_of(config) for run, config in results.configs.items() if SIZES[0] in config}
+    known = {run: rung_of(config) for run, config in results.configs.items()}
+    rungs = {run: rung for run, rung in known.items() if not math.isnan(rung.budget)}
     tasks = dict(zip(results.runs["run_id"], results.runs["task"], strict=True))
     sizes: dict[str, set[float]] = {}
     for run, rung in rungs.items():
-        if rung.parameters == rung.parameters:
-            sizes.setdefault(tasks[run], set()).add(rung.parameters)
+        sizes.setdefault(tasks[run], set()).add(rung.parameters)
     several = {task for task, of_task in sizes.items() if len(of_task) > 1}
     if not several:
         return results

@@ -9,6 +9,7 @@ from tabulate import tabulate
 from experiments.figures import words
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import told
+from experiments.rows import rungs
 from experiments.rows.results import Results, load
 from experiments.rows.row import metric_of
 from experiments.statistics import baselines, comparisons, sequential
@@ -27,10 +28,11 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
     Places are among all series of the folder, as on its page.
     """
-    results, declared = load(place), baselines.declared_in(place)
+    whole, declared = load(place), baselines.declared_in(place)
+    results = rungs.apart(whole)
     found, asked = baselines.of_tasks(results, declared), results.quality["run_id"].isin(run_ids)
     tables = []
-    for task in sorted(set(results.quality.loc[asked, "task"]))[:MOST_TASKS]:
+    for task in sorted(set(results.quality.loc[asked, "task"]), key=words.by_number)[:MOST_TASKS]:
         rows = results.quality[results.quality["task"] == task]
         if rows["series"].nunique() > 1:
             verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
@@ -40,7 +42,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
                 steps = results.runs.loc[results.runs["run_id"].isin(rows["run_id"]), "steps"].max()
                 tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it in {steps:,.0f} steps: "
                 tables[-1] += "try more train.steps= or train.rounds=4"
-    return "\n\n".join([*tables, *_claims(results)])
+    return "\n\n".join([*tables, *_claims(whole)])
 
 
 def _claims(results: Results) -> list[str]:

@@ -149,9 +149,9 @@ def evaluate(model: Transformer, batch: Batch, positions: Tensor) -> Scored:
     """Score a batch at its counted positions, a few sequences at a time, since logits of all would be large."""
     device = model.token_embedding.weight.device
 
-    def scored(rows: slice, tokens: Tensor, places: Tensor) -> Scored:
+    def scored(rows: slice, _: Tensor, places: Tensor) -> Scored:
         asked = batch.part(rows).to(device)
-        return score(model(tokens.to(device), places.to(device))[:, asked.counted], asked).each(Tensor.cpu)
+        return score(model(asked.tokens, places.to(device))[:, asked.counted], asked).each(Tensor.cpu)
 
     return Scored.joined(by_chunk(model, batch.tokens, positions, scored))
 

@@ -61,6 +61,15 @@ def test_one_size_is_left_as_it_is(tmp_path: Path) -> None:
     assert apart(results) is results
 
 
+def test_models_of_other_sizes_that_were_not_trained_split_nothing(tmp_path: Path) -> None:
+    write(tmp_path, sizes=("0.15M",))
+    write_run(
+        tmp_path, "rope", config={"model": {"num_layers": 1, "model_dim": 8, "ffn_multiple": 4}}, run_id="as-it-is"
+    )
+    results = stored.read(tmp_path)
+    assert apart(results) is results
+
+
 def test_a_page_of_several_sizes_has_a_board_for_each_in_order(tmp_path: Path) -> None:
     write(tmp_path)
     page, index = build.write(tmp_path, None, [])

@@ -37,8 +37,8 @@ SERVED = (
 OPTIONS = ("name", "layers", "train_length", "sliding_window", "halves")
 """What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
 ROTATION = ("base", "fraction")
-LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""What Transformers asks for in addition; the defaults of ours."""
+ALIKE = ("low_freq_factor", "high_freq_factor")
+"""Knobs that Transformers asks for under the same name."""
 
 
 def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -79,9 +79,9 @@ def _served(main: Ranking, trained: int) -> list[str]:
     """Return what a configuration alone can hold, in lines."""
     if (name := configured(main.better)) is None:
         return []
-    declared = next(entry for entry in _catalogue.encoders() if entry.name == name).declared
-    held = {"rope_type": declared["rope_type"], "factor": float(main.line(name)["factor"])}
-    held |= LLAMA3 if held["rope_type"] == "llama3" else {}
+    entry = next(entry for entry in _catalogue.encoders() if entry.name == name)
+    held = {"rope_type": entry.declared["rope_type"], "factor": float(main.line(name)["factor"])}
+    held |= {knob: float(entry.knobs[knob].default) for knob in ALIKE if knob in entry.knobs}
     held["original_max_position_embeddings"] = trained
     return [line.format(name=name, length=main.length, held=json.dumps(held)) for line in SERVED]
 

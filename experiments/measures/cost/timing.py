@@ -39,6 +39,12 @@ class Both:
         return replace(self, with_encoder=self.with_encoder / tokens, without=self.without / tokens)
 
 
+def finish(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def in_turn(
     do: Callable[[int], object],
     device: torch.device,
@@ -57,16 +63,12 @@ def in_turn(
         before: what comes before each, untimed.
     """
 
-    def finish() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
     def timed(which: int) -> float:
         before(which)
-        finish()
+        finish(device)
         started = time.perf_counter()
         do(which)
-        finish()
+        finish(device)
         return time.perf_counter() - started
 
     times: list[tuple[float, float]] = []

@@ -42,7 +42,10 @@ class Batch:
         return self.part(slice(count))
 
     def to(self, device: torch.device) -> Self:
-        """Move to a device; on a GPU ``counted`` are indices, since what a mask selects has to be waited for."""
+        """Move from the CPU, where batches are drawn.
+
+        On a GPU ``counted`` are the indices of the places, int64, since what a mask selects has to be waited for.
+        """
         if device.type == "cpu":
             return self
         tensors = {**vars(self), "counted": self.counted.nonzero().squeeze(1)}
