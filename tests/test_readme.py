@@ -134,6 +134,25 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
         assert found[:5] == [56, *numbers], file
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
+    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as table:
+        measured = {(line["task"], line["series"]): line for line in csv.DictReader(table)}
+    kept: dict[str, list[float]] = {}
+    for (_, series), line in measured.items():
+        kept.setdefault(series, []).extend([float(line["kept"])] if line["kept"] else [])
+    ranked = sorted((series for series in kept if len(kept[series]) == 2), key=lambda each: -sum(kept[each]))
+    board = re.search(r"^\| \w+ \| `copy` \| `text` \|\n\|[-|]+\n((?:\|.*\n)+)", (ROOT / file).read_text("utf-8"), re.M)
+    assert board
+    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in board[1].splitlines()]
+    told = [series for series, *_ in lines]
+    assert told[:10] == ranked[:10]
+    assert told[10:] == [series for series in ranked if series in ("alibi", "none", "rope", "sinusoidal")]
+    for series, *cells in lines:
+        assert cells == [headline(measured[task, series]) for task in ("copy", "text")], series
+    assert {measured[task, series]["verdict"] for task in ("copy", "text") for series in ranked[:10]} == {"better"}
+
+
 def test_the_log_s_grids_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "grid" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}

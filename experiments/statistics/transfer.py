@@ -1,4 +1,4 @@
-"""Does a comparison transfer? Rankings of neighbouring sizes and training budgets, and how each encoder scales.
+"""Does a comparison transfer? Rankings of two sizes or training budgets, and how each encoder scales.
 
 A rung is a size of trunk and a number of training tokens. Rankings of two rungs are compared by Kendall's τ (1938;
 tau-b), and by how many of the best `TOP` they share. Their intervals are over seeds: each mean is drawn again from the
@@ -20,40 +20,42 @@ TOP = 3
 DRAWS = 1000
 LEAST = 3
 """Encoders that two rungs share, for their rankings to be compared; sizes, for a power law to be fitted."""
-PAIR = ["task", "multiple", "axis", "first", "second", "encoders", "seeds", "tau", "tau_low", "tau_high"]
+PAIR = ["task", "multiple", "axis", "at", "first", "second", "encoders", "seeds", "tau", "tau_low", "tau_high"]
 PAIR += ["top", "top_low", "top_high", "decided", "kept", "reversed"]
 LAW = ["task", "multiple", "budget", "encoder", "sizes", "seeds", "exponent", "low", "high", "at_one_million"]
 
 
-def neighbours(rungs: pd.DataFrame) -> pd.DataFrame:
-    """Compare the rankings of each two neighbouring rungs: the next size at a budget, or the next budget at a size.
+def compared(rungs: pd.DataFrame) -> pd.DataFrame:
+    """Compare the rankings of rungs that differ in size or in budget: of neighbours, and of the first with all others.
 
     Args:
         rungs: one line for each run and multiple of the training length: ``task``, ``multiple``, ``parameters``,
             ``budget`` (tokens for each parameter), ``encoder``, ``seed`` and ``value``, of which more is worse.
 
     Returns:
-        ``task``, ``multiple``, ``axis`` (``size`` or ``budget``), ``first`` and ``second`` (its values), how many
-        encoders and seeds both have, ``tau`` and ``top`` (share of the best `TOP`) with their intervals, ``decided``
-        (pairs of encoders that the first rung tells apart, each by itself at 95 %), ``kept`` and ``reversed`` (of
-        these, those that the second has in the same or the other order, whether or not it tells them apart).
+        ``task``, ``multiple``, ``axis`` (``size`` or ``budget``), ``at`` (the value of the other axis), ``first`` and
+        ``second`` (values of this one), how many encoders and seeds both have, ``tau`` and ``top`` (share of the best
+        `TOP`) with their intervals, ``decided`` (pairs of encoders that the first rung tells apart, each by itself at
+        95 %), ``kept`` and ``reversed`` (of these, those that the second has in the same or the other order, whether
+        or not it tells them apart).
     """
     found = []
-    other = {"size": ("parameters", "budget"), "budget": ("budget", "parameters")}
+    axes = {"size": ("parameters", "budget"), "budget": ("budget", "parameters")}
     for (task, multiple), part in rungs.groupby(["task", "multiple"]):
-        for axis, (varied, fixed) in other.items():
-            for _, of_one in part.groupby(fixed):
+        for axis, (varied, fixed) in axes.items():
+            for at, of_one in part.groupby(fixed):
                 values = sorted(of_one[varied].unique())
-                for first, second in pairwise(values):
+                for first, second in [*pairwise(values), *((values[0], other) for other in values[2:])]:
                     tables = [_table(of_one[of_one[varied] == value]) for value in (first, second)]
-                    if compared := _compare(*tables):
-                        found.append([task, multiple, axis, first, second, *compared])
+                    if agreement := _compare(*tables):
+                        found.append([task, multiple, axis, at, first, second, *agreement])
     return pd.DataFrame(found, columns=PAIR)
 
 
 def _table(rung: pd.DataFrame) -> pd.DataFrame:
-    """Return encoders by seeds; of those alone that have every seed."""
-    return rung.pivot_table(index="encoder", columns="seed", values="value").dropna()
+    """Return encoders by seeds without a gap: seeds that every encoder has, or encoders that have every seed."""
+    table = rung.pivot_table(index="encoder", columns="seed", values="value")
+    return max(table.dropna(axis=1), table.dropna(), key=lambda whole: whole.size)
 
 
 def _compare(first: pd.DataFrame, second: pd.DataFrame) -> list[float] | None:
@@ -97,7 +99,7 @@ def laws(rungs: pd.DataFrame) -> pd.DataFrame:
     """Fit bits = a · parameters^(-exponent) to each encoder over the sizes of a budget, for each seed by itself.
 
     Args:
-        rungs: as `neighbours` takes them, of tasks whose values are bits.
+        rungs: as `compared` takes them, of tasks whose values are bits.
 
     Returns:
         ``task``, ``multiple``, ``budget``, ``encoder``, how many sizes and seeds, the mean ``exponent`` with its 95 %

@@ -13,7 +13,8 @@ from support import write_run
 from experiments.report.sections import transfer as section
 from experiments.rows.results import load
 from experiments.rows.row import Row
-from experiments.statistics.transfer import laws, neighbours
+from experiments.statistics import transfer
+from experiments.statistics.transfer import laws
 
 ENCODERS = ["a", "b", "c", "d", "e"]
 
@@ -31,7 +32,7 @@ def rung(
 
 
 def compared(*rungs: pd.DataFrame) -> pd.Series:
-    (line,) = neighbours(pd.concat(rungs)).to_dict("records")
+    (line,) = transfer.compared(pd.concat(rungs)).to_dict("records")
     return pd.Series(line)
 
 
@@ -59,16 +60,25 @@ def test_what_seeds_do_not_tell_apart_is_not_decided_and_has_a_wide_interval() -
 
 def test_budgets_are_an_axis_of_their_own_and_rungs_without_a_neighbour_are_left_out() -> None:
     rungs = [rung([1, 2, 3, 4, 5], 1e5, budget) for budget in (5, 20)] + [rung([1, 2, 3, 4, 5], 1e6, 20)]
-    found = neighbours(pd.concat(rungs))
-    assert found[["axis", "first", "second"]].to_numpy().tolist() == [["size", 1e5, 1e6], ["budget", 5, 20]]
-    assert neighbours(rungs[0]).empty
-    assert neighbours(pd.concat([rung([1, 2], 1e5), rung([1, 2], 1e6)])).empty, "two encoders are no ranking"
+    found = transfer.compared(pd.concat(rungs))
+    told = found[["axis", "at", "first", "second"]].to_numpy().tolist()
+    assert told == [["size", 20, 1e5, 1e6], ["budget", 1e5, 5, 20]]
+    assert transfer.compared(rungs[0]).empty
+    assert transfer.compared(pd.concat([rung([1, 2], 1e5), rung([1, 2], 1e6)])).empty, "two encoders are no ranking"
 
 
-def test_a_seed_that_an_encoder_lacks_leaves_it_out_and_one_seed_has_no_interval() -> None:
-    first = rung([1, 2, 3, 4, 5], 1e5)
-    found = compared(first[(first["encoder"] != "a") | (first["seed"] > 0)], rung([1, 2, 3, 4, 5], 1e6))
-    assert found["encoders"] == 4
+def test_the_first_rung_is_compared_with_all_others_and_each_other_with_the_next() -> None:
+    found = transfer.compared(pd.concat([rung([1, 2, 3, 4, 5], size) for size in (1e5, 1e6, 1e7, 1e8)]))
+    told = set(zip(found["first"], found["second"], strict=True))
+    assert told == {(1e5, 1e6), (1e5, 1e7), (1e5, 1e8), (1e6, 1e7), (1e7, 1e8)}
+
+
+def test_a_gap_costs_the_fewest_values_and_one_seed_has_no_interval() -> None:
+    whole, first = rung([1, 2, 3, 4, 5], 1e6), rung([1, 2, 3, 4, 5], 1e5)
+    found = compared(first[(first["encoder"] != "a") | (first["seed"] == 0)], whole)
+    assert (found["encoders"], found["seeds"]) == (4, 3), "12 values without the encoder that has one seed, 5 with it"
+    found = compared(first[(first["encoder"] == "a") | (first["seed"] == 0)], whole)
+    assert (found["encoders"], found["seeds"]) == (5, 1), "5 values of the first seed, 3 of the encoder that has all"
     found = compared(rung([1, 2, 3, 4, 5], 1e5, seeds=1), rung([1, 2, 3, 4, 5], 1e6, seeds=1))
     assert (found["tau"], found["decided"]) == (pytest.approx(1), 0)
     assert np.isnan(found["tau_low"])
@@ -107,11 +117,11 @@ def test_the_section_says_what_rows_say(tmp_path: Path) -> None:
     (found,) = section.sections(load(tmp_path))
     assert found.title == "Does this transfer?"
     said = found.paragraphs[0]
-    assert said.startswith(
-        "text, in range: from 0.15M to 0.6M parameters the ranking of 4 encoders has Kendall's τ 1.00"
-    )
+    assert len(found.paragraphs) == 2, "in range and at 4×"
+    assert said.startswith("text, in range, 5 tokens a parameter: from 0.15M to 2.7M parameters the ranking of 4 ")
+    assert "encoders has Kendall's τ 1.00" in said
     assert "Of 6 pairs that the smaller size tells apart, 6 keep their order and 0 reverse it." in said
     pairs, scaling = found.parts
-    assert len(pairs.data) == 4, "two steps in size, in range and at 4×"
+    assert len(pairs.data) == 6, "two steps in size and both at once, in range and at 4×"
     assert set(scaling.data["encoder"]) == {"none", "rope", "alibi", "t5"}
     assert (scaling.data["budget"] == 5).all()

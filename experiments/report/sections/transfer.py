@@ -22,7 +22,7 @@ def sections(results: Results) -> list[Section]:
     rungs = of_runs(results)
     if rungs["task"].nunique() == 1:  # the settings of the page have its options
         rungs["task"] = rungs["task"].str.partition("(")[0]
-    pairs = transfer.neighbours(rungs)
+    pairs = transfer.compared(rungs)
     if pairs.empty:
         return []
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
@@ -32,7 +32,7 @@ def sections(results: Results) -> list[Section]:
 
 
 def of_runs(results: Results) -> pd.DataFrame:
-    """Return a line for each run and multiple of its training length, as `transfer.neighbours` takes them."""
+    """Return a line for each run and multiple of its training length, as `transfer.compared` takes them."""
     rows = results.quality
     rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(results.configs)]
     rungs = {run: rung_of(results.configs[run]) for run in rows["run_id"].unique()}
@@ -58,13 +58,17 @@ def _kind(config: Mapping[str, str]) -> str:
 
 
 def _sentences(pairs: pd.DataFrame) -> list[str]:
-    found = []
-    for line in pairs[pairs["axis"] == "size"].to_dict("records"):
+    """Return a sentence on each budget: its smallest size against its largest."""
+    found, sizes = [], pairs[pairs["axis"] == "size"]
+    of_one = sizes.groupby(["task", "multiple", "at"])
+    ends = (sizes["first"] == of_one["first"].transform("min")) & (sizes["second"] == of_one["second"].transform("max"))
+    for line in sizes[ends].to_dict("records"):
         told = f"Of {line['decided']} pairs that the smaller size tells apart, {line['kept']} keep their order and "
         told += f"{line['reversed']} reverse it."
         found.append(
-            f"{line['task']}, {WHERE[line['multiple']]}: from {amount(line['first'])} to {amount(line['second'])} "
-            f"parameters the ranking of {line['encoders']:.0f} encoders has Kendall's τ "
+            f"{line['task']}, {WHERE[line['multiple']]}, {_value('budget', line['at'])}: "
+            f"from {amount(line['first'])} to {amount(line['second'])} parameters the ranking of "
+            f"{line['encoders']:.0f} encoders has Kendall's τ "
             f"{words.interval(line['tau'], line['tau_low'], line['tau_high'], '.2f')}. "
             + (told if line["decided"] else "The smaller size tells no pair apart.")
         )
@@ -77,6 +81,7 @@ def _pairs(pairs: pd.DataFrame) -> Table:
             "task": f"{line['task']}, {WHERE[line['multiple']]}",
             "from": _value(line["axis"], line["first"]),
             "to": _value(line["axis"], line["second"]),
+            "both with": _value({"size": "budget", "budget": "size"}[line["axis"]], line["at"]),
             "encoders": f"{line['encoders']:.0f}",
             "seeds": f"{line['seeds']:.0f}",
             "Kendall's τ": words.interval(line["tau"], line["tau_low"], line["tau_high"], ".2f"),
@@ -90,7 +95,7 @@ def _pairs(pairs: pd.DataFrame) -> Table:
         "by means drawn from the t distribution of their seeds. Pairs kept: of the pairs of encoders that the first "
         "rung tells apart (each at 95 %), those in the same order in the second."
     )
-    return Table("transfer", "Rankings of neighbouring sizes and budgets", pd.DataFrame(lines), pairs, note)
+    return Table("transfer", "Rankings of two sizes or budgets", pd.DataFrame(lines), pairs, note)
 
 
 def _laws(laws: pd.DataFrame) -> Table:
