@@ -10,6 +10,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
+from pe_zoo._knobs import hint
 from pe_zoo.hf.swap import USED, chosen, put
 
 
@@ -17,7 +18,7 @@ def load(path: str, auto: Any = AutoModelForCausalLM, **options: Any) -> PreTrai
     """Load a model that ``save_pretrained`` wrote while encoders were in use, with them.
 
     Args:
-        path: a folder or a name on the hub.
+        path: a folder or a name on the hub; where the folder above it is here, the network is not asked.
         auto: class whose ``from_pretrained`` makes the model.
         options: of ``from_pretrained``.
 
@@ -25,15 +26,20 @@ def load(path: str, auto: Any = AutoModelForCausalLM, **options: Any) -> PreTrai
         ValueError: the model was saved without an encoder of pe_zoo.
         FileNotFoundError: there is no such folder, nor such a name on the hub.
     """
+    here = Path(path).parent.is_dir()
     loud = get_verbosity()
     set_verbosity_error()  # it would call the encoders' parameters unexpected
     try:
-        model: PreTrainedModel = auto.from_pretrained(path, **options)
+        # Offline, the hub is asked for many seconds, though most names that it does not have are mistyped folders.
+        model: PreTrainedModel = auto.from_pretrained(path, **{"local_files_only": here} | options)
     except (OSError, ValueError) as error:
         if Path(path).exists():
             raise
-        known = "give one that save_pretrained wrote, or a name on the hub that can be reached"
-        raise FileNotFoundError(f"there is no folder {str(path)!r}; {known}") from error
+        known = f"on the hub that {'was downloaded' if here else 'can be reached'}"
+        beside = [str(file.parent) for file in Path(path).parent.glob("*/config.json")]
+        near = f".{hint(str(path), beside, 'Beside it')}" if beside else ""
+        remedy = f"give one that save_pretrained wrote, or a name {known}"
+        raise FileNotFoundError(f"there is no folder {str(path)!r}; {remedy}{near}") from error
     finally:
         set_verbosity(loud)
     specs = getattr(model.config, USED, None)

@@ -203,10 +203,26 @@ def test_use_names_the_option_that_was_meant() -> None:
         pe_zoo.hf.use(_of_size("llama", SIZES), "rope", sliding_windw=8)
 
 
-def test_load_says_that_there_is_no_folder() -> None:
-    for place in ("missing/folder", "/tmp/a/missing/folder"):
-        with pytest.raises(FileNotFoundError, match=f"there is no folder '{place}'"):
-            pe_zoo.hf.load(place, local_files_only=True)
+def test_load_says_that_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its folder is here, a mistyped name does not wait for the network."""
+
+    def reached(*_: object, **__: object) -> None:
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr("socket.getaddrinfo", reached)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "longer" / "yarn").mkdir(parents=True)
+    (tmp_path / "longer" / "yarn" / "config.json").touch()
+    said = {
+        "longer/yarm": r" Did you mean 'longer/yarn'\? Beside it: longer/yarn\.",
+        "yarn_512": "",
+        "./missing": "",
+        str(tmp_path / "missing" / "folder"): "",
+        "missing/my folder": "",
+    }
+    for place, near in said.items():
+        with pytest.raises(FileNotFoundError, match=f"^there is no folder '{place}'; give .* on the hub .*{near}$"):
+            pe_zoo.hf.load(place)
 
 
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
