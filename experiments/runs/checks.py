@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.figures import words
+from experiments.plan import checkpoint
 from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
@@ -74,9 +75,13 @@ def check_own(runs: Iterable[RunConfig]) -> None:
                     raise
 
 
-def doubts(runs: Iterable[RunConfig]) -> list[str]:
-    """Return a line for each encoder from outside that was not checked as its file is now, or that broke a promise."""
-    found = []
+def doubts(runs: Sequence[RunConfig]) -> list[str]:
+    """Return a line for each encoder from outside that was not checked as its file is now, or that broke a promise.
+
+    And for each model from outside whose training length can be doubted.
+    """
+    lengths = {(run.checkpoint, run.task.get("train_length", 0)) for run in runs if run.checkpoint}
+    found = [text for each in sorted(lengths) if (text := checkpoint.doubt(*each))]
     for name in sorted({str(run.encoder["name"]) for run in runs if not run.checkpoint}):
         if not outside(get(name)):
             continue

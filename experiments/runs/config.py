@@ -230,12 +230,11 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             if value is None:
                 raise BadRequest(checkpoint.lacking(config["checkpoint"], knob))
             config["task"][knob] = value
-        elif knob == "train_length" and value and config["task"].get(knob, 0) > value:
-            made = f"checkpoint={config['checkpoint']!r} was made for {value} positions, and"
-            more = (
-                "what it does beyond them is measured at multiples of its own length: context_extension.multiples=[1,4]"
-            )
-            raise BadRequest(f"{made} task.train_length={config['task'][knob]} is more; leave it out, {more}")
+    reach = checkpoint.reach(config["checkpoint"])
+    if reach and config["task"].get("train_length", 0) > reach:
+        made = f"checkpoint={config['checkpoint']!r} was made for {reach} positions, and"
+        more = "what it does beyond them is measured at multiples of its own length: context_extension.multiples=[1,4]"
+        raise BadRequest(f"{made} task.train_length={config['task']['train_length']} is more; leave it out, {more}")
 
 
 def _others(plugin: Any, place: str) -> list[str]:

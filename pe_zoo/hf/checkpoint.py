@@ -13,12 +13,13 @@ from pe_zoo import Encoder, Geometry, Unsupported
 from pe_zoo.hf.families import REFUSED, tried
 from pe_zoo.hf.listen import family, read, tokens_for
 from pe_zoo.hf.order import table_of
-from pe_zoo.hf.own import own_rotation, rotates
+from pe_zoo.hf.own import configured, own_rotation, rotates
 from pe_zoo.hf.saved import load
 from pe_zoo.hf.seat import seat_of
 from pe_zoo.hf.swap import USED, chosen, noted_length, restore, use
 
 TAKEN = "give a causal language model, such as Llama or GPT-2"
+BEFORE = "original_max_position_embeddings"
 
 
 @dataclass
@@ -86,10 +87,14 @@ class Opened:
         return own, sum(p.numel() for p in self.model.parameters()) - own
 
 
-def longest(place: str) -> int | None:
-    """The positions that a saved model was made for, if it says so; ValueError if it is no causal language model.
+def lengths(place: str) -> tuple[int | None, int | None]:
+    """The tokens that a saved model was trained on, and the positions that it reaches, as far as it says so.
 
-    Of a model that an encoder was put into they are those that `use` noted: its configuration may have more by now.
+    Where its rotation is scaled, the first is Transformers' ``original_max_position_embeddings``, "used during
+    pretraining". Of a model that an encoder was put into both are what `use` noted: its configuration may have more.
+
+    Raises:
+        ValueError: it is no causal language model.
     """
     try:
         config = AutoConfig.from_pretrained(place, local_files_only=True)
@@ -99,8 +104,10 @@ def longest(place: str) -> int | None:
     if config.is_encoder_decoder or (made and not {*made} & {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}):
         raise ValueError(f"checkpoint={place!r} is a {' or '.join(made) or config.model_type}; {TAKEN}")
     if (noted := noted_length(config)) is not None:
-        return noted
-    return getattr(config.get_text_config(), "max_position_embeddings", None)
+        return noted, noted
+    reach = getattr(config.get_text_config(), "max_position_embeddings", None)
+    before = [kind[BEFORE] for kind in configured(config) if kind.get("rope_type") != "default" and kind.get(BEFORE)]
+    return min(before, default=reach), reach
 
 
 def refused(place: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 import pe_zoo
 from pe_zoo import Encoder, Geometry, Site, Unsupported
@@ -87,7 +87,7 @@ def own_rotation(model: PreTrainedModel, heard: list[Heard]) -> Rotation:
     Raises:
         Unsupported: `rope` does not compute the same, with the reason.
     """
-    kinds = _configured(model)
+    kinds = configured(model.config)
     scaled = sorted({str(kind.get("rope_type")) for kind in kinds} - {"default"})
     modules = [one.module for one in heard]
     sizes = Geometry(model_dim=1, num_heads=1, num_layers=1, train_length=TOKENS, head_dim=heard[0].query[-1])
@@ -114,9 +114,9 @@ def own_rotation(model: PreTrainedModel, heard: list[Heard]) -> Rotation:
     raise Unsupported(f"{name} does not rotate as rope does")
 
 
-def _configured(model: PreTrainedModel) -> list[dict[str, Any]]:
+def configured(config: PretrainedConfig) -> list[dict[str, Any]]:
     """What a configuration says of the rotation, or of that of each kind of layer."""
-    said = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    said = getattr(config.get_text_config(), "rope_parameters", None) or {}
     return [said] if "rope_type" in said else [kind for kind in said.values() if isinstance(kind, dict)]
 
 

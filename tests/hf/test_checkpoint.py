@@ -35,7 +35,7 @@ from experiments.rows.results import load
 from experiments.statistics import blocks
 from experiments.tasks import tasks
 from experiments.training import heartbeat
-from pe_zoo.hf.checkpoint import longest, open_model
+from pe_zoo.hf.checkpoint import lengths, open_model
 from pe_zoo.hf.families import SIZES, _of_size
 
 TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(900))
@@ -246,7 +246,7 @@ def test_a_greater_length_in_the_configuration_silences_a_warning_alone(
         pe_zoo.hf.use(model, "self_extend", factor=4.0)
         model.config.max_position_embeddings *= times
         model.save_pretrained(tmp_path / "longer")
-        assert longest(str(tmp_path / "longer")) == 32
+        assert lengths(str(tmp_path / "longer")) == (32, 32)
         caplog.clear()
         made.append(pe_zoo.hf.load(tmp_path / "longer").generate(prompt, max_new_tokens=40, do_sample=False))
         warned.append("predefined maximum length" in caplog.text)

@@ -26,6 +26,9 @@ from pe_zoo.hf.families import SIZES, _of_size
 TEXT = "".join(f"def add_{a}(x):\n    return x + {a * 37}\n\n" for a in range(900))
 
 
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
+
+
 def saved(family: str, folder: Path, **more: Any) -> Path:
     _of_size(family, SIZES | {"vocab_size": 320} | more).save_pretrained(folder)
     return folder
@@ -106,6 +109,23 @@ def test_a_length_beyond_the_models_own_is_no_training_length(command: Command, 
     said = refused(command, *words, "task.train_length=64")
     assert "was made for 32 positions, and task.train_length=64 is more; leave it out" in said
     assert "context_extension.multiples=[1,4]" in said
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_scaled_model_was_trained_to_the_length_before(command: Command, tmp_path: Path, nested: bool) -> None:
+    """Transformers keeps the length of pretraining beside that of the scaled rotation."""
+    rotation = {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    family, more = ("gemma3_text", rotation) if nested else ("llama", YARN)
+    place = saved(family, tmp_path / "my-model", max_position_embeddings=128, rope_parameters=more)
+    words = [f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}", "task.tokenizer=bytes"]
+    words += ["experiment=length_extrapolation", "length_extrapolation.samples=2", "figures=false"]
+    done = command(*words)
+    assert "at length 32" in done.out, done.out + done.err
+    assert "note: my-model counts as trained to 32 tokens, original_max_position_embeddings of its" in done.err
+    assert "may reach 128: task.train_length= gives another" in done.err
+    done = command(*words, "task.train_length=128")
+    assert (done.code, "note:" in done.err) == (0, False), done.err
+    assert "was made for 128 positions" in refused(command, *words[:-1], "task.train_length=256")
 
 
 def test_a_saved_model_is_asked_about_a_text_of_ones_own(command: Command, tmp_path: Path) -> None:
@@ -223,9 +243,6 @@ def test_load_says_that_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.M
     for place, near in said.items():
         with pytest.raises(FileNotFoundError, match=f"^there is no folder '{place}'; give .* on the hub .*{near}$"):
             pe_zoo.hf.load(place)
-
-
-YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 32}
 
 
 @pytest.mark.parametrize("given", [{}, {"sliding_window": 8}])

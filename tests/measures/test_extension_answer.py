@@ -47,7 +47,7 @@ def test_where_nothing_was_tried_the_reason_is_said() -> None:
     found = told({AS_TRAINED: 2.5}, {}, (why,))
     assert "no method could be tried" in found.heading
     assert found.sentences[0].startswith("No method could be tried: llama's rotation is scaled already")
-    assert "measure it without: take rope_parameters" in found.sentences[0]
+    assert 'in its config.json, set rope_type to "default" and max_position_embeddings' in found.sentences[0]
     assert "best" not in found.heading + found.sentences[0]
 
 

@@ -37,9 +37,9 @@ FAR = 4
 """Training lengths that the answer is about, or the nearest measured."""
 FIXED = "nothing can be put into the model: "
 REMEDIES = {
-    "scaled already": "If its training ended before that scaling, measure it without: take rope_parameters (or "
-    "rope_scaling) out of its config.json, and give task.train_length= its training length. If it was trained with it, "
-    "it is extended already.",
+    "scaled already": "To compare methods, measure the model without the scaling: in its config.json, set rope_type to "
+    '"default" and max_position_embeddings to its training length. A model that was trained with the scaling is '
+    "extended already.",
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
