@@ -219,6 +219,8 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
     if config["context_extension"].get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
+    if "context_extension.multiples" not in given:  # more takes minutes and, of a real model, much memory
+        config["context_extension"]["multiples"] = [1.0, 4.0]
     if "shift_sensitivity.samples" not in given:  # so that both measures read the same windows
         config["shift_sensitivity"]["samples"] = config["context_extension"]["samples"]
     if {"measured", "duplicates"} <= config["task"].keys():

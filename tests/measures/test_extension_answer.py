@@ -18,10 +18,15 @@ NOISE = (0.0, 0.02, -0.02, 0.01, -0.01, 0.02, -0.02, 0.0)
 
 
 def told(
-    bits: dict[str, float], saved: dict[str, float], refusals: tuple[str, ...] = (), in_use: Any = None, **noise: float
+    bits: dict[str, float],
+    saved: dict[str, float],
+    refusals: tuple[str, ...] = (),
+    in_use: Any = None,
+    more: tuple[Row, ...] = (),
+    **noise: float,
 ) -> Answer:
     """The answer where ways of reading have such bits at four times the length, their difference as noisy as said."""
-    rows = [row(AS_TRAINED, 2.0, 64)]
+    rows = [row(AS_TRAINED, 2.0, 64), *more]
     for name, value in bits.items():
         for part, each in [(None, 0.0), *enumerate(NOISE, 1)]:
             rows.append(row(name, value + each * noise.get(name, 0.1), 256, part=part, n=256 * 100))
@@ -66,6 +71,24 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
     assert alone.advice[1:] == ["yarn with factor 4 is made for up to 256 tokens."]
     unchanged = told({AS_TRAINED: 2.3, "yarn": 2.4}, {})
     assert not any("made for" in sentence for sentence in unchanged.advice)
+
+
+@pytest.mark.parametrize(("blocks", "length", "other"), [(8, 512, "At 256 (4 times), yarn is best"), (3, 256, "")])
+def test_the_answer_is_about_the_longest_length_of_which_there_is_enough(blocks: int, length: int, other: str) -> None:
+    more = [
+        row(name, value + each, 512, part=part, n=512 * blocks, factor=8.0)
+        for name, value in {AS_TRAINED: 3.1, "yarn": 2.6, "rope_ntk": 2.7, WINDOW: 2.9}.items()
+        for part, each in [(None, 0.0), *enumerate(NOISE[:blocks], 1)]
+    ]
+    found = told({AS_TRAINED: 2.9, "yarn": 2.4, "rope_ntk": 2.5, WINDOW: 2.8}, {}, more=tuple(more))
+    assert f"trained to 64, reads {length} best with yarn" in found.heading
+    lines, times = "\n".join(found.code), length // 64
+    assert f"factor={times}.0" in lines
+    assert f"max_position_embeddings = {length}" in lines
+    assert f'"factor": {times}.0, "original_max_position_embeddings": 64' in lines
+    assert f"context_extension.multiples=[1,{times}]" in found.command
+    assert other in " ".join(found.sentences)
+    assert [ranking.length for ranking in found.rankings] == ([512, 256] if other else [256])
 
 
 def test_nothing_is_compared_with_a_window_that_was_not_measured() -> None:

@@ -34,7 +34,7 @@ from experiments.rows.row import main_metric, metric_of
 from experiments.statistics import blocks
 
 FAR = 4
-"""Training lengths that the answer is about, or the nearest measured."""
+"""Training lengths of the second table, or the nearest measured: the answer is about the longest."""
 FIXED = "nothing can be put into the model: "
 REMEDIES = {
     "scaled already": "To compare methods, measure the model without the scaling: in its config.json, set rope_type to "
@@ -126,16 +126,19 @@ def answer(
     if not found:
         unread = [*beyond(missing, trained, refusals), *at_home]
         return without("no longer text could be measured", unread) if missing else None
-    main = found[min(found, key=lambda length: abs(length - FAR * trained))]
     last = found[max(found)]
+    enough = [ranking for ranking in found.values() if ranking.blocks >= blocks.FEWEST]
+    main = enough[-1] if enough else last
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
     counts = [
         *read({own.length: own, **found} if own else found, trained, corpus),
         *beyond(missing, trained, refusals),
     ]
-    if main.blocks < blocks.FEWEST:
+    if not enough:
         return without(*too_few(main, corpus, counts))
+    if main is not last:
+        counts.insert(0, f"No answer about {last.length} tokens: {too_few(last, corpus, [])[0]}.")
     guess = float(rows.loc[(rows["metric"] == metric) & (rows["eval_length"] == trained), "chance"].mean())
     if own and is_share(metric) and not finds(own.line(AS_TRAINED)["value"], 0.0 if math.isnan(guess) else guess):
         why = "Methods are compared only where the model is right about half of the time at its own length."
@@ -144,7 +147,7 @@ def answer(
             f"right too rarely to compare methods ({found_there})",
             [f"{why} {easier(str(rows['task'].iloc[0]))}".rstrip(), *counts],
         )
-    rankings = [ranking for ranking in dict.fromkeys([main, last]) if ranking.blocks >= blocks.FEWEST]
+    other = min(enough, key=lambda ranking: abs(ranking.multiple - FAR))
     place = place if isinstance(place, str) else "path/to/model"
     lines = code(main, window, place, in_use)
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
@@ -158,10 +161,10 @@ def answer(
             *_short(main, metric, trained),
             *_gain(main, metric, window),
             *_distant(main, window),
-            *(_further(last, metric, window) if last in rankings[1:] else []),
+            *(_elsewhere(other, metric, window) if other is not main else []),
             *counts,
         ],
-        rankings=rankings,
+        rankings=list(dict.fromkeys([main, other])),
         metric=metric,
         train_length=trained,
         window=window,
@@ -369,9 +372,9 @@ def _way(name: str, window: int) -> str:
     return f"the model {UNCHANGED}" if name == AS_TRAINED else named(name, window)
 
 
-def _further(last: Ranking, metric: str, window: int) -> list[str]:
-    line, others = last.line(last.best), [named(name, window) for name in last.alike]
-    less = "" if last.best == AS_TRAINED else f", {difference(line, 'trained_', metric)} against {UNCHANGED}"
-    text = f"At {last.length} ({last.multiple:g} times), {named(last.best, window)} is best: "
+def _elsewhere(other: Ranking, metric: str, window: int) -> list[str]:
+    line, others = other.line(other.best), [named(name, window) for name in other.alike]
+    less = "" if other.best == AS_TRAINED else f", {difference(line, 'trained_', metric)} against {UNCHANGED}"
+    text = f"At {other.length} ({other.multiple:g} times), {named(other.best, window)} is best: "
     text += number(line["value"], metric)
     return [text + less + (f"; no significant difference: {words.listed(others)}." if others else ".")]

@@ -68,7 +68,7 @@ def measure(
 
     Args:
         subject: the trained model and its task.
-        multiples: lengths to measure at, in training lengths, each above 0.
+        multiples: lengths to measure at, in training lengths, each above 0; with ``checkpoint=`` by default 1 and 4.
         samples: sequences per length, at least 1; of a fixed test set, windows of the training length. They are those
             of ``length_extrapolation``, so that the two can be compared.
         replacements: encoders to put in place of the model's own; empty: all that compute the same in training range.

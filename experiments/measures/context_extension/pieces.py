@@ -35,7 +35,7 @@ def _enough(length: int, trained: int, size: int) -> str:
     needed = ENOUGH * length
     more = f"context_extension.samples={-(-needed // trained)}"
     if size < needed:
-        more = f"a text of {needed:,} tokens and {more}" if size else f"more text and {more}"
+        more = f"{f'a text of {needed:,} tokens' if size else 'more text'} and {more} or more"
     return f"{more} gives {ENOUGH} of {length}"
 
 
