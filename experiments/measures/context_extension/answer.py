@@ -61,7 +61,10 @@ class Answer:
     code: list[str] = field(default_factory=list)
     command: str = ""
     """What to type next, to answer `next`."""
-    next: ClassVar[str] = "Next: under each method, does the model find a fact anywhere in a long text?"
+    next: ClassVar[str] = (
+        "Next: under each method, does the model find a fact anywhere in a long text? A small model may find none even "
+        "at its own length; the command then says so at once."
+    )
 
     @property
     def sentences(self) -> list[str]:
