@@ -87,7 +87,7 @@ def test_the_answer_is_about_the_longest_length_of_which_there_is_enough(blocks:
     assert f"max_position_embeddings = {length}" in lines
     assert f'"factor": {times}.0, "original_max_position_embeddings": 64' in lines
     assert f"context_extension.multiples=[1,{times}]" in found.command
-    assert other in " ".join(found.sentences)
+    assert (other or "This is not about 512 tokens: 3 pieces of 512 are too few") in " ".join(found.sentences)
     assert [ranking.length for ranking in found.rankings] == ([512, 256] if other else [256])
 
 

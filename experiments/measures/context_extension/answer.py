@@ -140,8 +140,7 @@ def answer(
     ]
     if not enough:
         return without(*too_few(main, corpus, counts))
-    if main is not last:
-        counts.insert(0, f"No answer about {last.length} tokens: {too_few(last, corpus, [])[0]}.")
+    unanswered = [f"This is not about {last.length} tokens: {too_few(last, corpus, [])[0]}."] * (main is not last)
     guess = float(rows.loc[(rows["metric"] == metric) & (rows["eval_length"] == trained), "chance"].mean())
     if own and is_share(metric) and not finds(own.line(AS_TRAINED)["value"], 0.0 if math.isnan(guess) else guess):
         why = "Methods are compared only where the model is right about half of the time at its own length."
@@ -156,7 +155,12 @@ def answer(
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
     return Answer(
         heading=_heading(opening, main, metric),
-        advice=[*_advice(main, window, metric, refusals), *_served(main, metric, in_use), *_in_use(in_use)],
+        advice=[
+            *_advice(main, window, metric, refusals),
+            *unanswered,
+            *_served(main, metric, in_use),
+            *_in_use(in_use),
+        ],
         evidence=[
             *_levels(main, metric, window),
             *at_home,
