@@ -252,7 +252,7 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     order = [str(name) for name in told.rankings[0].table.index if name in set(rows["condition"])]
     shown = list(dict.fromkeys([AS_TRAINED, *([WINDOW] if WINDOW in order else []), *order]))[:COLOURED]
     saved = told.rankings[0].table["saved"]
-    first = next((name for name in order if name not in (AS_TRAINED, WINDOW)), "")
+    of_rotation = [name for name in order if name not in (AS_TRAINED, WINDOW)]
     lines = []
     for name in order:
         line = rows[rows["condition"] == name].drop_duplicates("eval_length").set_index("eval_length")["value"]
@@ -260,8 +260,8 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
             line[told.train_length] = saved[name]
         points = [(int(length), value * scale) for length, value in line.sort_index().items()]
         kind = "" if name in (AS_TRAINED, WINDOW) else "rotation"
-        dashed = name not in (AS_TRAINED, first)
-        lines.append(drawing.Line(named(name, told.window), kind, points, dashed=dashed, coloured=name in shown))
+        dash = of_rotation.index(name) if kind else int(name == WINDOW)
+        lines.append(drawing.Line(named(name, told.window), kind, points, dash=dash, coloured=name in shown))
     values = rows["value"] * scale
     low, high = math.floor(10 * values.min()) / 10, math.ceil(10 * values.max()) / 10
     step = next(step for step in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf) if (high - low) / step <= 6)

@@ -14,7 +14,8 @@ Point = tuple[float, float]
 FAMILIES = {"no position": "none", "input": "input", "rotation": "rotation", "score bias": "bias"}
 FAMILIES |= {"relative term": "relative", "content": "content"}
 """Family of encoders -> class of the style sheet; any other is ``other``."""
-DASHED = ' stroke-dasharray="7 4"'
+DASHES = ("", "7 4", "2 3", "9 3 2 3")
+"""Of lines of one colour, in turn; the first is whole."""
 SAMPLE = 18
 """Pixels of a line that are drawn beside its name."""
 LONGEST = {"wide": 34, "narrow": 16}
@@ -35,7 +36,7 @@ class Line:
     mean: Sequence[Point]
     seeds: Sequence[Sequence[Point]] = ()
     unlearned: Sequence[Sequence[Point]] = ()
-    dashed: bool = False
+    dash: int = 0
     coloured: bool = True
     band: Sequence[tuple[float, float, float]] = ()
 
@@ -105,7 +106,7 @@ def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int,
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
     for line in behind_first:
-        dash = DASHED * line.dashed
+        dash = _dash(line)
         parts.append(f'<g class="s {css(line.family)}{"" if line.coloured else " grey"}" data-e="{escape(line.name)}">')
         for known, part in itertools.groupby(line.band, key=lambda end: end[1] == end[1]):
             there, back = zip(*(((x, low), (x, high)) for x, low, high in part), strict=True)
@@ -123,6 +124,10 @@ def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int,
         + "".join(parts)
         + "</svg>"
     )
+
+
+def _dash(line: Line) -> str:
+    return f' stroke-dasharray="{pattern}"' if (pattern := DASHES[line.dash % len(DASHES)]) else ""
 
 
 def _circle(frame: Frame, x: float, y: float, kind: str, radius: float) -> str:
@@ -167,7 +172,7 @@ def _ends(frame: Frame, names: Sequence[tuple[Line, str]]) -> Iterator[str]:
         ends, _apart([y + 5 for y, *_ in ends], 17, frame.top + 5, frame.bottom), strict=True
     ):
         x = frame.x(line.named[-1][0])
-        colour, dash = css(line.family), DASHED * line.dashed
+        colour, dash = css(line.family), _dash(line)
         yield f'<path class="lead {colour}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
         yield f'<g class="{colour}"><path class="mean" d="M{x + 14:.0f} {base - 5:.0f}h{SAMPLE}"{dash}/></g>'
         yield (
@@ -190,8 +195,7 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
     edge = frame.x(max(axes.trained, axes.lengths[0]))
     parts = [frame.path(axes.chance, "chance"), f'<path class="edge" d="M{edge:.0f} 0V{height}"/>']
     for line in lines:
-        dash = ' stroke-dasharray="4 3"' if line.dashed else ""
-        parts.append(f'<g class="{css(line.family)}">{frame.path(line.mean, "mean", dash)}</g>')
+        parts.append(f'<g class="{css(line.family)}">{frame.path(line.mean, "mean", _dash(line))}</g>')
     return _svg("spark", width, height, "".join(parts))
 
 
@@ -207,9 +211,8 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
         parts.append(_text(frame.x(length), height - 5, length, "tick b" if length == axes.trained else "tick"))
     ends: list[tuple[float, Line]] = []
     for line in [*others, *own]:
-        dash = ' stroke-dasharray="4 3"' if line.dashed else ""
         thin = "" if line in own else ' class="other"'
-        parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", dash)}</g></g>')
+        parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", _dash(line))}</g></g>')
         ends.append((frame.y(line.mean[-1][1]), line))
     ends.sort(key=lambda end: end[0])
     for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, frame.bottom + 2), strict=True):

@@ -39,11 +39,13 @@ def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, st
 def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds: Mapping[str, str]) -> list[Line]:
     """Return the line of each series in ``order``: values in per cent where they are shares.
 
-    Of a family's lines the first one is not dashed, as in figures.
+    Of a family's lines the first one is whole, the others are dashed in turn, as in figures.
     """
     found = []
     ranked = style.looks(rows[rows["series"].isin(shown)])
-    solid = {kinds[series]: series for series in reversed([*ranked, *shown])}.values()
+    of_family: dict[str, list[str]] = {}
+    for series in dict.fromkeys([*ranked, *shown]):
+        of_family.setdefault(kinds[series], []).append(series)
     scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
     of_series = {str(name): part for name, part in rows.groupby("series")}
 
@@ -61,7 +63,7 @@ def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds:
             ends = over_seeds(known, ["eval_length"]) if len(known) else known.assign(low=[], high=[])
             band = list(zip(ends["eval_length"], scale * ends["low"], scale * ends["high"], strict=True))
             line = replace(line, band=band, unlearned=[mean(lost)] if len(lost) else [])
-        found.append(replace(line, dashed=line.coloured and series not in solid))
+        found.append(replace(line, dash=of_family[kinds[series]].index(series) if line.coloured else 0))
     return found
 
 
