@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ENCODERS, LENGTHS, values_of, write_run, write_sweep
+from support import ENCODERS, LENGTHS, main_rows, values_of, write_run, write_sweep
 
 import report
 
@@ -149,6 +149,19 @@ def test_nothing_is_wider_than_the_screen(browser: Any, folder: Path, name: str,
     if name in PAGES[:2]:
         assert shown.count() == 1
         assert opened.page.locator(".board td.mean:visible").count() == opened.page.locator(".board tbody th").count()
+    opened.context.close()
+
+
+def test_a_long_name_of_a_series_hides_no_column_of_its_board(browser: Any, tmp_path: Path) -> None:
+    more = {"num_symbols": 64, "max_offset": 2, "index_hints": 64}
+    other = {"task": {"name": "copy", "train_length": 16} | more}
+    write_sweep(tmp_path, rows=main_rows)
+    for seed in range(3):
+        write_run(tmp_path, "rope", seed, run_id=f"other{seed}", rows=main_rows, config=other)
+    assert report.main([str(tmp_path)]) == 0
+    opened = Opened(browser, tmp_path, viewport={"width": 1280, "height": 800})
+    right = opened.page.evaluate("document.querySelector('.board').getBoundingClientRect().right")
+    assert right <= 1280
     opened.context.close()
 
 
