@@ -14,11 +14,11 @@ import pandas as pd
 
 from experiments.rows.results import load
 from experiments.statistics.baselines import default_baseline
-from experiments.statistics.comparisons import BETTER, WORSE
+from experiments.statistics.comparisons import BETTER, OPEN, WORSE
 from experiments.statistics.intervals import Matrix, Vector, over_seeds
 from experiments.statistics.rule import Rule
 from experiments.statistics.scores import scores
-from experiments.statistics.sequential import OPEN, decide, wanted
+from experiments.statistics.sequential import decide, wanted
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], Matrix]
 NOISES: dict[str, tuple[Noise, float]] = {

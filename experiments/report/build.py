@@ -49,6 +49,7 @@ READING = (
     "guessing without reading.",
     "Place: the places that an encoding may have. The true ones of all encodings of a task lie in these ranges with "
     "95 % confidence (Welch's test with Holm's correction; a pair that was not tested decides nothing).",
+    "Open: planned runs may decide it. Undecided: all planned runs are in.",
     "Only runs that learned the task in range count. A ring, hatching or “2 of 3 learned” marks the others, which take "
     "no place.",
     "Teacher-forced: each token is predicted from the true ones before it. Free-running: the model reads its own.",

@@ -17,15 +17,15 @@ from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, over_tasks
+from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE, over_tasks
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEEPS, UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
 HALF = 0.5
 """Quality at twice the training length that some series keeps in a task that counts over tasks."""
-OPEN = 3
-"""Fewest places that a series may have, for its seeds to leave it open."""
+SPREAD = 3
+"""Fewest places that a series may have, to be told of as without a place."""
 WIDER = 2.0
 """Times the deviation of others that seeds of the first must have to be told."""
 EACH = 3
@@ -144,7 +144,7 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
 
 
 def findings(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
-    """Return findings of a task beside what was asked: the first, a claim, the first to fall, what is open."""
+    """Return findings of a task beside what was asked: the first, a claim, the first to fall, who has no place."""
     return [*_first(task), *_claimed(claims), *_fall(task), *_open(task)]
 
 
@@ -159,11 +159,11 @@ def verdicts(task: TaskResults) -> str:
     against = f" against {task.baseline}" * (not known)
     left = [
         f"{_few(series, size)} {'is' if len(series) == 1 else 'are'} {verdict}{against}"
-        if verdict == UNDECIDED
+        if verdict in (OPEN, UNDECIDED)
         else f"{_few(series, size)} {verdict}"
         if verdict == UNLEARNED
         else f"{_few(series, size)}: {verdict}"
-        for verdict, series in sorted(names.items(), key=lambda group: group[0] != UNDECIDED)
+        for verdict, series in sorted(names.items(), key=lambda group: group[0] not in (OPEN, UNDECIDED))
     ]
     return "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)
 
@@ -183,11 +183,10 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     if one_by_one or len(lines) < 2:
         return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
-    left, equal = ((task.against["verdict"] == verdict).sum() for verdict in (UNDECIDED, EQUAL))
-    apart = len(lines) - len(won) - len(lost) - left - equal
+    left = {verdict: (task.against["verdict"] == verdict).sum() for verdict in (OPEN, UNDECIDED, EQUAL)}
+    apart = len(lines) - len(won) - len(lost) - sum(left.values())
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
-    rest += [f"{left} {'is' if left == 1 else 'are'} not decided"] * bool(left)
-    rest += [f"{equal} {'is' if equal == 1 else 'are'} equal"] * bool(equal)
+    rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
     text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:
@@ -222,7 +221,7 @@ def _first(task: TaskResults) -> list[Finding]:
     best = known.iloc[0]
     series = str(best["series"])
     beaten = board.beaten_by(task, series)
-    open_to = [str(name) for name in known["series"] if name not in (series, *beaten)]
+    rivals = [str(name) for name in known["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["kept"].notna(), "kept"]
     kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
     text = "of its quality kept"
@@ -231,25 +230,25 @@ def _first(task: TaskResults) -> list[Finding]:
     text += (
         f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
         if task.declared
-        else f", {_told_apart(beaten, open_to, len(seeds))}."
+        else f", {_told_apart(task, beaten, rivals, len(seeds))}."
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     spread = task.scores.groupby("series")["kept"].std()
-    if open_to and not task.declared and spread[series] > WIDER * spread[open_to].median():
+    if rivals and not task.declared and spread[series] > WIDER * spread[rivals].median():
         small += " Its seeds differ more than theirs: a bar is of one encoding, a place needs a test of each pair."
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
-    head = f"{task.named(series)}: {kept}" if open_to else f"{task.named(series)} is first: {kept}"
+    head = f"{task.named(series)}: {kept}" if rivals else f"{task.named(series)} is first: {kept}"
     return [Finding(head, text, small.strip())]
 
 
-def _told_apart(beaten: list[str], open_to: list[str], seeds: int) -> str:
-    if not open_to:
+def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: int) -> str:
+    if not rivals:
         return f"better than each of the other {len(beaten)}" if len(beaten) > 1 else "better than the other"
     better = f"better than {words.few(beaten)}; " if beaten else ""
-    leave = f"{words.count(seeds, 'seed')} {'leaves' if seeds == 1 else 'leave'}"
-    return f"the most; {better}{leave} open how it compares with {words.few(open_to)}"
+    left = OPEN if task.family.open.any() else UNDECIDED
+    return f"the most; {better}{left} against {words.few(rivals)} after {words.count(seeds, 'seed')}"
 
 
 def _claimed(claims: Sequence[Told]) -> list[Finding]:
@@ -298,7 +297,7 @@ def _open(task: TaskResults) -> list[Finding]:
     """Say which series has the widest range of places, or who loses least where all have a place."""
     known = task.standing[task.standing["status"] == "ok"]
     width = (known["place_high"] - known["place_low"] + 1).sort_values(ascending=False, kind="stable")
-    if len(known) < 2 or width.iloc[0] < OPEN or task.declared:
+    if len(known) < 2 or width.iloc[0] < SPREAD or task.declared:
         return []
     line = known.loc[width.index[0]]
     series, scores = str(line["series"]), task.scores
@@ -309,6 +308,8 @@ def _open(task: TaskResults) -> list[Finding]:
     more = (
         "The same command adds seeds until it is decided."
         if task.rule
+        else "More runs are planned: report.py --status has the command."
+        if task.results.waiting
         else ("More seeds, by a rule that keeps the error rate: seeds=until_decided in place of seed=0,1,2.")
     )
     return [Finding(f"{task.named(series)}: {places}", text, more)]
@@ -320,7 +321,7 @@ def across(tasks: Sequence[TaskResults]) -> str:
     best, worst = table.iloc[0], table.iloc[-1]
     if asked := {task.baseline for task in tasks if task.asked}:
         counts = pd.concat([task.against["verdict"] for task in tasks if task.asked]).value_counts()
-        named = {BETTER: "extrapolate better", WORSE: "worse", EQUAL: "equal", UNDECIDED: "not decided"}
+        named = {BETTER: "extrapolate better", WORSE: "worse", EQUAL: EQUAL, UNDECIDED: UNDECIDED, OPEN: OPEN}
         decided = [f"{counts.get(verdict, 0)} {said}" for verdict, said in named.items() if verdict in counts]
         compared = sum(int(counts.get(verdict, 0)) for verdict in named)
         return f"Against {words.listed(asked)}, {compared} comparisons on {len(tasks)} tasks: {', '.join(decided)}"
@@ -337,7 +338,8 @@ def _over(tasks: Sequence[TaskResults]) -> list[Finding]:
     best = board.compared(tasks).iloc[0]
     rivals = over_tasks(task.family for task in tasks)
     own = rivals[rivals["first"] == best["series"]].sort_values("losses", ascending=False)
-    text = f"comparisons won, {best['losses']} lost, {best['compared'] - best['wins'] - best['losses']} undecided."
+    left = OPEN if any(task.family.open.any() for task in tasks) else UNDECIDED
+    text = f"comparisons won, {best['losses']} lost, {best['compared'] - best['wins'] - best['losses']} {left}."
     hardest = own.iloc[0]
     small = f"Most often beaten by {hardest['second']}: in {hardest['losses']} of {hardest['tasks']} tasks."
     small = small if hardest["losses"] else "No other encoding beats it on any of them."

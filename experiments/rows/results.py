@@ -48,6 +48,11 @@ class Results:
         """The runs that would end the same way again."""
         return self.runs[self.runs["status"].isin(FINISHED)]
 
+    @property
+    def waiting(self) -> int:
+        """How many of the runs that were asked for have not ended."""
+        return len(self.missing) + int(self.runs["status"].isin(("running", "interrupted", "unfinished")).sum())
+
 
 def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:
     """Return the runs that were trained, by `Results.configs`."""

@@ -22,7 +22,9 @@ from experiments.statistics.intervals import SIGNIFICANCE, Matrix, Vector, bound
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEPT, NOT_MEASURED, UNLEARNED
 
-BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
+BETTER, WORSE, EQUAL = "better", "worse", "equal"
+OPEN, UNDECIDED = "open", "undecided"
+"""Of a comparison that decides nothing: runs that may decide it are planned, or all planned runs are in."""
 TOO_FEW = f"fewer than {FEWEST} seeds"
 Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "kept", "low", "high", "in_range", *KEPT]
@@ -67,6 +69,7 @@ class Family(NamedTuple):
         p_holm: corrected.
         wins: whether the series of the line is better than that of the column.
         equal: whether they differ by less than a declared difference.
+        open: whether runs that may decide it are planned.
         runs: of the series of the line, with a score, that the comparison with that of the column rests on.
         means: of what these keep.
     """
@@ -80,6 +83,7 @@ class Family(NamedTuple):
     p_holm: Matrix
     wins: Truth
     equal: Truth
+    open: Truth
     runs: Matrix
     means: Matrix
 
@@ -116,8 +120,11 @@ def welch(ours: Moments, theirs: Moments, level: float = SIGNIFICANCE) -> Test:
     return Test(difference, difference - half, difference + half, 2 * np.minimum(below, above), below)
 
 
-def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
-    """Test all pairs of the series of one task and metric; comparisons with ``baseline`` share half of the level."""
+def family(scores: pd.DataFrame, baseline: str | None = None, *, waiting: bool = False) -> Family:
+    """Test all pairs of the series of one task and metric; comparisons with ``baseline`` share half of the level.
+
+    ``waiting``: runs that were asked for have not ended.
+    """
     names, kept, noise = by_series(scores)
     known = moments(kept, noise)
     one, other = np.triu_indices(len(names), 1)
@@ -138,8 +145,8 @@ def family(scores: pd.DataFrame, baseline: str | None = None) -> Family:
     better = closure(np.where((difference > 0) & ~np.isnan(p), square(corrected, corrected), 1.0))
     p_holm = np.where(np.isnan(p), np.nan, np.minimum(better, better.T))
     runs, means = (np.repeat(each[:, None], len(names), axis=1) for each in (known.runs, known.mean))
-    wins, equal = better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool)
-    return Family(names, kept, difference, low, high, p, p_holm, wins, equal, runs, means)
+    wins, equal, still = better < SIGNIFICANCE, np.zeros(p.shape, dtype=bool), np.full(p.shape, waiting)
+    return Family(names, kept, difference, low, high, p, p_holm, wins, equal, still, runs, means)
 
 
 def closure(better: Matrix) -> Matrix:
@@ -156,7 +163,7 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
         The columns `AGAINST`: ``seeds`` and ``baseline_seeds`` (runs that were compared), ``mean`` and
         ``baseline_mean`` (of what they keep), ``difference`` (series less baseline) with its interval, ``effect``
         (`effect`), ``improvement`` (`improvement`), ``p``, ``p_holm``, ``verdict`` (``better``, ``worse``, ``equal``,
-        ``undecided``, or the reason why there is none).
+        ``open``, ``undecided``, or the reason why there is none).
     """
     if baseline not in found.names:
         return pd.DataFrame(columns=AGAINST)
@@ -174,11 +181,13 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
         if not len(values[place]) or not len(values[base]):
             own = reason(scores, series)
             line["verdict"] = f"{baseline}: {reason(scores, baseline)}" if len(values[place]) else own
-        elif min(len(values[place]), len(values[base])) < FEWEST:
-            line["verdict"] = TOO_FEW
+        elif found.wins[place, base] or found.wins[base, place]:
+            line["verdict"] = BETTER if found.wins[place, base] else WORSE
+        elif found.equal[place, base] or found.open[place, base]:
+            line["verdict"] = EQUAL if found.equal[place, base] else OPEN
         else:
-            won, lost, equal = found.wins[place, base], found.wins[base, place], found.equal[place, base]
-            line["verdict"] = BETTER if won else WORSE if lost else EQUAL if equal else UNDECIDED
+            few = min(len(values[place]), len(values[base])) < FEWEST
+            line["verdict"] = TOO_FEW if few else UNDECIDED
         lines.append(line)
     table = pd.DataFrame(lines, columns=AGAINST)
     return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0], baseline=baseline)

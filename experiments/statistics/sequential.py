@@ -14,14 +14,24 @@ import numpy as np
 import pandas as pd
 
 from experiments.statistics import comparisons
-from experiments.statistics.comparisons import BETTER, EQUAL, UNDECIDED, WORSE, Family, by_series, holm, moments, welch
+from experiments.statistics.comparisons import (
+    BETTER,
+    EQUAL,
+    OPEN,
+    UNDECIDED,
+    WORSE,
+    Family,
+    by_series,
+    holm,
+    moments,
+    welch,
+)
 from experiments.statistics.intervals import SIGNIFICANCE, Matrix
-from experiments.statistics.rule import BEST, Rule
+from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import UNLEARNED
 
 Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 Pairs = tuple[Counts, Counts]
-OPEN = "open"
 COLUMNS = ["task", "metric", "series", "against", "seeds", "seeds_learned", "difference", "low", "high", "p", "p_holm"]
 COLUMNS += ["verdict", "next_look", "concerns"]
 
@@ -48,12 +58,20 @@ def decide(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> pd.DataFram
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def verdicts(scores: pd.DataFrame, declared: tuple[Rule, int] | None, baseline: str | None) -> Family:
-    """Return the verdicts of a task: by the ``declared`` rule and its first seed, or of all seeds at once."""
+def verdicts(
+    scores: pd.DataFrame, declared: tuple[Rule, int] | None, baseline: str | None, *, waiting: bool = False
+) -> Family:
+    """Return the verdicts of a task: by the ``declared`` rule and its first seed, or of all seeds at once.
+
+    ``waiting``: runs that were asked for have not ended; a declared rule says itself which comparisons are open.
+    """
     if declared is None or scores.empty:
-        return comparisons.family(scores, baseline)
+        return comparisons.family(scores, baseline, waiting=waiting)
     rule, first_seed = declared
-    return family(scores, rule if rule.question == BEST else replace(rule, question=str(baseline)), first_seed)
+    found = family(scores, rule if rule.question == BEST else replace(rule, question=str(baseline)), first_seed)
+    if rule.question == STATEMENTS:  # no comparison of two series gets more seeds
+        found = found._replace(open=np.full_like(found.open, waiting))
+    return found
 
 
 def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
@@ -63,7 +81,7 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     """
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
-    better, equal = np.ones(size), plain.equal.copy()
+    better, equal, still = np.ones(size), plain.equal.copy(), plain.open.copy()
     difference, low, high, p, p_holm = np.full((5, *size), np.nan)
     order, runs, means = np.unique(scores["seed"]) - first_seed, plain.runs.copy(), plain.means.copy()
     for line in decide(scores, rule, first_seed).to_dict("records"):
@@ -83,12 +101,26 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         ):
             ends[one, other], ends[other, one] = line[here], -line[there]
         equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
+        others = slice(None) if rule.question == BEST else other  # more seeds of a series go into all of its pairs
+        still[one, others] |= line["verdict"] == OPEN
+        still[others, one] |= line["verdict"] == OPEN
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
         if line["verdict"] == WORSE or (line["verdict"] == BETTER and rule.question != BEST):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     wins = better < SIGNIFICANCE
-    return comparisons.Family(plain.names, plain.values, difference, low, high, p, p_holm, wins, equal, runs, means)
+    return plain._replace(
+        difference=difference,
+        low=low,
+        high=high,
+        p=p,
+        p_holm=p_holm,
+        wins=wins,
+        equal=equal,
+        open=still,
+        runs=runs,
+        means=means,
+    )
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

@@ -222,7 +222,7 @@ def test_the_first_screen_names_the_best_and_its_equals(sweep: Path) -> None:
     means = {name: statistics.fmean(found[name, s]["kept"] for s in range(3)) for name in {key[0] for key in found}}
     best = max(means, key=lambda name: means[name])
     assert re.search(rf"{best}(?: is first)?: {100 * means[best]:.0f} %", text)
-    told = re.search(r"the most; better than (.+); 3 seeds leave open how it compares with (\w+) and (\w+)\.", text)
+    told = re.search(r"the most; better than (.+); undecided against (\w+) and (\w+) after 3 seeds\.", text)
     assert told is not None
     assert {best, told[2], told[3]} == {"none", "alibi", "t5"}
     assert set(re.findall(r"\w+", told[1])) == {"rope", "sinusoidal", "and"}, "learned did not learn"
@@ -584,6 +584,34 @@ def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tm
     assert "alibi and t5: no comparison (no run of t5 learned copy)." in said
 
 
+@pytest.mark.parametrize(
+    ("question", "looks", "more", "verdict"),
+    [
+        ("none", (3,), (), "undecided"),
+        ("none", (3, 5), (), "open"),
+        ("statements", (3, 5), (), "undecided"),
+        ("", (), (), "undecided"),
+        ("", (), ("none-copy-seed3",), "open"),
+    ],
+)
+def test_what_planned_runs_may_decide_is_open(
+    tmp_path: Path, question: str, looks: tuple[int, ...], more: tuple[str, ...], verdict: str
+) -> None:
+    write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
+    if question:
+        declare(tmp_path, question, *looks)
+    else:
+        runs = tuple(run.name for run in (tmp_path / "runs").iterdir())
+        sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", (*runs, *more)))
+    assert report.main([str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
+    assert table["verdict"].dropna().to_dict() == {"rope": "worse", "alibi": verdict}
+    said = (tmp_path / "report/report.md").read_text()
+    assert (f"# copy: none beats rope; alibi is {verdict}\n" if question == "none" else f"; {verdict} against ") in said
+    other = {"open": "undecided", "undecided": "open"}[verdict]
+    assert not re.search(rf"\b{other}\b", read_page(tmp_path).text.partition("Runs")[0])
+
+
 @pytest.mark.parametrize("learned", [["copy"], ["copy", "sort"]])
 def test_over_tasks_each_answer_names_its_task(tmp_path: Path, learned: list[str]) -> None:
     for task in learned:
@@ -883,7 +911,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6"
     assert finding.text == (
-        "b and c; loses to a; 1 is not decided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
+        "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
     )
 
 

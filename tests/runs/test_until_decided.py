@@ -96,7 +96,7 @@ def test_statements_get_seeds_until_each_is_decided(
     assert first == dict.fromkeys(POINTS, range(3))
     assert second == dict.fromkeys([("encoder=none",), ("encoder=alibi",)], range(3, 5))
     printed = capsys.readouterr().out
-    assert "alibi is better: undecided\n2 comparisons: 1 holds, 1 open; the next look takes 4 more runs" in printed
+    assert "alibi is better: open\n2 comparisons: 1 holds, 1 open; the next look takes 4 more runs" in printed
     assert "alibi is better: equal\n2 comparisons: 1 holds, 1 equal\n" in printed
     assert "rope is better: holds" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0

@@ -122,6 +122,17 @@ def test_a_finding_passes_if_all_of_its_tests_do(tmp_path: Path) -> None:
     assert found.outcomes[1].reason == "no rows of none, rope"
 
 
+def test_what_planned_runs_may_decide_is_open(tmp_path: Path) -> None:
+    measured(tmp_path, {"none": HIGH, "rope": MIDDLE, "t5": LOW})
+    close, clear = (
+        {"contestants": of("none", other), "rule": {"higher": [["none"], [other]]}} for other in ("rope", "t5")
+    )
+    absent = clear | {"rows": ROWS | {"metric": "loss"}}
+    for asked, verdict in (((), "undecided"), (("rope-copy-seed3",), "open")):
+        sweeps.write(tmp_path, sweeps.Sweep("python run.py -m x", asked))
+        assert [decided(tmp_path, clear, each).verdict for each in (close, absent)] == [verdict, verdict]
+
+
 def test_runs_that_did_not_learn_and_single_seeds_decide_nothing(tmp_path: Path) -> None:
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
     measured(tmp_path / "a", {"none": HIGH, "rope": LOW}, record={"converged": False})
@@ -143,7 +154,7 @@ def test_looks_that_a_sweep_declared_decide_and_say_what_is_needed(tmp_path: Pat
     measured(tmp_path, {"none": HIGH, "rope": LOW, "t5": (0.92, 0.90, 0.91)})
     sweeps.write(tmp_path, sweeps.Sweep("python run.py -m x", ("a",), RULE))
     found = decided(tmp_path, clear, tie | {"delta": 0.02})
-    assert [case.verdict for case in found.outcomes] == ["holds", "undecided"]
+    assert (found.verdict, [case.verdict for case in found.outcomes]) == ("open", ["holds", "open"])
     (first,), (second,) = (case.compared for case in found.outcomes)
     assert (first.seeds, first.next_look, second.verdict, second.next_look) == (3, 0, "open", 5)
     assert second.concerns == {("copy", "none"), ("copy", "t5")}

@@ -108,7 +108,6 @@ def marked(runs: pd.DataFrame) -> list[str]:
 def warnings(results: Results) -> list[str]:
     """Return the warnings of missing runs, and of runs compared with one another that were not made alike."""
     runs, of_all = results.finished, len(results.runs) + len(results.missing)
-    waiting = results.runs["status"].isin(("running", "interrupted", "unfinished")).sum() + len(results.missing)
     configs = [results.configs[run] for run in runs["run_id"]]
     columns: dict[str, list[Any]] = {name: list(runs[name]) for name in MADE_WITH}
     packages = [value if isinstance(value, dict) else {} for value in runs["packages"]]
@@ -119,6 +118,7 @@ def warnings(results: Results) -> list[str]:
     settings = sorted({key for config in configs for key in config if key.startswith("train.")})
     columns |= {key: [config.get(key) for config in configs] for key in settings}
     found = [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in columns.items()]
+    waiting = results.waiting
     unfinished = (
         f"Unfinished: {len(runs)} of {of_all} runs have ended with rows; {waiting} have not, and are in no number "
         f"here{f': {words.few(results.missing)}' if results.missing else ''}. report.py --status lists them and the "

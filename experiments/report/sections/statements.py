@@ -11,7 +11,7 @@ from experiments.figures.words import count, interval, listed, p_value
 from experiments.report import drawing
 from experiments.report.page import Block, Section, Table
 from experiments.rows.row import OVER_LENGTHS
-from experiments.statistics.comparisons import EQUAL, UNDECIDED
+from experiments.statistics.comparisons import EQUAL, OPEN, UNDECIDED
 from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
@@ -25,7 +25,7 @@ HOW = (
 BARS = (
     "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
     "the right of the line the claim holds. Each claim has a scale, a measure and tests of its own: it may be decided "
-    "where places in the table are open. Cases that no run of this folder measures are left out and counted."
+    "where places in the table are not. Cases that no run of this folder measures are left out and counted."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
@@ -37,9 +37,9 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     """Return a sentence on the statements, and one on the published findings."""
     tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
-    holding, failing, equal, undecided = (tested.count(verdict) for verdict in (HOLDS, FAILS, EQUAL, UNDECIDED))
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
-    counts = {"holding": holding, "in some cases alone": partly, "failing": failing, EQUAL: equal, UNDECIDED: undecided}
+    counts = {"holding": tested.count(HOLDS), "in some cases alone": partly, "failing": tested.count(FAILS)}
+    counts |= {verdict: tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
     told = "; ".join(f"{number} {how}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
     sentences = [
@@ -162,7 +162,7 @@ def _said(one: Comparison) -> str:
 
 def _left(one: Comparison) -> str:
     """Return why a comparison decides nothing, in brackets; blank where it does."""
-    return f" ({LEFT[one.verdict]})" if one.verdict in LEFT else ""
+    return f" ({one.verdict})" if one.verdict in LEFT else ""
 
 
 def _css(verdict: str) -> str:

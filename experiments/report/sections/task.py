@@ -129,7 +129,7 @@ class TaskResults:
         return self.rule is not None and self.rule[0].of_one_series
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
-        return sequential.verdicts(table, self.rule, self.baseline)
+        return sequential.verdicts(table, self.rule, self.baseline, waiting=bool(self.results.waiting))
 
     @cached_property
     def lengths(self) -> pd.DataFrame:

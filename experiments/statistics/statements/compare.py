@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.statistics import sequential
-from experiments.statistics.comparisons import BETTER, TOO_FEW, UNDECIDED, WORSE
+from experiments.statistics.comparisons import BETTER, OPEN, TOO_FEW, UNDECIDED, WORSE
 from experiments.statistics.rule import FEWEST, STATEMENTS, Rule
 from experiments.statistics.statements.schema import FAILS, HOLDS, comparisons
 from experiments.statistics.statements.values import Measured
@@ -51,13 +51,17 @@ class Comparison:
 
 
 def compare(
-    tests: Sequence[tuple[Mapping[str, Any], Mapping[str, Measured]]], declared: tuple[Rule, int] | None
+    tests: Sequence[tuple[Mapping[str, Any], Mapping[str, Measured]]],
+    declared: tuple[Rule, int] | None,
+    *,
+    waiting: bool = False,
 ) -> list[list[Comparison]]:
     """Return the comparisons of each test of a statement.
 
     Args:
         tests: of the statement, each with what there is of its contestants; empty where it cannot be decided.
         declared: by which rule seeds were added, and the first of them; None: their number was fixed.
+        waiting: runs that were asked for have not ended; a declared rule says itself what is open.
     """
     ended = {seed for _, found in tests for each in found.values() for seed in each.seeds}
     first = declared[1] if declared else min(ended, default=0)
@@ -86,8 +90,9 @@ def compare(
     compared: list[list[Comparison]] = [[] for _ in tests]
     for (place, words, sides), line in zip(asked, lines, strict=True):
         verdict = VERDICTS.get(line["verdict"], line["verdict"])
-        if verdict == UNDECIDED and line["seeds_learned"] < FEWEST:
-            verdict = TOO_FEW
+        if verdict == UNDECIDED:
+            few = TOO_FEW if line["seeds_learned"] < FEWEST else UNDECIDED
+            verdict = OPEN if waiting and not declared else few
         numbers = ("seeds", "difference", "low", "high", "p_holm", "next_look")
         own: dict[str, Any] = {name: line[name] for name in numbers}
         own |= {"comparison": words, "verdict": verdict, "seeds_learned": min(len(side.values) for side in sides)}

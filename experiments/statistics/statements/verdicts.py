@@ -17,19 +17,18 @@ import pandas as pd
 from experiments.rows import sweeps
 from experiments.rows.read import FINISHED
 from experiments.rows.results import Results
-from experiments.statistics.comparisons import EQUAL, TOO_FEW, UNDECIDED
+from experiments.statistics.comparisons import EQUAL, OPEN, TOO_FEW, UNDECIDED
 from experiments.statistics.intervals import bounded
 from experiments.statistics.rule import Rule, declared_rule
 from experiments.statistics.scores import UNLEARNED
-from experiments.statistics.sequential import OPEN
 from experiments.statistics.statements.compare import Comparison, compare
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Statement
 from experiments.statistics.statements.values import NO_ROWS, Measured, measure, selectable
 
 ONLY, IN_PART = "holds only if: ", "holds if: "
-"""How the verdict begins that differs between cases; the second where some are undecided."""
-LEFT = {OPEN: "open", UNDECIDED: "not separable with these seeds", TOO_FEW: TOO_FEW, UNLEARNED: UNLEARNED}
-"""Verdicts on comparisons that decide nothing, in words."""
+"""How the verdict begins that differs between cases; the second where some decide nothing."""
+LEFT = (OPEN, UNDECIDED, TOO_FEW, UNLEARNED)
+"""Verdicts on comparisons that decide nothing."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,10 @@ def _decided(
 ) -> Decided:
     found = [measure(test, rows, results) for test in statement.tests]
     usable = [{} if _lacking(each) else each for each in found]
-    compared = compare(list(zip(statement.tests, usable, strict=True)), declared)
+    waiting = bool(results.waiting)
+    compared = compare(list(zip(statement.tests, usable, strict=True)), declared, waiting=waiting)
     outcomes = tuple(map(_outcome, statement.tests, found, compared))
-    verdict = as_a_whole(outcomes) if statement.setting else case_by_case(outcomes)
+    verdict = as_a_whole(outcomes, waiting=waiting) if statement.setting else case_by_case(outcomes)
     if statement.setting and verdict == FAILS:  # more seeds would change nothing
         closed = [tuple(replace(one, next_look=0) for one in each.compared) for each in outcomes]
         outcomes = tuple(replace(each, compared=ended) for each, ended in zip(outcomes, closed, strict=True))
@@ -129,7 +129,8 @@ def _outcome(test: Mapping[str, Any], found: Mapping[str, Measured], compared: l
         within = f"within {test['delta']:g}" if "delta" in test else "to rounding"
         verdict, reason = EQUAL, f"{within}: {named[EQUAL]}"
     else:
-        verdict, reason = UNDECIDED, "; ".join(f"{LEFT[each]}: {named[each]}" for each in LEFT if each in named)
+        verdict = OPEN if OPEN in named else UNDECIDED
+        reason = "; ".join(f"{each}: {named[each]}" for each in LEFT if each in named)
     return Outcome(test, entries, verdict, reason, tuple(compared))
 
 
@@ -139,11 +140,13 @@ def _entry(name: str, published: Mapping[str, float], found: Measured) -> Entry:
     return Entry(name, number, mean, low, high, len(found.values), found.unlearned)
 
 
-def as_a_whole(outcomes: tuple[Outcome, ...]) -> str:
-    """Return the verdict on a finding."""
+def as_a_whole(outcomes: tuple[Outcome, ...], *, waiting: bool = False) -> str:
+    """Return the verdict on a finding; ``waiting``: runs that were asked for have not ended."""
     verdicts = {outcome.verdict for outcome in outcomes}
     if FAILS in verdicts:
         return FAILS
+    if OPEN in verdicts or (waiting and NOT_MEASURED in verdicts):
+        return OPEN
     return UNDECIDED if not verdicts <= {HOLDS, EQUAL} else EQUAL if EQUAL in verdicts else HOLDS
 
 
@@ -156,9 +159,10 @@ def case_by_case(outcomes: tuple[Outcome, ...]) -> str:
     if verdicts <= {FAILS, EQUAL}:
         return FAILS
     if not (HOLDS in verdicts and verdicts & {FAILS, EQUAL}):
-        return UNDECIDED
-    holding, undecided = ("; ".join(str(c.test["of"]) for c in cases if c.verdict == v) for v in (HOLDS, UNDECIDED))
-    return f"{IN_PART}{holding} (undecided if: {undecided})" if undecided else f"{ONLY}{holding}"
+        return OPEN if OPEN in verdicts else UNDECIDED
+    of = {verdict: "; ".join(str(c.test["of"]) for c in cases if c.verdict == verdict) for verdict in verdicts}
+    left = "; ".join(f"{verdict} if: {of[verdict]}" for verdict in (UNDECIDED, OPEN) if verdict in of)
+    return f"{IN_PART}{of[HOLDS]} ({left})" if left else f"{ONLY}{of[HOLDS]}"
 
 
 def comparison_table(decided: Iterable[Decided]) -> pd.DataFrame:
