@@ -105,7 +105,7 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
         _measured(page, data, results, baselines, verdicts.decide(statements, whole), transfer.sections(whole))
     else:
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
-    unlearned = folder.marked(results.runs)
+    unlearned = folder.marked(results.runs, results.configs)
     page.summary += unlearned
     page.sections += [Section("What did not learn", parts=[Block("list", unlearned)])] if unlearned else []
     page.sections.append(Section("Method", [" ".join(method)], folded=True))

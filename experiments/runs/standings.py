@@ -8,6 +8,7 @@ from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.report.sections.curves import learned_only
+from experiments.report.sections.fairness import advice
 from experiments.report.sections.statements import told
 from experiments.rows import rungs
 from experiments.rows.results import Results, load
@@ -39,9 +40,9 @@ def text(place: Path, run_ids: Collection[str]) -> str:
             places = declared is None or not declared[0].of_one_series
             tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"]), places=places))
             if failed := int((kept["status"] == UNLEARNED).sum()):
-                steps = results.runs.loc[results.runs["run_id"].isin(rows["run_id"]), "steps"].max()
-                tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it in {steps:,.0f} steps: "
-                tables[-1] += "try more train.steps= or train.rounds=4"
+                unlearned = rows.loc[rows["converged"].eq(False), "run_id"].unique()
+                tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it. "
+                tables[-1] += advice(results.configs[run] for run in unlearned)
     return "\n\n".join([*tables, *_claims(whole)])
 
 

@@ -460,6 +460,33 @@ def test_runs_that_did_not_converge_are_marked_and_kept(tmp_path: Path) -> None:
     assert set(table.loc[table["series"] == "rope", "not_converged"]) == {1}
 
 
+@pytest.mark.parametrize(
+    ("train", "advice"),
+    [
+        ({}, "They had 1 round of 2,000 steps: try train.rounds=4 or tune=true"),
+        ({"rounds": 1}, "They had 1 round of 2,000 steps: try train.rounds=4 or tune=true"),
+        ({"rounds": 4}, "They had up to 4 rounds of 2,000 steps: try train.steps=4000 or tune=true"),
+        ({"rounds": 1, "max_steps": 500}, "They had 1 round of 500 steps: try train.max_steps=null or tune=true"),
+        (
+            {"rounds": 1, "drop_encoder_after": 0.5},
+            "They had 1 round of 2,000 steps: try train.steps=4000 or tune=true",
+        ),
+        ({"rounds": 4, "learning_rate": "tuned"}, "They had up to 4 rounds of 2,000 steps: try train.steps=4000"),
+        ({"rounds": 4, "stop_at_convergence": True}, "They had up to 4 rounds of 2,000 steps: try train.steps=4000"),
+    ],
+)
+def test_runs_that_did_not_learn_are_advised_what_they_did_not_have(
+    tmp_path: Path, train: dict[str, Any], advice: str
+) -> None:
+    write_sweep(tmp_path, ("none", "rope"), 2, rows=main_rows)
+    failed, config = {"converged": False}, {"train": {"steps": 2000} | train}
+    write_run(tmp_path, "alibi", rows=main_rows, record=failed, config=config)
+    assert report.main([str(tmp_path)]) == 0
+    assert f"say little about their encoder. {advice}." in read_page(tmp_path).text
+    printed = standings.text(tmp_path, {run.name for run in (tmp_path / "runs").iterdir()})
+    assert f"1 of 5 runs did not learn it. {advice}\n" in printed
+
+
 def test_names_are_escaped(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>_50%&$#{x}|[a](b)"
     write_run(tmp_path, "none")

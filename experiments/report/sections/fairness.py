@@ -1,6 +1,7 @@
 """How fairly runs were trained: learning rates, early ends, controls with as many parameters."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -56,6 +57,30 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
         why = f"at train.max_steps, before the {planned} steps of the learning-rate schedule"
         sentences.append(f"{len(cut)} of {total} ended {why}.")
     return sentences
+
+
+def advice(configs: Iterable[Mapping[str, str]]) -> str:
+    """Say how long runs that did not learn were trained, and which options give them what they did not have."""
+    options: set[str] = set()
+    rounds = longest = doubled = 0
+    for config in configs:
+        steps, most, last = (_whole(config.get(f"train.{name}")) for name in ("steps", "rounds", "max_steps"))
+        rounds, longest = max(rounds, most), max(longest, last or steps)
+        if last:
+            options.add("train.max_steps=null")
+        elif most > 1 or config.get("train.drop_encoder_after", "null") != "null":
+            doubled = max(doubled, 2 * steps)
+        else:
+            options.add("train.rounds=4")
+        if config.get("train.learning_rate") != TUNED and config.get("train.stop_at_convergence") != "true":
+            options.add("tune=true")
+    options |= {f"train.steps={doubled}"} if doubled else set()
+    had = f"up to {rounds} rounds" if rounds > 1 else "1 round"
+    return f"They had {had} of {longest:,} steps: try {' or '.join(sorted(options))}"
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
 
 
 def tuning(task: TaskResults) -> Section:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from experiments.figures import words
 from experiments.report.page import Section, Table
+from experiments.report.sections import fairness
 from experiments.rows.read import FINISHED, MADE_WITH
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS
@@ -87,16 +88,14 @@ def growth(rule: Rule, commands: int = 1) -> str:
     )
 
 
-def marked(runs: pd.DataFrame) -> list[str]:
+def marked(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     """Return the sentences on runs that did not learn, diverged, or have no rows."""
     sentences = []
     if len(unlearned := runs[runs["converged"].eq(False)]):
         those = f"{words.count(len(unlearned), 'run')} did not learn the task within the training length"
         marks = f"in curves a ring, in tables †: {words.few(unlearned['run_id'])}"
-        told = (
-            "Their results beyond it say little about their encoder; train.rounds=4 or more train.steps= train longer."
-        )
-        sentences.append(f"{those} ({marks}). {told}")
+        told = fairness.advice(configs[run] for run in unlearned["run_id"])
+        sentences.append(f"{those} ({marks}). Their results beyond it say little about their encoder. {told}.")
     if len(diverged := runs[runs["status"] == "diverged"]):
         sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(diverged['run_id'])}.")
     if len(without := runs[~runs["status"].isin(FINISHED)]):
