@@ -227,6 +227,25 @@ def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:
     assert "differ" not in said
 
 
+@pytest.mark.parametrize(
+    ("lengths", "read", "interpolated"),
+    [
+        ((16, 32, 64, 128), "its mean at 2, 4 and 8 training lengths; other lengths do not count.", False),
+        ((16, 20, 32, 64), "its mean at 2 and 4 training lengths; other lengths do not count.", False),
+        ((16, 32, 128), "its mean at 2, 4 and 8 training lengths; other lengths do not count.", True),
+        ((8, 16), "", False),
+    ],
+)
+def test_the_paragraph_says_how_quality_was_read_where_it_was(
+    tmp_path: Path, lengths: tuple[int, ...], read: str, interpolated: bool
+) -> None:
+    write_run(tmp_path, "rope", rows=lambda rows: [row for row in of_lengths(rows) if row.eval_length in lengths])
+    assert report.main([str(tmp_path)]) == 0
+    text = (tmp_path / "report/methods.txt").read_text()
+    assert (read in text, "what a run keeps" in text) == (True, bool(read))
+    assert ("where one of these was not measured, it is interpolated" in text.lower()) == interpolated
+
+
 def test_what_differs_is_named(tmp_path: Path) -> None:
     for encoder, steps in (("none", 100), ("rope", 200)):
         write_run(tmp_path, encoder, config={"train": {"steps": steps}, "model": {"num_layers": 2, "odd": steps}})

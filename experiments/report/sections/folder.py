@@ -41,9 +41,7 @@ def method(
         "teacher-forced, one length a batch.",
         *[windows] * ("bits_per_byte" in metrics),
         *[exact] * ("exact_match" in metrics),
-        "Quality at a length is (value − guess) / (value in range − guess), the guess being the best without reading "
-        f"the input; what a run keeps is its mean {_read(rows)}; where one of these "
-        "was not measured, it is interpolated over the logarithm of the length, and no other length counts.",
+        *_read(rows),
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds"
         + (", and take no account of the looks; " if declared else "; ")
         + "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
@@ -52,13 +50,23 @@ def method(
     ]
 
 
-def _read(rows: pd.DataFrame) -> str:
-    """Return the lengths over which what is kept is averaged, for the tasks together."""
-    over = rows[rows["experiment"] == OVER_LENGTHS].groupby("task")[["eval_length", "train_length"]].max()
-    reached = {max((m for m in DOUBLINGS if m <= end), default=1) for end in over["eval_length"] / over["train_length"]}
-    last = max(reached, default=max(DOUBLINGS))
-    far = ", as far as its task was measured" * (len(reached) > 1)
-    return f"at {words.listed(m for m in DOUBLINGS if m <= last)} training lengths{far}"
+def _read(rows: pd.DataFrame) -> list[str]:
+    """Return the sentences on the lengths over which what is kept is averaged; none where no task has one."""
+    over = rows[rows["experiment"] == OVER_LENGTHS]
+    measured = [set(part["eval_length"] / part["train_length"]) for _, part in over.groupby("task")]
+    wanted = [{m for m in DOUBLINGS if m <= max(multiples)} for multiples in measured]
+    every = set().union(*wanted)
+    if not every:
+        return []
+    far = ", as far as its task was measured" * (min(wanted, key=len) < every)
+    read = (
+        "Quality at a length is (value − guess) / (value in range − guess), the guess being the best without reading "
+        f"the input; what a run keeps is its mean at {words.listed(sorted(every))} training lengths{far}; other "
+        "lengths do not count."
+    )
+    whole = all(multiples <= found for multiples, found in zip(wanted, measured, strict=True))
+    missing = "Where one of these was not measured, it is interpolated over the logarithm of the length."
+    return [read, *[missing] * (not whole)]
 
 
 def _one_model(metrics: set[str]) -> list[str]:
