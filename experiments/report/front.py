@@ -256,7 +256,9 @@ def _claimed(claims: Sequence[Told]) -> list[Finding]:
     found = [each for each in claims if each.numbers and each.lengths][:1]
     return [
         Finding(
-            f"“{each.claim.partition(':')[0]}”: {each.verdict}", f"{each.numbers}{f' ({each.part})' * bool(each.part)}."
+            f"“{each.claim.partition(':')[0]}”: {each.verdict}",
+            f"{each.numbers}{f' ({each.part})' * bool(each.part)}.",
+            each.missing,
         )
         for each in found
     ]

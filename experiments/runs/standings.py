@@ -47,10 +47,16 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
 
 def _claims(results: Results) -> list[str]:
-    """Return what the runs of a folder say of published statements, a claim in two lines."""
+    """Return what the runs of a folder say of published statements, a claim and its cases in up to three lines."""
     found = told(verdicts.decide(schema.load(), results))
     lines = [
-        f"{each.verdict:<10} {each.claim}\n           {each.numbers}{f' ({each.part})' * bool(each.part)}"
+        "\n           ".join(
+            [
+                f"{each.verdict:<10} {each.claim}",
+                f"{each.numbers}{f' ({each.part})' * bool(each.part)}",
+                *[each.missing] * bool(each.missing),
+            ]
+        )
         for each in found
         if each.numbers
     ]

@@ -392,11 +392,17 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
 ) -> None:
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     text = standings.text(tmp_path, set(results.read(tmp_path).runs["run_id"]))
-    (line,) = re.findall(r"^fails +Sinusoidal encodings extrapolate: .*\n +(copy, sinusoidal: .*)$", text, re.M)
+    claim = r"^fails +Sinusoidal encodings extrapolate: .*\n +(copy, sinusoidal: .*)\n +(Not measured here: .*)$"
+    ((line, rest),) = re.findall(claim, text, re.M)
     measured = r"token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
     assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9 \(1 of its 3 cases measured here\)", line)
     assert report.main([str(tmp_path)]) == 0
-    assert f"“Sinusoidal encodings extrapolate”: fails {line}." in capsys.readouterr().out
+    assert f"“Sinusoidal encodings extrapolate”: fails {line}. {rest}" in capsys.readouterr().out
+    assert rest == (
+        "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
+        "python run.py -m +statements=length measures them."
+    )
+    assert (tmp_path / "report/index.html").read_text().count(rest) == 2, "on the first screen and with the claims"
 
 
 def test_a_folder_that_decides_no_claim_says_nothing_of_claims(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ HOW = (
 BARS = (
     "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
     "the right of the line the claim holds. Each claim has a scale, a measure and tests of its own: it may be decided "
-    "where places in the table are not. Cases that no run of this folder measures are left out and counted."
+    "where places in the table are not. Cases that no run of this folder measures are named below it."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
@@ -51,13 +51,14 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
 class Told(NamedTuple):
     """What a statement claims, its verdict, and the first case with its numbers.
 
-    ``part`` says how many cases were measured, if not all, ``lengths`` whether it is about quality over lengths,
-    ``encoder`` of which one, if of one alone.
+    ``part`` says how many cases were measured, if not all, ``missing`` which were not and how to measure them,
+    ``lengths`` whether it is about quality over lengths, ``encoder`` of which one, if of one alone.
     """
 
     claim: str
     verdict: str
     part: str
+    missing: str
     numbers: str
     encoder: str
     lengths: bool
@@ -81,7 +82,7 @@ def told(decided: list[Decided]) -> list[Told]:
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
-        told_of = (each.statement.statement, each.verdict, _of_all(each), next(numbers, ""), of)
+        told_of = (each.statement.statement, each.verdict, _of_all(each), _missing(each), next(numbers, ""), of)
         found.append(Told(*told_of, _on_lengths(each)))
     return found
 
@@ -137,13 +138,20 @@ def claim(each: Decided) -> dict[str, Any]:
     verdict = ", ".join(filter(None, (each.verdict, _of_all(each))))
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
-    return shown | {"css": _css(each.verdict), "tests": tests}
+    return shown | {"css": _css(each.verdict), "tests": tests, "missing": _missing(each)}
 
 
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
     return f"{measured} of its {every} cases measured here" * (measured < every)
+
+
+def _missing(each: Decided) -> str:
+    """Name the cases of a statement that were not measured, and the command that measures them; blank if none."""
+    cases = "; ".join(str(case.test["of"]) for case in each.outcomes if case.verdict == NOT_MEASURED)
+    command = f"python run.py -m +statements={each.statement.name}"
+    return f"Not measured here: {cases}. {command} measures them." if cases else ""
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
