@@ -69,13 +69,16 @@ def text(topic: str = "") -> str:
         raise BadRequest(f"no list of {topic!r}, which is one encoder: python -m pe_zoo {topic} shows it")
     if topic:
         raise BadRequest(f"no list of {topic!r}.{hint(topic, groups)}")
-    lines = [_glance(group) for group in groups.values()]
+    lines = [line for group in groups.values() for line in _glance(group)]
     lines.append(_short("options", list(dict.fromkeys(option.partition("=")[0] for option in OPTIONS))))
     return "\n".join([HEAD, *lines, FOOT])
 
 
-def _glance(group: str) -> str:
-    return _short(f"{'+' * (group in names.LISTS)}{group}=", names.choices(group, ROOT / "configs"))
+def _glance(group: str) -> list[str]:
+    own, title = sorted(names.entries(group)), f"{'+' * (group in names.LISTS)}{group}="
+    files = [name for name in names.choices(group, ROOT / "configs") if name not in own]
+    named = {title: own, "  variants": files} if own else {title: files}
+    return [_short(title, found) for title, found in named.items() if found]
 
 
 def _short(title: str, choices: list[str]) -> str:

@@ -440,12 +440,20 @@ def test_help_names_everything_there_is(command: Command) -> None:
     from experiments.plan.measures import experiment_names
     from experiments.tasks import tasks
 
-    own = {name for name in pe_zoo.names() if pe_zoo.get(name).__module__.startswith("pe_zoo.")}
+    own = {name for name in pe_zoo.names(None) if pe_zoo.get(name).__module__.startswith("pe_zoo.")}
     topics = {"encoders": own, "tasks": tasks.names(), "positions": pe_zoo.numberings.names()}
     topics |= {"experiments": experiment_names(), "sweeps": ["classic"], "models": ["tiny"], "train": ["quick"]}
     first = command("--help")
     assert first.code == 0
     assert first.out.count("\n") < 30, "one screen"
+    files = [path.stem for path in (ROOT / "configs" / "encoder").glob("*.yaml")]
+    assert f"encoder={len(own):>8}: " in first.out
+    assert f"variants{len(files):>6}: {sorted(files)[0]}, " in first.out
+    recipes = [name for name in files if "\nrecipe:" in (ROOT / "configs" / "encoder" / f"{name}.yaml").read_text()]
+    guide = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
+    told = re.search(r"`encoder=` takes (\d+) encoders and (\d+) variants of them, of which (\d+) are \[recipes", guide)
+    assert told is not None
+    assert told.groups() == tuple(map(str, map(len, (own, files, recipes))))
     for topic, expected in topics.items():
         assert topic in first.out
         done = command("--help", topic)
