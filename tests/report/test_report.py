@@ -930,6 +930,34 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
     assert "<svg" not in cell
 
 
+def test_the_page_of_an_encoder_has_what_it_is_before_training_or_how_to_see_it(tmp_path: Path) -> None:
+    def untrained(rows: list[Row]) -> list[Row]:
+        numbers = {"half_life": 7.0, "translation_invariance": 0.25}
+        return [
+            replace(rows[0], experiment="structure", metric=metric, step=None, value=value)
+            for metric, value in numbers.items()
+        ]
+
+    write_sweep(tmp_path, ("rope", "alibi_2d", "gemma4"), 1, rows=main_rows)
+    write_run(tmp_path, "alibi", rows=lambda rows: [*main_rows(rows), *untrained(rows)])
+    write_run(
+        tmp_path, "mine", rows=main_rows, record={"source": {"file": "mine.py", "check": "30 promises hold, 0 fail"}}
+    )
+    assert report.main([str(tmp_path)]) == 0
+    of = {path.stem: path.read_text("utf-8") for path in (tmp_path / "report/encoders").iterdir()}
+    for name, command in (("rope", ""), ("gemma4", ""), ("mine", "plugin=mine.py ")):
+        assert f"python run.py {command}encoder={name} experiment=structure" in of[name]
+    assert "experiment=structure" not in of["alibi_2d"], "which it cannot measure"
+    assert "python run.py encoder=alibi experiment=structure" not in of["alibi"]
+    assert "half of attention within, tokens: 7. The nearest tokens" in of["alibi"]
+    assert "only distance counts (1 = yes): 0.25. Share" in of["alibi"]
+    assert 'href="../tasks/copy.html#structure"' in of["alibi"]
+    on_task = (tmp_path / "report/tasks/copy.html").read_text("utf-8")
+    assert 'id="structure"' in on_task
+    assert "half of attention within, tokens: the nearest tokens" in on_task.lower()
+    assert "receptive field" not in on_task, "which was not measured"
+
+
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
     against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
@@ -949,3 +977,9 @@ def test_how_far_an_encoder_moved_is_told_of_numbers_alone() -> None:
     ]
     assert cards._moved(pd.DataFrame({"moved": [{"bias": None}]})) == [("Moved in training", "bias from 0; 1 run")]
     assert cards._moved(pd.DataFrame({"encoder": ["rope"]})) == []
+    many = {f"w{number}": 0.1 * number for number in range(1, 8)} | {"bias": None}
+    ((_, told),) = cards._moved(pd.DataFrame({"moved": [many]}))
+    assert told == (
+        "bias from 0; w7 by 70 % of its size; w6 by 60 % of its size; w5 by 50 % of its size; w4 by 40 % of its size; "
+        "w3 by 30 % of its size; 2 more by less; 1 run"
+    )

@@ -20,6 +20,24 @@ DRAWN = {
     "wavelengths": ("wavelength", figures.wavelengths),
     "entropy": ("attention_entropy", figures.entropy),
 }
+MEANINGS = {
+    "code alone: only distance counts (1 = yes)": "Share of the variance of the scores of equal tokens that lies "
+    "between distances. 1: such a score depends on the distance alone.",
+    "tells left from right (0 = no)": "Change of an untrained bidirectional model's output when its input is reversed, "
+    "relative to that output. 0: left and right are alike.",
+    "with tokens: scores change in a shift (0 = no)": "Largest change of a score of random tokens when all positions "
+    "are shifted by the same number, relative to the largest score.",
+    "half of attention within, tokens": "The nearest tokens, the query's own included, that get half of the last "
+    "query's attention if all tokens are alike.",
+    "99 % of attention within, tokens": "The same for 99 %.",
+    "attention spreads with length (1 = evenly)": "Growth of the entropy of that attention with the logarithm of the "
+    "length, up to 8 training lengths. 1: over all tokens; 0: it stays on as many.",
+    "share never seen, at 4 × training": "Share of the codes, rotations and scores of a sequence of 4 training lengths "
+    "that lie outside the range of those in training.",
+    "receptive field, tokens": "The last tokens that hold 99 % of what an untrained model's last output depends on, by "
+    "its gradient.",
+}
+"""Heading of each column of the table -> what its numbers mean."""
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -32,7 +50,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the table, one for each run and column, with the column's heading in ``head``.
+    """Return the rows of the table, one for each run and column, with its heading in ``head`` and its ``meaning``.
 
     Of the shifts the one that changes scores most, of the lengths with something new the longest.
     """
@@ -41,17 +59,16 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     new = rows[rows["metric"] == "uncovered"]
     longest = new["sequence_length"] == new.groupby("run_id")["sequence_length"].transform("max")
     plain = whole(rows)
-    columns = {
-        "code alone: only distance counts (1 = yes)": plain[plain["metric"] == "translation_invariance"],
-        "tells left from right (0 = no)": plain[plain["metric"] == "direction_awareness"],
-        "with tokens: scores change in a shift (0 = no)": shifted.sort_index(),
-        "half of attention within, tokens": plain[plain["metric"] == "half_life"],
-        "99 % of attention within, tokens": plain[plain["metric"] == "window_99"],
-        "attention spreads with length (1 = evenly)": plain[plain["metric"] == "entropy_growth"],
-        "share never seen, at 4 × training": new[longest],
-        "receptive field, tokens": plain[plain["metric"] == "receptive_field"],
-    }
-    table = pd.concat([part.assign(head=head) for head, part in columns.items()])
+    of_column = [
+        plain[plain["metric"] == "translation_invariance"],
+        plain[plain["metric"] == "direction_awareness"],
+        shifted.sort_index(),
+        *(plain[plain["metric"] == metric] for metric in ("half_life", "window_99", "entropy_growth")),
+        new[longest],
+        plain[plain["metric"] == "receptive_field"],
+    ]
+    columns = dict(zip(MEANINGS, of_column, strict=True))
+    table = pd.concat([part.assign(head=head, meaning=MEANINGS[head]) for head, part in columns.items()])
     return table.assign(value=table["value"].where(~(table["value"].abs() < NOISE), 0.0))
 
 

@@ -1,5 +1,6 @@
 """A page for each encoder: what it is, from its docstring, a curve for each task, claims about it, and its cost."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.measures.context_extension import AS_TRAINED, FINE_TUNED, WINDOW
 from experiments.measures.context_extension import NAME as EXTENDED
+from experiments.measures.structure import NAME as STRUCTURE
+from experiments.measures.structure import report as structure
 from experiments.report import board, drawing
 from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
@@ -15,6 +18,7 @@ from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import main_metric, metric_of, not_in_parts
+from experiments.statistics import intervals
 from experiments.statistics.scores import NOT_MEASURED, UNLEARNED
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
@@ -26,7 +30,7 @@ CHANGED = (
 RIVALS = 3
 """Most others, the best first, that are drawn beside the baseline itself."""
 MOVED = 6
-"""Most parameters of an encoder whose change in training is told."""
+"""Most parameters of an encoder whose change in training is told: those that moved most."""
 OUTSIDE = "Its source is not available: it was not part of this package when its runs were made."
 
 
@@ -66,6 +70,7 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
     sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
     beside = "the best others" if of_tasks[0][0].baseline in of_tasks[0][1] else "the baseline"
     sections.append(Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))]))
+    sections += _untrained(name, entry, of_tasks)
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
     ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
@@ -109,14 +114,46 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
 def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
     """Say how far training moved the parameters of an encoder, of runs that noted it."""
     noted = [each for each in runs.get("moved", ()) if isinstance(each, dict)]
-    if not noted or len(noted[0]) > MOVED:
+    if not noted:
         return []
-    told = []
-    for name in noted[0]:
-        shares = [100 * each[name] for each in noted if isinstance(each.get(name), int | float)]  # from elsewhere, too
-        ends = dict.fromkeys(f"{float(f'{share:.2g}'):,g}" for share in (min(shares), max(shares))) if shares else ()
+    shares = {  # of a folder from elsewhere, too
+        name: [100 * each[name] for each in noted if isinstance(each.get(name), int | float)] for name in noted[0]
+    }
+    names, told = list(shares), []
+    if len(names) > MOVED:
+        names = sorted(names, key=lambda name: max(shares[name], default=math.inf), reverse=True)
+    for name in names[:MOVED]:
+        of_runs = shares[name]
+        ends = dict.fromkeys(f"{float(f'{end:.2g}'):,g}" for end in (min(of_runs), max(of_runs))) if of_runs else ()
         told.append(f"{name} by {' to '.join(ends)} % of its size" if ends else f"{name} from 0")
+    told += [f"{len(names) - MOVED} more by less"] * (len(names) > MOVED)
     return [("Moved in training", f"{'; '.join(told)}; {words.count(len(noted), 'run')}")]
+
+
+def _untrained(name: str, entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[Section]:
+    """Say what an encoder is before training, from the first task that was asked, or how to see it."""
+    title = "Before training"
+    for task, names in of_tasks:
+        rows = task.rows_of(STRUCTURE)
+        if (rows := rows[rows["series"].isin(names)]).empty:
+            continue
+        shown = structure.shown(rows)
+        meanings = dict(zip(shown["head"], shown["meaning"], strict=True))
+        means = intervals.over_seeds(shown, ["series", "head"])
+        cells = task.grid(means, ["head"], {head: head for head in meanings}, STRUCTURE, words.measured)
+        lines = [f"{head}: {_of_series(cells, head)}. {meaning}" for head, meaning in meanings.items()]
+        link = {"name": "Its figures", "page": f"{task.path}#{STRUCTURE}", "css": "", "drawing": "", "said": ""}
+        return [Section(title, parts=[Block("list", lines), Block("links", [link])])]
+    if not entry.name or entry.declared.get("axes", 1) > 1:  # not in this package, or not measured
+        return []
+    file = f"plugin={entry.declared['file']} " if entry.declared.get("file") else ""
+    command = f"python run.py {file}encoder={name} experiment=structure"
+    return [Section(title, [f"{command} shows what it is before training, in figures and numbers, in seconds."])]
+
+
+def _of_series(cells: pd.DataFrame, head: str) -> str:
+    values = dict(zip(cells["series"], cells[head], strict=True))
+    return next(iter(values.values())) if len(values) == 1 else "; ".join(map(" ".join, values.items()))
 
 
 def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.figures.training import training_curves
 from experiments.measures import has_report, plot_of, report_of
-from experiments.report.page import Picture, Section, Table
+from experiments.report.page import Block, Picture, Section, Table
 from experiments.report.sections import fairness
 from experiments.report.sections.task import MOST, TaskResults, opening
 from experiments.statistics import intervals
@@ -46,6 +46,9 @@ def other(task: TaskResults, experiment: str) -> Section:
             cells.drop(columns="series").T.reset_index().set_axis(["measured", str(cells["series"].iloc[0])], axis=1)
         )
     section.parts.append(Table(stem, caption, cells, summary, task.means))
+    if "meaning" in shown:
+        meanings = dict(zip(shown["head"], shown["meaning"], strict=True))
+        section.parts.append(Block("list", [f"{head}: {meaning}" for head, meaning in meanings.items()]))
     return section
 
 
