@@ -102,7 +102,7 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
     if len(results.rows) and checkpoint.alone(results):
         return _of_checkpoints(page, data, results, baselines)
     if len(results.rows):
-        _measured(page, data, results, baselines, verdicts.decide(statements, whole), transfer.sections(whole))
+        _measured(page, data, results, baselines, verdicts.decide(statements, whole), transfer.told(whole))
     else:
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     unlearned = folder.marked(results.runs, results.configs)
@@ -145,12 +145,13 @@ def _measured(
     results: Results,
     baselines: dict[str, str],
     decided: list[verdicts.Decided],
-    transferred: list[Section],
+    transferred: transfer.Transfer,
 ) -> None:
     of_tasks = _of_tasks(results, baselines)
-    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided))
+    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided), transferred.findings)
     of_pages = [_task_page(task) for task in of_tasks]
     page.title = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
+    page.title = transferred.heading or page.title
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
@@ -167,7 +168,7 @@ def _measured(
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
     page.sections += predictions.sections(of_tasks)
-    page.sections += transferred
+    page.sections += transferred.sections
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))

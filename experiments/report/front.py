@@ -58,10 +58,12 @@ def _spread(task: TaskResults) -> tuple[int, float]:
     return len(kept) // 2, float(kept.max() - kept.min()) if len(kept) else 0.0
 
 
-def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] = ()) -> tuple[str, Front | None]:
+def make(
+    tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] = (), first: Sequence[Finding] = ()
+) -> tuple[str, Front | None]:
     """Return the heading of a report and its first screen; None where nothing was measured over lengths.
 
-    ``claims`` are published statements that the runs test.
+    ``claims`` are published statements that the runs test; ``first`` are findings that stand before all others.
     """
     task = shown(counted(tasks) or tasks)
     if task is None:
@@ -77,7 +79,7 @@ def make(tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] 
     asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
     if len(asked) > EACH:
         asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
-    found = [*(asked or (_over(several) if top else [])), *found]
+    found = [*first, *(asked or (_over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks),
         caption=task.caption,

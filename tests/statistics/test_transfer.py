@@ -114,7 +114,11 @@ def test_the_section_says_what_rows_say(tmp_path: Path) -> None:
                 config = {"model": model, "train": {"steps": round(5 * parameters / 1000), "tokens_per_step": 1000}}
                 run_id = f"{encoder}-text-seed{seed}-{layers}"
                 write_run(tmp_path, encoder, seed, task="text", rows=bits, config=config, run_id=run_id)
-    (found,) = section.sections(load(tmp_path))
+    told = section.told(load(tmp_path))
+    assert told.heading == "All 6 pairs that 0.15M parameters tell apart keep their order at 2.7M, at 4× the length"
+    assert told.findings[0].head.startswith("Kendall's τ 1.00")
+    assert told.findings[0].small == "In range 1.00 [1.00, 1.00], 6 of 6 pairs. 3 seeds."
+    (found,) = told.sections
     assert found.title == "Does this transfer?"
     said = found.paragraphs[0]
     assert len(found.paragraphs) == 2, "in range and at 4×"

@@ -1,11 +1,12 @@
 """Does this transfer? Of a folder with several sizes of trunk, or several budgets, of the same comparison."""
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from experiments.figures import words
-from experiments.report.page import Section, Table
+from experiments.report.page import Finding, Section, Table
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
 from experiments.rows.rungs import amount, rung_of
@@ -15,20 +16,69 @@ TITLE = "Does this transfer?"
 MULTIPLES = (1, 4)
 """Where quality is compared, in training lengths."""
 WHERE = {1: "in range", 4: "at 4× the length"}
+SAME = ["task", "at", "first", "second"]
+"""What two comparisons share that differ in the length alone."""
 
 
-def sections(results: Results) -> list[Section]:
-    """Return the section; nothing for a folder of one size and budget, or of too few encoders."""
+class Transfer(NamedTuple):
+    """What is said of it: sections, heading and first finding of the report; empty where it is no question."""
+
+    sections: list[Section]
+    heading: str
+    findings: list[Finding]
+
+
+def told(results: Results) -> Transfer:
+    """Compare the rungs of a folder; nothing is said of one size and budget, or of too few encoders."""
     rungs = of_runs(results)
     if rungs["task"].nunique() == 1:  # the settings of the page have its options
         rungs["task"] = rungs["task"].str.partition("(")[0]
     pairs = transfer.compared(rungs)
     if pairs.empty:
-        return []
+        return Transfer([], "", [])
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
     laws = transfer.laws(rungs[bits])
     parts = [_pairs(pairs), *([_laws(laws)] if len(laws) else [])]
-    return [Section(TITLE, _sentences(pairs), parts=list(parts))]
+    heading, findings = _first(pairs)
+    return Transfer([Section(TITLE, _sentences(pairs), parts=list(parts))], heading, findings)
+
+
+def _first(pairs: pd.DataFrame) -> tuple[str, list[Finding]]:
+    """Return what a reader wants to know first: how many pairs that one size decides keep their order furthest up."""
+    known = _ends(pairs).query("decided > 0").sort_values(["multiple", "second", "decided"], ascending=False)
+    if known.empty:
+        return "", []
+    line, where = known.iloc[0], WHERE[int(known["multiple"].iloc[0])]
+    which = f"All {line['decided']} pairs" if line["kept"] == line["decided"] else _kept(line)
+    sizes = amount(line["first"]), amount(line["second"])
+    heading = f"{which} that {sizes[0]} parameters tell apart keep their order at {sizes[1]}, {where}"
+    text = f"of the rankings of {line['encoders']:.0f} encodings at {sizes[0]} and {sizes[1]} parameters, {where} "
+    text += f"({line['task']}, {_value('budget', line['at'])})."
+    small = [
+        f"{WHERE[other['multiple']]} {_tau(other)}, {_kept(other)}".capitalize()
+        for other in known[1:].to_dict("records")
+        if [other[key] for key in SAME] == [line[key] for key in SAME]
+    ]
+    seeds = "One seed at one of the sizes." if line["seeds"] == 1 else f"{line['seeds']:.0f} seeds."
+    return heading, [
+        Finding(f"Kendall's τ {_tau(line)}", text, " ".join([f"{'; '.join(small)}."] * bool(small) + [seeds]))
+    ]
+
+
+def _tau(line: Mapping[Any, Any]) -> str:
+    return words.interval(line["tau"], line["tau_low"], line["tau_high"], ".2f")
+
+
+def _kept(line: Mapping[Any, Any]) -> str:
+    return f"{line['kept']} of {line['decided']} pairs"
+
+
+def _ends(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the comparisons of each budget's smallest size with its largest."""
+    sizes = pairs[pairs["axis"] == "size"]
+    of_one = sizes.groupby(["task", "multiple", "at"])
+    ends = (sizes["first"] == of_one["first"].transform("min")) & (sizes["second"] == of_one["second"].transform("max"))
+    return sizes[ends]
 
 
 def of_runs(results: Results) -> pd.DataFrame:
@@ -59,18 +109,15 @@ def _kind(config: Mapping[str, str]) -> str:
 
 def _sentences(pairs: pd.DataFrame) -> list[str]:
     """Return a sentence on each budget: its smallest size against its largest."""
-    found, sizes = [], pairs[pairs["axis"] == "size"]
-    of_one = sizes.groupby(["task", "multiple", "at"])
-    ends = (sizes["first"] == of_one["first"].transform("min")) & (sizes["second"] == of_one["second"].transform("max"))
-    for line in sizes[ends].to_dict("records"):
+    found = []
+    for line in _ends(pairs).to_dict("records"):
         told = f"Of {line['decided']} pairs that the smaller size tells apart, {line['kept']} keep their order and "
         told += f"{line['reversed']} reverse it."
         found.append(
             f"{line['task']}, {WHERE[line['multiple']]}, {_value('budget', line['at'])}: "
             f"from {amount(line['first'])} to {amount(line['second'])} parameters the ranking of "
             f"{line['encoders']:.0f} encoders has Kendall's τ "
-            f"{words.interval(line['tau'], line['tau_low'], line['tau_high'], '.2f')}. "
-            + (told if line["decided"] else "The smaller size tells no pair apart.")
+            f"{_tau(line)}. " + (told if line["decided"] else "The smaller size tells no pair apart.")
         )
     return found or ["Only training budgets differ here, not sizes: see the table."]
 
@@ -84,7 +131,7 @@ def _pairs(pairs: pd.DataFrame) -> Table:
             "both with": _value({"size": "budget", "budget": "size"}[line["axis"]], line["at"]),
             "encoders": f"{line['encoders']:.0f}",
             "seeds": f"{line['seeds']:.0f}",
-            "Kendall's τ": words.interval(line["tau"], line["tau_low"], line["tau_high"], ".2f"),
+            "Kendall's τ": _tau(line),
             f"share of the best {transfer.TOP}": words.interval(line["top"], line["top_low"], line["top_high"], ".2f"),
             "pairs kept": f"{line['kept']} of {line['decided']}",
         }
