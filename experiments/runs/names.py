@@ -112,8 +112,10 @@ def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
 
 
 def _defaults(configs: Path) -> dict[str, str]:
-    listed = yaml.safe_load((configs / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-    return {group: name for default in listed if isinstance(default, dict) for group, name in default.items()}
+    config = yaml.safe_load((configs / "config.yaml").read_text(encoding="utf-8"))
+    groups = [default for default in config["defaults"] if isinstance(default, dict)]
+    chosen = {group: name for default in groups for group, name in default.items()}
+    return chosen | {"experiment": ",".join(config["experiment"])}
 
 
 def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
@@ -152,8 +154,10 @@ def _check_knob(name: str, given: Mapping[str, str]) -> None:
 
 
 def _nested(given: Mapping[str, str]) -> set[str]:
-    """Return the options of all groups, of registered classes those of the chosen ones."""
+    """Return the options of all groups, of registered classes and experiments those of the chosen ones."""
     found = {f"{group}.{field}" for group, place in PARTS.items() for field in fields(*place)}
+    measured = [entry for name, entry in entries("experiment").items() if name in given.get("experiment", "")]
+    found |= {f"{entry.name}.{knob}" for entry in measured for knob in entry.knobs}
     chosen = [(group, entries(group).get(name)) for group in REGISTERED for name in given[group].split(",")]
     return found | {f"{group}.{knob}" for group, entry in chosen if entry for knob in entry.knobs}
 

@@ -35,6 +35,8 @@ BAD = {
     "seeds=untill_decided": "got 'untill_decided'. Did you mean 'seeds=until_decided'?",
     "-m seeds=untill_decided against=none": "got 'untill_decided'. Did you mean 'seeds=until_decided'?",
     "seed=until_decided": "got 'until_decided'. Did you mean 'seeds=until_decided'?",
+    "multiples=[1,8]": "no option 'multiples'. Did you mean 'length_extrapolation.multiples'?",
+    "multiples=[1,8] experiment=retrieval": "no option 'multiples'. Did you mean 'retrieval.multiples'?",
     "encoder=ropee": "no encoder named 'ropee'. Did you mean 'rope'?",
     "task=copyy": "no task named 'copyy'. Did you mean 'copy'?",
     "positions=offsett": "no numbering named 'offsett'. Did you mean 'offset'?",
