@@ -153,6 +153,21 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     assert {measured[task, series]["verdict"] for task in ("copy", "text") for series in ranked[:10]} == {"better"}
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
+    kept = pd.read_csv(ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").set_index(
+        ["task", "series"]
+    )["kept"]
+    (told,) = re.findall(
+        r"^- \*\*(?:Longer than trained|比训练更长)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+    )
+    assert kept["text", "alibi"] > 1
+    named = [("text", series) for series in ("t5", "none", "rope", "sinusoidal")]
+    named += [("copy", series) for series in ("dape", "dynamic_bias", "alibi", "rope", "sinusoidal")]
+    numbers = re.findall(r"\d+", told.partition("T5")[2].removeprefix("'s"))
+    assert numbers == [f"{100 * kept[key]:.0f}" for key in named]
+
+
 def test_the_log_s_grids_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "grid" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}

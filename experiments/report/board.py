@@ -254,8 +254,8 @@ def _where(tasks: Sequence[TaskResults], series: str) -> str:
 
 
 def families(task: TaskResults) -> list[tuple[str, str]]:
-    """Return the classes and names of the families that a picture colours."""
-    kinds = dict.fromkeys(task.kind_of(series) for series in task.coloured)
+    """Return the classes and names of the families that curve and board colour."""
+    kinds = dict.fromkeys(task.kind_of(series) for series in [*task.coloured, *task.standing["series"]])
     return [(drawing.css(kind), kind or "other") for kind in kinds]
 
 

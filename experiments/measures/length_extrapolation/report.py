@@ -24,7 +24,7 @@ DURING = "during_training"
 """Stem of the figure of quality in the course of training."""
 WORSE = 0.02
 """Share, or bits per byte, by which quality must fall to count as falling."""
-PLACES = 16
+PLACES = 32
 """Most points of a line; neighbouring places are averaged."""
 
 
