@@ -1,8 +1,8 @@
 """Does an encoder that was trained on short sequences still work on long ones?
 
 The trained model is evaluated at one length a batch, on sequences that it was not trained on, the same for every
-encoder of a seed. Evaluation is teacher-forced: each token is predicted from the true ones before it. Some sequences
-are also answered free-running: each token is predicted from the model's own answers.
+encoder of a seed. Evaluation is teacher-forced: each token is predicted from the true ones before it. Free-running,
+where it is measured (``generated``), each token is predicted from the model's own answers.
 """
 
 NAME = "length_extrapolation"

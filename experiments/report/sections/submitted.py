@@ -24,8 +24,8 @@ from experiments.statistics.scores import scores
 
 NOTE = (
     "Mean kept: over these tasks, where all were learned, with its 95 % interval over the seeds that all tasks have. "
-    "Against none, against rope: Hedges' g, the difference of these means in deviations of one seed, the median over "
-    "tasks; each line is compared with runs of its own sweep."
+    "Against none, against rope: Hedges' g, the difference of these means in deviations of one seed (the root mean "
+    "square of both), the median over tasks; each line is compared with runs of its own sweep."
 )
 OF_SUBMISSIONS = "Re-run: runs of a submission, chosen by its hash, that python run.py --verify repeated."
 APART = (
