@@ -60,7 +60,8 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
     found = told({AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1})
     assert found.advice[1] == (
         "A window reads texts of any length. self_extend with factor 4 is made for up to 256 tokens. For a server "
-        "without pe_zoo, config.json can hold yarn (2.400 bits per byte at 256): see the last lines below."
+        "without pe_zoo, config.json can hold yarn (2.400 bits per byte at 256): the code that run.py prints, which the "
+        "report's page has too, ends with how."
     )
     held = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}'
     assert found.code[-2:] == [

@@ -249,7 +249,8 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> 
     plain = configured(main.better)
     if plain and plain not in used:
         value = f"{number(main.line(plain)['value'], metric)} at {main.length}"
-        far += [f"For a server without pe_zoo, config.json can hold {plain} ({value}): see the last lines below."]
+        where = "the code that run.py prints, which the report's page has too, ends with how."  # not everywhere below
+        far += [f"For a server without pe_zoo, config.json can hold {plain} ({value}): {where}"]
     return [" ".join(far)] * bool(far)
 
 
