@@ -26,12 +26,14 @@ from torch.nn import functional
 
 import pe_zoo.hf
 import report
+from experiments.measures import context_extension
 from experiments.measures.context_extension import measure as extension
 from experiments.measures.context_extension.answer import answer
 from experiments.measures.place_bias.influence import profile
 from experiments.model.guest import Guest, Insight
 from experiments.model.streams import stream
 from experiments.rows.results import load
+from experiments.runs import config as requests
 from experiments.statistics import blocks
 from experiments.tasks import tasks
 from experiments.training import heartbeat
@@ -482,6 +484,27 @@ def test_page_and_terminal_open_with_where_things_are_found(
         assert "oracle.logits, measured as it is" not in text
         for told in ("not learned", "ring before training", "influence of each", "largest on top"):
             assert told not in text, told
+
+
+@pytest.mark.parametrize("multiple", [4, 6, 8])
+def test_the_longest_length_has_enough_pieces_by_default(saved: Path, multiple: int) -> None:
+    """The smallest number is exact, and is the default where it is more than 256; one that is given stays."""
+    path = str(saved.parent / "text.py")
+    needed = context_extension.samples_for(multiple)
+    task = tasks.build("text", path=path, tokenizer="bytes", train_length=16, measured="all")
+    counts = [
+        len(task.evaluation(samples, 16 * multiple, stream(0, "length_extrapolation"), causal=True).tokens)
+        for samples in (needed - 1, needed)
+    ]
+    assert counts == [49, 50]
+    words = [f"checkpoint={saved}", "task=text", f"task.path={path}", f"context_extension.multiples=[1,{multiple}]"]
+    words += ["experiment=[context_extension,shift_sensitivity]"]
+    for more, samples in (([], max(256, needed)), (["context_extension.samples=8"], 8)):
+        with requests.initialized(Path(__file__).parents[2] / "configs", None):
+            requests.publish()
+            (run,) = requests.job_of([*words, *more], multirun=False).configs
+        assert run.experiments["context_extension"]["samples"] == samples
+        assert run.experiments["shift_sensitivity"]["samples"] == samples, "the same pieces"
 
 
 def test_a_few_windows_are_no_answer(command: Command, saved: Path, tmp_path: Path) -> None:

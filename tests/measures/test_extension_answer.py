@@ -60,8 +60,8 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
     found = told({AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1})
     assert found.advice[1] == (
         "A window reads texts of any length. self_extend with factor 4 is made for up to 256 tokens. For a server "
-        "without pe_zoo, config.json can hold yarn (2.400 bits per byte at 256): the code that run.py prints, which the "
-        "report's page has too, ends with how."
+        "without pe_zoo, config.json can hold yarn (2.400 bits per byte at 256): the code that run.py prints, which "
+        "the report's page has too, ends with how."
     )
     held = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}'
     assert found.code[-2:] == [
@@ -90,6 +90,20 @@ def test_the_answer_is_about_the_longest_length_of_which_there_is_enough(blocks:
     assert f"context_extension.multiples=[1,{times}]" in found.command
     assert (other or "This is not about 512 tokens: 3 pieces of 512 are too few") in " ".join(found.sentences)
     assert [ranking.length for ranking in found.rankings] == ([512, 256] if other else [256])
+
+
+@pytest.mark.parametrize("pieces", [32, 50])
+def test_the_best_of_few_pieces_is_called_so(pieces: int) -> None:
+    rows = [
+        row(name, value + each, 512, part=part, n=512 * pieces, factor=8.0)
+        for name, value in {AS_TRAINED: 3.1, "yarn": 2.6, WINDOW: 2.2}.items()
+        for part, each in [(None, 0.0), *enumerate(NOISE, 1)]
+    ]
+    found = answer(frame([row(AS_TRAINED, 2.0, 64), *rows]))
+    assert found is not None
+    (best,) = (sentence for sentence in found.evidence if "better than every other way" in sentence)
+    assert ("way on these 32 pieces, which are few: the next" in best) == (pieces < 50)
+    assert any("Fewer than 50 pieces say little" in sentence for sentence in found.evidence) == (pieces < 50)
 
 
 def test_nothing_is_compared_with_a_window_that_was_not_measured() -> None:

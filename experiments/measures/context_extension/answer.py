@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, ENOUGH, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, configured, next_command
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
@@ -303,7 +303,8 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
         return []
     second = str(main.table.index[1])
     less = difference(main.line(second), "best_", metric)
-    text = f"{best[0].upper()}{best[1:]} is better than every other way: the next, {named(second, window)}, is at "
+    few = f" on these {main.windows} pieces, which are few" * (0 < main.windows < ENOUGH)
+    text = f"{best[0].upper()}{best[1:]} is better than every other way{few}: the next, {named(second, window)}, is at "
     small = " That is too little to change the model for." * (main.best != AS_TRAINED and not main.first)
     return [f"{text}{less} ({of}).{small}"]
 

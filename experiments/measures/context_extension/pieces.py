@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.figures import words
+from experiments.measures.context_extension import ENOUGH, samples_for
 from experiments.measures.context_extension.ranking import Ranking
 from experiments.statistics import blocks
-
-ENOUGH = 50
-"""Pieces of a length below which they are few."""
 
 
 def read(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any]) -> list[str]:
@@ -32,8 +30,9 @@ def read(found: Mapping[int, Ranking], trained: int, corpus: Mapping[str, Any]) 
 
 def _enough(length: int, trained: int, size: int) -> str:
     """Say what gives enough pieces of a length."""
-    needed = ENOUGH * length
-    more = f"context_extension.samples={-(-needed // trained)}"
+    samples = samples_for(length / trained)
+    needed = samples * trained
+    more = f"context_extension.samples={samples}"
     if size < needed:
         more = f"{f'a text of {needed:,} tokens' if size else 'more text'} and {more} or more"
     return f"{more} gives {ENOUGH} of {length}"
