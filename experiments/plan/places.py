@@ -43,8 +43,24 @@ def files_of(place: str) -> list[Path]:
 
 def in_use(place: str) -> list[dict[str, Any]]:
     """Return what `pe_zoo.hf.use` has put into a saved model, as it is noted in its configuration."""
-    configs = [file for file in files_of(place) if file.name == "config.json"]
-    return [spec for file in configs for spec in json.loads(file.read_text(encoding="utf-8")).get("pe_zoo", [])]
+    return [spec for config in _configs(place) for spec in config.get("pe_zoo", [])]
+
+
+def windowed_as(place: str) -> str | None:
+    """Return the family of Transformers that computes the same with a saved model's weights, and can have a window.
+
+    A Mistral is a Llama without biases. Its default number of key heads is another, so that this must be written down.
+    """
+    for config in _configs(place):
+        biased = config.get("attention_bias") or config.get("mlp_bias")
+        if config.get("model_type") == "llama" and not biased and config.get("num_key_value_heads"):
+            return "mistral"
+    return None
+
+
+def _configs(place: str) -> list[dict[str, Any]]:
+    files = [file for file in files_of(place) if file.name == "config.json"]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def check_question(place: str, task: str, knobs: Collection[str], experiment: object, *, has_text: bool) -> None:

@@ -36,6 +36,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
     "in_use": list,
+    "windowed_as": str,
     "moved": dict,
     **dict.fromkeys(("started", "finished"), str),
 }

@@ -18,7 +18,7 @@ import torch
 import pe_zoo
 from experiments.model.transformer import Transformer
 from experiments.plan.measures import measures
-from experiments.plan.places import in_use
+from experiments.plan.places import in_use, windowed_as
 from experiments.plan.plan import Plan
 from experiments.training.log import TrainLog
 from pe_zoo import Encoder
@@ -43,6 +43,7 @@ def opening(plan: Plan) -> dict[str, Any]:
         "choice": None if plan.config.checkpoint else plan.config.choice,
         "checkpoint": plan.config.checkpoint,
         "in_use": in_use(plan.config.checkpoint) if plan.config.checkpoint else None,
+        "windowed_as": windowed_as(plan.config.checkpoint) if plan.config.checkpoint else None,
         "layout": str(plan.config.layout),
         "python": platform.python_version(),
         "packages": packages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,18 @@ from support import examples
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 import pe_zoo.hf
+from experiments.measures.context_extension.lines import held_window
+from experiments.plan.places import windowed_as
 from pe_zoo.hf.families import small, trial
 
 
@@ -45,6 +55,34 @@ def test_a_window_is_that_of_a_model_made_with_one(tmp_path: Path) -> None:
     again = pe_zoo.hf.load(str(tmp_path / "ours")).eval()
     assert torch.equal(logits(again, given), logits(made, given))
     assert again.config.pe_zoo[0]["sliding_window"] == 5
+
+
+@pytest.mark.parametrize("key_heads", [4, 2])
+def test_a_window_of_a_llama_is_that_of_a_mistral(tmp_path: Path, key_heads: int) -> None:
+    """With the entries of config.json that are printed for a server without pe_zoo."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = LlamaConfig(**sizes, num_key_value_heads=key_heads, vocab_size=64, max_position_embeddings=8)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    file, given = tmp_path / "config.json", torch.randint(3, 64, (2, 40))
+    llama = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    unchanged = logits(llama, given)
+    pe_zoo.hf.use(llama, "rope", sliding_window=8)
+    family = windowed_as(str(tmp_path))
+    assert family is not None
+    entries = json.loads("{" + held_window(8, family) + "}")
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries | {"max_position_embeddings": 40}))
+    mistral = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert isinstance(mistral, MistralForCausalLM)
+    torch.testing.assert_close(logits(mistral, given), logits(llama, given), atol=5e-5, rtol=0)
+    assert (unchanged - logits(mistral, given)).abs().max() > 1e-3
+    assert windowed_as(str(tmp_path)) is None, "it has a window already"
+
+
+@pytest.mark.parametrize("biased", ["attention_bias", "mlp_bias"])
+def test_a_llama_with_biases_is_no_mistral(tmp_path: Path, biased: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LlamaConfig(**{biased: True}).to_dict()))
+    assert windowed_as(str(tmp_path)) is None
 
 
 def test_generation_with_a_cache_and_padding() -> None:

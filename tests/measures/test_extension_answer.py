@@ -22,6 +22,7 @@ def told(
     saved: dict[str, float],
     refusals: tuple[str, ...] = (),
     in_use: Any = None,
+    family: str | None = None,
     more: tuple[Row, ...] = (),
     **noise: float,
 ) -> Answer:
@@ -35,7 +36,8 @@ def told(
         times = {"mixed": (0.7, 0.8, 1.3), "fast": (0.42, 0.44, 0.46)}.get(name, (1.9, 2.14, 2.6))
         rows.append(row(name, times[1], 256, metric=TIME))
         rows += [row(name, each, 256, metric=TIME, part=part) for part, each in enumerate(times, 1)]
-    found = answer(frame(rows), {"unsupported": {NAME: [*refusals]}, "checkpoint": "my/model", "in_use": in_use})
+    record = {"unsupported": {NAME: [*refusals]}, "checkpoint": "my/model", "in_use": in_use, "windowed_as": family}
+    found = answer(frame(rows), record)
     assert found is not None
     return found
 
@@ -68,6 +70,18 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
         "# or, for a server without pe_zoo (yarn): in config.json give max_position_embeddings 256, and",
         f"# rope_parameters, beside its rope_theta: {held}",
     ]
+    llama = told(
+        {AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1}, family="mistral"
+    )
+    assert "config.json can hold a window of 64 or yarn (2.400 bits per byte at 256): the code" in llama.advice[1]
+    assert llama.code[-4:-2] == [
+        "# or, for a server without pe_zoo (a window of 64): in config.json give max_position_embeddings 256,",
+        '# and "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 64: '
+        "the same weights compute the same",
+    ]
+    assert llama.code[-2:] == found.code[-2:]
+    worse = told({AS_TRAINED: 2.9, "self_extend": 2.2, "yarn": 2.4, WINDOW: 2.5}, {}, family="mistral")
+    assert "Mistral" not in "".join(worse.code), "a window is not recommended"
     alone = told({AS_TRAINED: 2.9, "yarn": 2.4}, {})
     assert alone.advice[1:] == ["yarn with factor 4 is made for up to 256 tokens."]
     unchanged = told({AS_TRAINED: 2.3, "yarn": 2.4}, {})

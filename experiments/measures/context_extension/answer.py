@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, ENOUGH, NAME, REPLACED, WINDOW
-from experiments.measures.context_extension.lines import code, configured, next_command
+from experiments.measures.context_extension.lines import code, configured, next_command, windowed
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
     GAIN,
@@ -151,14 +151,15 @@ def answer(
         )
     other = min(enough, key=lambda ranking: abs(ranking.multiple - FAR))
     place = place if isinstance(place, str) else "path/to/model"
-    lines = code(main, window, place, in_use)
+    family = record.get("windowed_as")
+    lines = code(main, window, place, in_use, family)
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
     return Answer(
         heading=_heading(opening, main, metric),
         advice=[
             *_advice(main, window, metric, refusals),
             *unanswered,
-            *_served(main, metric, in_use),
+            *_served(main, metric, in_use, f"a window of {window}" if windowed(main, family) else ""),
             *_in_use(in_use),
         ],
         evidence=[
@@ -238,8 +239,8 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     return [text]
 
 
-def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say how far the advice goes, and what a server without pe_zoo can do."""
+def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]], limit: str) -> list[str]:
+    """Say how far the advice goes, and what a server without pe_zoo can do: ``limit`` attention, perhaps."""
     used = [name for name in dict.fromkeys((main.first, main.chosen)) if name]
     if not used or in_use:
         return []
@@ -247,10 +248,12 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]]) -> 
     far = ["A window reads texts of any length."] * (WINDOW in used)
     far += [f"{main.chosen} with factor {factor:g} is made for up to {main.length} tokens."] * (factor == factor)
     plain = configured(main.better)
+    held = [limit] if limit else []
     if plain and plain not in used:
-        value = f"{number(main.line(plain)['value'], metric)} at {main.length}"
+        held.append(f"{plain} ({number(main.line(plain)['value'], metric)} at {main.length})")
+    if held:
         where = "the code that run.py prints, which the report's page has too, ends with how."  # not everywhere below
-        far += [f"For a server without pe_zoo, config.json can hold {plain} ({value}): {where}"]
+        far += [f"For a server without pe_zoo, config.json can hold {' or '.join(held)}: {where}"]
     return [" ".join(far)] * bool(far)
 
 

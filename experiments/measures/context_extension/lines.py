@@ -34,6 +34,12 @@ SERVED = (
     "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
 )
+FAMILIES = {"mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}}
+"""What config.json says of a family that can have a window."""
+WINDOWED = (
+    "# or, for a server without pe_zoo (a window of {window}): in config.json give max_position_embeddings {length},",
+    "# and {held}: the same weights compute the same",
+)
 OPTIONS = ("name", "layers", "train_length", "sliding_window", "halves")
 """What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
 ROTATION = ("base", "fraction")
@@ -41,10 +47,13 @@ ALIKE = ("low_freq_factor", "high_freq_factor")
 """Knobs that Transformers asks for under the same name."""
 
 
-def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def code(
+    main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = (), family: str | None = None
+) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other.
 
     ``in_use`` is what `pe_zoo.hf.use` has put into the model: methods were measured in its place, beneath its window.
+    ``family`` is one that computes the same and can have a window by its configuration.
     """
     held = dict(in_use[0]) if in_use else {"name": "rope"}
     seen = held.get("sliding_window")
@@ -61,7 +70,7 @@ def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, A
         given |= {"base": knobs["base"]} if "base" in knobs else {}
         text = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
         lines[main.chosen] = [text, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
-        if WINDOW not in (main.best, *main.alike):
+        if not _limits(main):
             lines.pop(WINDOW, None)
     if not lines:
         return []
@@ -72,7 +81,26 @@ def code(main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, A
     written = {"{place}": place, "{length}": main.length, "{new}": f"{Path(place).name}_{main.length}"}
     for blank, value in written.items():
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
-    return whole + ([] if in_use else _served(main, window))
+    if in_use:
+        return whole
+    entries = held_window(window, family) if family is not None and windowed(main, family) else ""
+    alone = [line.format(window=window, length=main.length, held=entries) for line in WINDOWED] if entries else []
+    return whole + alone + _served(main, window)
+
+
+def windowed(main: Ranking, family: str | None) -> bool:
+    """Whether a configuration can hold the window that is recommended, as one of a family."""
+    return family is not None and main.plain and _limits(main)
+
+
+def held_window(window: int, family: str) -> str:
+    """Return the entries of config.json that make a model one of a family that has a window."""
+    return json.dumps(FAMILIES[family] | {"sliding_window": window})[1:-1]
+
+
+def _limits(main: Ranking) -> bool:
+    """Whether a window is recommended, alone or beside a method."""
+    return WINDOW in main.better and (main.chosen is None or WINDOW in (main.best, *main.alike))
 
 
 def _served(main: Ranking, trained: int) -> list[str]:

@@ -185,9 +185,8 @@ def runs_section(results: Results) -> Section:
     if len(shown) < len(runs):
         what = "those that did not end well or did not learn first; tables/runs.csv has all"
         note += f" Shown are {len(shown)} of {len(runs)} runs, {what}."
-    data = runs.drop(columns=["corpus", "tuning", "packages", "source", "described", "in_use", "moved"]).assign(
-        configuration=runs["run_id"].map(own)
-    )
+    apart = ["corpus", "tuning", "packages", "source", "described", "in_use", "windowed_as", "moved"]
+    data = runs.drop(columns=apart).assign(configuration=runs["run_id"].map(own))
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
 
 
