@@ -336,6 +336,7 @@ def test_no_place_is_told_of_a_model_that_finds_too_little_in_range() -> None:
     assert asked is not None
     assert "no easier question" in asked.sentences[0], "what was done already is no advice"
     assert "add task" not in asked.sentences[0]
+    assert asked.sentences[0].endswith("decide by text (task=text)."), "what follows from that"
 
 
 def test_one_row_has_no_stripe_that_looks_like_a_bar() -> None:

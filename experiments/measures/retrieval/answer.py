@@ -32,7 +32,8 @@ def easier(task: str) -> str:
     if not task.startswith(OF_TOKENS):
         return ""
     if set(re.split("[(), ]+", task)) >= EASIEST:
-        return "The text hides only one line such as @a=b already: this task has no easier question."
+        told = "The text hides only one line such as @a=b already: this task has no easier question. The model cannot "
+        return told + "look up, so no method can be judged by what it finds: decide by text (task=text)."
     told = "For an easier question, add task.num_needles=1 task.num_letters=1: the text then hides only one line, such "
     return told + "as @a=b, and the model is asked which token stands after @a=."
 
