@@ -48,7 +48,8 @@ def _first(pairs: pd.DataFrame) -> tuple[str, list[Finding]]:
     known = _ends(pairs).query("decided > 0").sort_values(["multiple", "second", "decided"], ascending=False)
     if known.empty:
         return "", []
-    line, where = known.iloc[0], WHERE[int(known["multiple"].iloc[0])]
+    line, *others = known.to_dict("records")
+    where = WHERE[line["multiple"]]
     which = f"All {line['decided']} pairs" if line["kept"] == line["decided"] else _kept(line)
     sizes = amount(line["first"]), amount(line["second"])
     heading = f"{which} that {sizes[0]} parameters tell apart keep their order at {sizes[1]}, {where}"
@@ -56,7 +57,7 @@ def _first(pairs: pd.DataFrame) -> tuple[str, list[Finding]]:
     text += f"({line['task']}, {_value('budget', line['at'])})."
     small = [
         f"{WHERE[other['multiple']]} {_tau(other)}, {_kept(other)}".capitalize()
-        for other in known[1:].to_dict("records")
+        for other in others
         if [other[key] for key in SAME] == [line[key] for key in SAME]
     ]
     seeds = "One seed at one of the sizes." if line["seeds"] == 1 else f"{line['seeds']:.0f} seeds."
