@@ -110,6 +110,7 @@ def test_runs_that_ended_early_are_said_to_have(tmp_path: Path) -> None:
     write_run(tmp_path, "t5", config={"train": TRAIN | {"max_steps": 90}}, record=record(steps=90, stopped="max_steps"))
     text = text_of(tmp_path)
     assert "2 of 3 runs ended as soon as the task counted as learned within the training length" in text
+    assert "differ: on average over all runs 90 with t5 · train.max_steps=90, 800 with none and 1,200 with rope" in text
     assert "1 of 3 runs ended at train.max_steps, before the 2000 steps of the learning-rate schedule" in text
     head, *lines = read_page(tmp_path).tables["Training cost, copy"]
     column = head.index("steps")

@@ -20,6 +20,8 @@ OF_THE_TRUNK = ("train", "model", "positions", "layout", "task")
 """Parts of a configuration that a control shares with the run that it controls for."""
 COMPARED = ["difference", "low", "high", "p", "p_holm"]
 """Numbers of a comparison with a control."""
+LISTED = 6
+"""Most series whose steps are told one by one."""
 
 
 def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
@@ -48,10 +50,11 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     learned, cut = (trained[trained["stopped"] == why] for why in ("converged", "max_steps"))
     if len(learned):
         why = "as soon as the task counted as learned within the training length"
-        means = learned.groupby("series")["steps"].mean().sort_values()
-        ends = [f"{means.iloc[place]:,.0f} with {means.index[place]}" for place in (0, -1)]
-        differ = f", on average from {ends[0]} to {ends[1]}" * (len(means) > 1)
-        sentences.append(f"{len(learned)} of {total} ended {why}, so their steps and tokens differ{differ}.")
+        means = trained.groupby("series")["steps"].mean().sort_values()
+        each = [f"{steps:,.0f} with {series}" for series, steps in means.items()]
+        told = words.listed(each) if len(each) <= LISTED else f"from {each[0]} to {each[-1]}"
+        differ = f": on average over all runs {told}" * (len(means) > 1)
+        sentences.append(f"{len(learned)} of {total} ended {why}, so steps and tokens differ{differ}.")
     if len(cut):
         planned = words.listed(sorted({configs[run].get("train.steps", "unknown") for run in cut["run_id"]}))
         why = f"at train.max_steps, before the {planned} steps of the learning-rate schedule"
