@@ -30,7 +30,7 @@ class Registry(Generic[T]):
 
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator: register a class under a name and set its ``name``; a name can be registered once."""
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", str(name)):  # a class, where the brackets were forgotten
             raise ValueError(f"{self.kind} name {name!r}: use lower snake case, such as 'rope' or 'transformer_xl'")
 
         def enter(cls: C) -> C:

@@ -274,7 +274,7 @@ def check_positions_are_read_unless_content_decides(make: Maker, causal: bool, b
     if not any(encoder.overrides(hook) for hook in HOOKS):
         raise NotApplicable("it overrides no hook")
     if by_content_alone(encoder, causal):
-        raise NotApplicable("content decides how far away a key is, not positions")
+        raise NotApplicable("no score depends on positions: content decides how far away a key is, or indices do")
     check_positions_are_read(make, causal, bench)
 
 

@@ -111,6 +111,13 @@ def test_a_name_that_is_not_lower_snake_case_is_refused(name: str) -> None:
         pe_zoo.register(name)
 
 
+def test_a_decorator_without_a_name_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"name <class .*Unnamed'>: use lower snake case, such as 'rope'"):
+
+        @pe_zoo.register  # type: ignore[arg-type]
+        class Unnamed(pe_zoo.Encoder): ...
+
+
 def test_registration_gives_the_class_its_name_and_nothing_else() -> None:
     @pe_zoo.register("fresh_one")
     class Fresh(Encoder): ...
