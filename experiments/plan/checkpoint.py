@@ -63,23 +63,27 @@ def defaults(place: str) -> dict[str, Any]:
     """
     if FUNCTION.fullmatch(place):
         return {}
-    return {"tokenizer": place if file_of(place) else None, "train_length": _hub().lengths(place)[0]}
+    return {"tokenizer": place if file_of(place) else None, "train_length": _lengths(place)[0]}
 
 
 def reach(place: str) -> int | None:
     """The positions that a saved model was made for, if it says so."""
-    return None if FUNCTION.fullmatch(place) else _hub().lengths(place)[1]
+    return _lengths(place)[1]
 
 
 def doubt(place: str, train_length: int) -> str:
     """Say that a model counts as trained to less than it reaches; empty if its configuration has one length."""
-    trained, most = (None, None) if FUNCTION.fullmatch(place) else _hub().lengths(place)
+    trained, most = _lengths(place)
     if train_length != trained or trained == most:
         return ""
     return (
         f"{label_of(place)} counts as trained to {trained} tokens, original_max_position_embeddings of its "
         f"config.json. By its scaled rotation it may reach {most}: task.train_length= gives another training length"
     )
+
+
+def _lengths(place: str) -> tuple[int | None, int | None]:
+    return (None, None) if FUNCTION.fullmatch(place) else _hub().lengths(place)
 
 
 def lacking(place: str, knob: str) -> str:

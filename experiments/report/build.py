@@ -150,8 +150,8 @@ def _measured(
     of_tasks = _of_tasks(results, baselines)
     page.title, page.front = front.make(of_tasks, results, statements_page.told(decided), transferred.findings)
     of_pages = [_task_page(task) for task in of_tasks]
-    page.title = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
-    page.title = transferred.heading or page.title
+    other = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
+    page.title = transferred.heading or other
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)

@@ -27,12 +27,12 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, errors
 
 import pe_zoo
-from experiments.measures import context_extension
 from experiments.plan import checkpoint, places
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import LAST_SEED, RunConfig, mentioned
+from experiments.rows.stretches import samples_for
 from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
@@ -224,9 +224,9 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
         config["context_extension"]["multiples"] = [1.0, 4.0]
     if "context_extension.samples" not in given and task["name"] == "text":  # other tasks make any number of sequences
         asked = config["context_extension"]
-        load_experiment(context_extension.NAME, asked)  # a multiple that is none has no number of pieces
+        load_experiment("context_extension", asked)  # a multiple that is none has no number of pieces
         most = max(asked["multiples"], default=1.0)
-        asked["samples"] = max(asked["samples"], context_extension.samples_for(most))
+        asked["samples"] = max(asked["samples"], samples_for(most))
     if "shift_sensitivity.samples" not in given:  # so that both measures read the same windows
         config["shift_sensitivity"]["samples"] = config["context_extension"]["samples"]
     if {"measured", "duplicates"} <= config["task"].keys():

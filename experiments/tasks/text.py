@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from experiments.rows.stretches import ENOUGH, STRETCH, stretch_for
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.borrowed import begin_of, file_of, tokens_of
 from experiments.tasks.texts.corpus import SPLITS
@@ -16,10 +17,6 @@ from pe_zoo._knobs import one_of, whole
 
 OWN = ("bytes", "bpe")
 """Tokenizers that need no other model."""
-ENOUGH = 50
-"""Windows of a length below which a report warns that they are few."""
-STRETCH = 8
-"""Training lengths of text in one piece to score: as far as quality is compared."""
 
 
 @tasks.register("text")
@@ -166,9 +163,7 @@ class Text(Task):
 
     def evaluation(self, samples: int, length: int, generator: Generator, *, causal: bool) -> Batch:
         """Return windows of stretches of test text: ``samples`` of training length, fewer longer ones."""
-        total, stretch = samples * self.train_length, STRETCH * self.train_length
-        while stretch < length:
-            stretch *= 2
+        total, stretch = samples * self.train_length, stretch_for(length / self.train_length) * self.train_length
         return self._windows(self._text("test", length).stretches(total, length, stretch, generator), causal)
 
     @classmethod

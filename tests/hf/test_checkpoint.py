@@ -26,13 +26,13 @@ from torch.nn import functional
 
 import pe_zoo.hf
 import report
-from experiments.measures import context_extension
 from experiments.measures.context_extension import measure as extension
 from experiments.measures.context_extension.answer import answer
 from experiments.measures.place_bias.influence import profile
 from experiments.model.guest import Guest, Insight
 from experiments.model.streams import stream
 from experiments.rows.results import load
+from experiments.rows.stretches import samples_for
 from experiments.runs import config as requests
 from experiments.statistics import blocks
 from experiments.tasks import tasks
@@ -490,7 +490,7 @@ def test_page_and_terminal_open_with_where_things_are_found(
 def test_the_longest_length_has_enough_pieces_by_default(saved: Path, multiple: int) -> None:
     """The smallest number is exact, and is the default where it is more than 256; one that is given stays."""
     path = str(saved.parent / "text.py")
-    needed = context_extension.samples_for(multiple)
+    needed = samples_for(multiple)
     task = tasks.build("text", path=path, tokenizer="bytes", train_length=16, measured="all")
     counts = [
         len(task.evaluation(samples, 16 * multiple, stream(0, "length_extrapolation"), causal=True).tokens)

@@ -10,8 +10,6 @@ found by trying: encoders without parameters or buffers that, at some factor, co
 the training length. Evaluation is teacher-forced, one length a batch.
 """
 
-import math
-
 NAME = "context_extension"
 NEEDS_TRAINING = True
 MAIN = None
@@ -23,21 +21,3 @@ CONTENT, END, TIME = "far_context_content", "last_quarter_bits_per_byte", "relat
 """Metrics that are measured of a model from outside alone."""
 TEXTS = ("task.path", "task.dataset")
 """Options that name a text."""
-ENOUGH = 50
-"""Pieces of a text below which those of a length are few."""
-STRETCH = 8
-"""Training lengths of a stretch, from which ``task=text`` cuts the pieces of every length that fits into one."""
-
-
-def samples_for(multiple: float) -> int:
-    """Return the fewest ``samples`` that give enough pieces of a multiple of the training length.
-
-    >>> [samples_for(multiple) for multiple in (1, 4, 6, 8, 16)]
-    [50, 200, 398, 400, 800]
-    """
-    stretch = float(STRETCH)
-    while stretch < multiple:
-        stretch *= 2
-    each = int(stretch // multiple)  # the rest of a stretch is left out
-    whole = (ENOUGH - 1) // each
-    return math.ceil(whole * stretch + (ENOUGH - whole * each) * multiple)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, ENOUGH, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, configured, next_command, windowed
 from experiments.measures.context_extension.pieces import beyond, read, too_few
 from experiments.measures.context_extension.ranking import (
@@ -31,6 +31,7 @@ from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
 from experiments.rows.read import refusals as refusals_of
 from experiments.rows.row import main_metric, metric_of
+from experiments.rows.stretches import ENOUGH
 from experiments.statistics import blocks
 
 FAR = 4
@@ -159,7 +160,7 @@ def answer(
         advice=[
             *_advice(main, window, metric, refusals),
             *unanswered,
-            *_served(main, metric, in_use, f"a window of {window}" if windowed(main, family) else ""),
+            *_served(main, metric, in_use, f"a window of {window}" if windowed(main, window, family) else ""),
             *_in_use(in_use),
         ],
         evidence=[

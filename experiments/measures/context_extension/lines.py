@@ -83,14 +83,14 @@ def code(
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
     if in_use:
         return whole
-    entries = held_window(window, family) if family is not None and windowed(main, family) else ""
+    entries = windowed(main, window, family)
     alone = [line.format(window=window, length=main.length, held=entries) for line in WINDOWED] if entries else []
     return whole + alone + _served(main, window)
 
 
-def windowed(main: Ranking, family: str | None) -> bool:
-    """Whether a configuration can hold the window that is recommended, as one of a family."""
-    return family is not None and main.plain and _limits(main)
+def windowed(main: Ranking, window: int, family: str | None) -> str:
+    """Return the entries of config.json that hold the window that is recommended; empty if none can."""
+    return held_window(window, family) if family and main.plain and _limits(main) else ""
 
 
 def held_window(window: int, family: str) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.figures import words
-from experiments.measures.context_extension import ENOUGH, samples_for
 from experiments.measures.context_extension.ranking import Ranking
+from experiments.rows.stretches import ENOUGH, samples_for
 from experiments.statistics import blocks
 
 

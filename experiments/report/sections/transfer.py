@@ -21,7 +21,7 @@ SAME = ["task", "at", "first", "second"]
 
 
 class Transfer(NamedTuple):
-    """What is said of it: sections, heading and first finding of the report; empty where it is no question."""
+    """Its sections, and the heading and first finding of the report; empty where it is no question."""
 
     sections: list[Section]
     heading: str
