@@ -28,6 +28,8 @@ MOST_TIMED = 4
 """Encoders (with numbering and layout) that are timed in one setting."""
 TOLD = 0.1
 """Share of the time from which on the start of the command is told."""
+BUSY = 1.3
+"""Seconds that pass for a second of work from which on other programs are told of."""
 OTHER_BYTES = 60_000
 """Of a run's rows, log and records."""
 VARIED = ("encoder", "positions", "layout")
@@ -42,6 +44,7 @@ class Cost:
     training: float
     measuring: float
     repeated: float
+    wait: float
 
     @property
     def seconds(self) -> float:
@@ -115,7 +118,8 @@ def _cost(config: RunConfig, speed: Speed) -> Cost:
     steps = (train.max_steps or train.steps) * times if config.trains else 0
     training = steps * speed.step + steps / max(1, train.check_every) * speed.check
     measuring = speed.preparing + speed.measuring + times * speed.beyond
-    return Cost(speed.parameters, steps * speed.tokens, training, measuring, training * (train.most_rounds - 1))
+    repeated = training * (train.most_rounds - 1)
+    return Cost(speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait)
 
 
 def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
@@ -144,6 +148,9 @@ def text(
     told += f"; {span(seconds)} for all runs added up" * (workers > 1)
     alone = ", if nothing else needs these cores" * here
     lines.append(f"Estimated time: {whole}{several}{told}{alone}.")
+    wait = sum(cost.seconds * cost.wait for cost in costs) / seconds
+    if here and wait > BUSY:
+        lines.append(f"Beside what runs here now it takes about {wait:.1f} times as long.")
     if repeated:
         more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
         lines.append(f"A task that is not learned is trained in further rounds: {more}.")

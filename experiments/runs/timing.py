@@ -42,6 +42,8 @@ class Speed(NamedTuple):
     """Of what a search for a learning rate measures beyond the training length, at each rate."""
     tokens: float
     parameters: float
+    wait: float
+    """Seconds that pass for each second of work beside what else runs here; 1 where the clock does not tell."""
 
 
 def timed(config: RunConfig) -> Speed:
@@ -49,7 +51,7 @@ def timed(config: RunConfig) -> Speed:
     prepare(config)  # reads the text, which other runs of the process find read
     with repeatable(config.threads):
         plan = prepare(config)
-        clock = _clock(plan)
+        clock, began = _clock(plan), (time.process_time(), time.perf_counter())
         preparing = _seconds(clock, lambda: prepare(config))
         parameters = sum(plan.model().num_parameters())
         step, tokens, check = _training(plan, clock) if config.trains else (0.0, 0.0, 0.0)
@@ -58,7 +60,9 @@ def timed(config: RunConfig) -> Speed:
         if config.tune and (knobs := plan.config.experiments.get(OVER_LENGTHS)):
             forced = replace(plan.config, experiments={OVER_LENGTHS: knobs | {"generated": 0}})
             beyond = _measuring(replace(plan, config=forced), clock, part)
-        return Speed(preparing, step, check, measuring, beyond, tokens, parameters)
+        wait = (time.perf_counter() - began[1]) / (time.process_time() - began[0])
+        wait = max(1.0, wait) if clock is time.process_time else 1.0
+        return Speed(preparing, step, check, measuring, beyond, tokens, parameters, wait)
 
 
 def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, float]:

@@ -61,6 +61,13 @@ def test_what_cannot_be_run_is_refused(command: Command, tmp_path: Path) -> None
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize("wait", [1.1, 2.5])
+def test_what_else_runs_here_is_told(command: Command, monkeypatch: pytest.MonkeyPatch, wait: float) -> None:
+    monkeypatch.setattr(forecast, "timed", lambda config: Speed(5.0, 1.0, 0.5, 7.0, 0.0, 100.0, 1e6, wait))
+    planned = command(*TINY, "--plan").out
+    assert ("it takes about 2.5 times as long" in planned) == (wait == 2.5)
+
+
 @pytest.fixture
 def configs(command: Command, monkeypatch: pytest.MonkeyPatch) -> list[forecast.RunConfig]:
     found: list[forecast.RunConfig] = []
@@ -77,7 +84,9 @@ def test_time_follows_from_the_speed_of_each_setting(
     def speed(config: forecast.RunConfig) -> Speed:
         asked.append(config.name_measured)
         step = {"none": 1.0, "rope": 3.0}[config.name_measured]
-        return Speed(preparing=5.0, step=step, check=0.5, measuring=7.0, beyond=0.0, tokens=100.0, parameters=1e6)
+        return Speed(
+            preparing=5.0, step=step, check=0.5, measuring=7.0, beyond=0.0, tokens=100.0, parameters=1e6, wait=1.0
+        )
 
     monkeypatch.setattr(forecast, "timed", speed)
     monkeypatch.setattr(forecast, "MOST_TIMED", 2)
@@ -96,7 +105,7 @@ def test_rounds_and_learning_rates_are_counted(
     configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def speed(config: forecast.RunConfig) -> Speed:
-        return Speed(0.0, 1.0, 0.0, 2.0, 3.0 * config.tune, 10.0, 1.0)
+        return Speed(0.0, 1.0, 0.0, 2.0, 3.0 * config.tune, 10.0, 1.0, 1.0)
 
     monkeypatch.setattr(forecast, "timed", speed)
     (one, *_) = configs
