@@ -160,13 +160,14 @@ def defaults() -> dict[str, str]:
 def _is_unsaid(key: str, runs: Runs) -> bool:
     """Return whether runs differ in a key although their encoder, numbering or layout has the same name.
 
-    The file of an encoder is told by its name, too.
+    The file of an encoder is told by its name, too, or by the model that is widened to as many parameters.
     """
     component = key.partition(".")[0].replace("plugin", "encoder")
-    of_name: dict[Any, set[str | None]] = {}
+    of_name: dict[tuple[Any, str | None], set[str | None]] = {}
     for record, config in runs:
         name = record.get(component) if component in ("encoder", *PLAIN) else None
-        of_name.setdefault(name, set()).add(config.get(key))
+        wide = config.get("model.as_many_as") if key == "plugin" else None
+        of_name.setdefault((name, wide), set()).add(config.get(key))
     return any(len(values) > 1 for values in of_name.values())
 
 

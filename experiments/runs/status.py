@@ -194,14 +194,18 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
         ends, written = 100 * ends, "+.1f"
     intervals = zip(ends["difference"], ends["low"], ends["high"], strict=True)
     shown["seeds"], shown["difference"] = decided["seeds"], [words.interval(*each, written) for each in intervals]
+    ended = pd.concat([each.rows for each in found]).groupby(["task", "series"])["seed"].agg(set).to_dict()
+    if not published:  # a look is at all its seeds: those that have ended until then are not judged
+        run = [len(ended.get(key, ())) for key in zip(decided["task"], decided["series"], strict=True)]
+        pairs = zip(decided["seeds"], run, strict=True)
+        shown["seeds"] = [f"{judged} of {count}" if count > judged else judged for judged, count in pairs]
     other = "its strongest rival" if rule.question == BEST else rule.question
     named = {BETTER: f"better than {other}", WORSE: f"worse than {other}"} if rule.of_one_series else {}
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"].replace(named))
-    head = ["task", "series", "seeds", f"kept, less {other}, points", "p (Holm)", "verdict"]
+    head = ["task", "series", "seeds judged", f"kept, less {other}, points", "p (Holm)", "verdict"]
     if published:
         head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
     waiting = decided["next_look"] > 0
-    ended = pd.concat([each.rows for each in found]).groupby(["task", "series"])["seed"].agg(set).to_dict()
     more = {
         key: sum(seed not in ended.get(key, ()) for seed in range(first_seed, first_seed + needed))
         for key, needed in wanted(decided[waiting], rule).items()

@@ -22,6 +22,7 @@ from experiments.measures.retrieval.answer import Answer as Places
 from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.rows.read import read_run, refusals
 from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
+from experiments.rows.untrusted import read_mapping
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
 from experiments.tasks import tasks
@@ -95,6 +96,8 @@ def headline(outcome: Outcome) -> str:
     if record is None or outcome.status not in ("ok", "diverged", "finished before"):
         return f"{outcome.run_id}: {outcome.status} {outcome.message}".rstrip()
     name = "{encoder} on {task}, seed {seed}".format(**record)
+    if wide := read_mapping(outcome.folder / "config.yaml", outcome.folder)["model"].get("as_many_as"):
+        name += f", with as many parameters as {wide}"
     if record["positions"] != "sequential":
         name += f", positions {record['positions']}"
     if outcome.status == "diverged":

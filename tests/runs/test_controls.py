@@ -123,3 +123,14 @@ def test_a_control_has_its_own_series(command: Command, tmp_path: Path) -> None:
     (control,) = results.runs.loc[results.runs["series"].str.contains("as_many_as"), "run_id"]
     record = json.loads((tmp_path / "results" / "scratch" / "runs" / control / "run.json").read_text())
     assert record["encoder_parameters"] == 0
+
+
+def test_a_control_of_an_encoder_of_a_file_is_named_by_it(command: Command, tmp_path: Path) -> None:
+    source = "from pe_zoo import register\nfrom pe_zoo.t5 import T5\n\n\n@register('own_t5')\nclass Own(T5):\n    'Mine.'\n"
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    assert command("-m", *QUICK, "plugin=mine.py", "encoder=own_t5,none").code == 0
+    done = command("-m", *QUICK, "plugin=mine.py", "encoder=none", "model.as_many_as=own_t5", "seed=0,1")
+    assert done.code == 0, done.err
+    assert "none on copy, seed 1, with as many parameters as own_t5: " in done.out
+    series = _results.read(tmp_path / "results" / "scratch").runs["series"]
+    assert {*series} == {"none", "none · model.as_many_as=own_t5", "own_t5"}
