@@ -238,14 +238,10 @@ def _show_results(outcome: Outcome) -> None:
     print(f"\n{headline(outcome)}")
     told = _told(outcome, record) if record.get("checkpoint") else None
     places = _places(outcome) if record.get("checkpoint") else None
-    for sentence in [*(told.sentences if told else ()), *(places.sentences if places else ())]:
+    if told:
+        _show_answer(told)
+    for sentence in places.sentences if places else ():
         print(textwrap.fill(sentence, 110))
-    if told and told.rankings:
-        _print(told.table)
-    if told and told.code:
-        print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
-    if told and told.command:
-        print(f"\n{textwrap.fill(told.next, 110)}\n    {told.command}")
     lengths = _lengths(rows)
     if lengths:
         _show_lengths(rows, lengths)
@@ -272,6 +268,22 @@ def _show_results(outcome: Outcome) -> None:
         print("\n" + _next(record, outcome.folder.parent.parent.name))
     drawn = len(list((outcome.folder / "figures").glob("*")))
     print(f"files     {outcome.folder}" + (f", {words.count(drawn, 'picture')} in figures/" if drawn else ""))
+
+
+def _show_answer(told: "Answer") -> None:
+    """Print what to do with a saved model, the lines to type, and then why."""
+    for sentence in told.advice:
+        print(textwrap.fill(sentence, 110))
+    if told.rankings:
+        _print(told.table)
+    if told.code:
+        print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
+    if told.command:
+        print(f"\n{textwrap.fill(told.next, 110)}\n    {told.command}")
+    if told.evidence:
+        print("\nWhy, and how sure that is")
+    for sentence in told.evidence:
+        print(textwrap.fill(sentence, 110, initial_indent="- ", subsequent_indent="  "))
 
 
 def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:

@@ -364,7 +364,7 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
     figure = figures["copy_context_extension_token_accuracy"]
     assert len([axes for axes in figure.axes if axes.get_title(loc="left")]) == min(labels, report.MODELS)
     named = {label.get_text() for label in figure.axes[0].get_yticklabels()}
-    assert named == {"as trained", *STAND_INS, "window", "dropped"}
+    assert named == {"unchanged", *STAND_INS, f"a window of {T}", "no encoding"}
     assert "window" in figure.caption
     if folder := os.environ.get("LOOK_AT_FIGURES"):
         Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(renderings(figure, ["png"])["png"])
@@ -372,8 +372,8 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
     table = report.shown(rows)
     assert set(table["metric"]) == {"token_accuracy"}
     assert set(table["eval_length"]) == {T, 4 * T}
-    lines = ["as trained", *STAND_INS, "window"]
-    assert list(dict.fromkeys(table["head"])) == ["as trained, 1×", *(f"{line}, 4×" for line in lines)]
+    lines = ["unchanged", *STAND_INS, "window"]
+    assert list(dict.fromkeys(table["head"])) == ["unchanged, 1×", *(f"{line}, 4×" for line in lines)]
     assert not table.duplicated(["encoder", "seed", "head"]).any()
 
 
@@ -395,8 +395,8 @@ def test_what_nothing_stands_in_for_is_said_to_be_so() -> None:
     table = report.shown(rows)
     of_alibi = table[table["encoder"] == "alibi"].set_index("head")["status"].to_dict()
     assert of_alibi == {f"{line}, 4×": "unsupported" for line in STAND_INS} | {
-        "as trained, 1×": "ok",
-        "as trained, 4×": "ok",
+        "unchanged, 1×": "ok",
+        "unchanged, 4×": "ok",
         "window, 4×": "ok",
     }
     assert set(table.loc[table["encoder"] == "rope", "status"]) == {"ok"}

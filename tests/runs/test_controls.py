@@ -126,7 +126,9 @@ def test_a_control_has_its_own_series(command: Command, tmp_path: Path) -> None:
 
 
 def test_a_control_of_an_encoder_of_a_file_is_named_by_it(command: Command, tmp_path: Path) -> None:
-    source = "from pe_zoo import register\nfrom pe_zoo.t5 import T5\n\n\n@register('own_t5')\nclass Own(T5):\n    'Mine.'\n"
+    source = (
+        "from pe_zoo import register\nfrom pe_zoo.t5 import T5\n\n\n@register('own_t5')\nclass Own(T5):\n    'Mine.'\n"
+    )
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     assert command("-m", *QUICK, "plugin=mine.py", "encoder=own_t5,none").code == 0
     done = command("-m", *QUICK, "plugin=mine.py", "encoder=none", "model.as_many_as=own_t5", "seed=0,1")

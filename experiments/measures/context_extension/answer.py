@@ -197,7 +197,8 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
     gain = gain or f"{words.signed(less, math.nan, math.nan, 3)} {metric_of(metric).label}"
     way = "a window" if main.first == WINDOW else named(main.first, 0)
     better = "best" if main.first == main.best else "better"
-    told = f"{opening}, reads {main.length} {better} with {way} ({gain} against {UNCHANGED})"
+    few = f" on {words.count(main.windows, 'piece')}" * (0 < main.windows < ENOUGH)
+    told = f"{opening}, reads {main.length} {better} with {way} ({gain} against {UNCHANGED}{few})"
     if main.first != WINDOW or not main.methods:
         return told
     if main.chosen is None:
@@ -218,7 +219,7 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     """Return what to do, as instructions."""
     limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
     limited += f"{_time(main, WINDOW)}"
-    limited += "." if main.plain else f"; pe_zoo.hf.use sets it by sliding_window={window}."
+    limited += "." if main.methods else f"; pe_zoo.hf.use sets it by sliding_window={window}."
     if not main.methods:
         why = next(iter(refusals), "the measure was asked for none")
         remedy = next((text for part, text in REMEDIES.items() if part in why), "")

@@ -61,7 +61,7 @@ def code(
     knobs = {knob: value for knob, value in held.items() if knob not in (*OPTIONS, *own)}
     length = {"train_length": window} if in_use else {}
     lines = dict[str, list[str]]()
-    if main.plain and WINDOW in main.better:
+    if main.methods and WINDOW in main.better:  # with a method that can take its place its encoder is rope, or in use
         limit = _use(held["name"], length | knobs | {"sliding_window": window})
         lines[WINDOW] = [f"# attends to the last {window} tokens", limit]
     if main.chosen:
@@ -90,7 +90,7 @@ def code(
 
 def windowed(main: Ranking, window: int, family: str | None) -> str:
     """Return the entries of config.json that hold the window that is recommended; empty if none can."""
-    return held_window(window, family) if family and main.plain and _limits(main) else ""
+    return held_window(window, family) if family and main.methods and _limits(main) else ""
 
 
 def held_window(window: int, family: str) -> str:

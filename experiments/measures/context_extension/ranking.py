@@ -83,11 +83,6 @@ class Ranking:
         return [str(name) for name in self.table.index if name not in (AS_TRAINED, WINDOW, DROPPED)]
 
     @property
-    def plain(self) -> bool:
-        """Whether the model has RoPE alone, since several methods extend it; another encoder must be kept."""
-        return len(self.methods) > 1
-
-    @property
     def chosen(self) -> str | None:
         """The replacement to use, better than the unchanged model: beside a window, one that uses distant text."""
         better = [name for name in self.better if name in self.methods]

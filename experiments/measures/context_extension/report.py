@@ -9,6 +9,7 @@ from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension.ranking import NAMES, UNCHANGED, named
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
 
@@ -16,10 +17,10 @@ MODELS = 3
 """Most trained models that are drawn."""
 PANEL = "A panel for each trained model, at "
 CAPTION = (
-    f"{PANEL}the longest length measured: as trained; with the named encoder in place of "
-    "its own, extended to the length; with attention limited to the training length (window); without its encoder "
-    "(dropped). No training after the change, except where a name says fine-tuned. Line: as trained, within the "
-    "training length. Shown are the encoders with the most replacements; the others are in the table."
+    f"{PANEL}the longest length measured: unchanged; with the named encoder in place of its own, extended to the "
+    "length; with attention limited to a window of the training length; without its encoder (no encoding). No training "
+    "after the change, except where a name says fine-tuned. Line: unchanged, within the training length. Shown are the "
+    "encoders with the most replacements; the others are in the table."
 )
 
 
@@ -29,8 +30,8 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["metric"] == main_metric(rows["metric"].unique())]
     # A model without any possible replacement is listed as unsupported under each replacement.
     of_line = {line: [line] if line in (AS_TRAINED, WINDOW) else [line, REPLACED] for line in lines[:-1]}
-    far = [(rows[rows["line"].isin(conditions)], 4, line) for line, conditions in of_line.items()]
-    return columns_at([(rows[rows["line"] == AS_TRAINED], 1, AS_TRAINED), *far])
+    far = [(rows[rows["line"].isin(among)], 4, NAMES.get(line, line)) for line, among in of_line.items()]
+    return columns_at([(rows[rows["line"] == AS_TRAINED], 1, UNCHANGED), *far])
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
@@ -55,7 +56,8 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
     title += "; attention limited to the training length does better" if means.index[0] == WINDOW else ""
     caption = CAPTION if len(count) > 1 else CAPTION.partition(" Shown are")[0].replace(PANEL, "At ")
-    figure, panels = dots.panels(title, caption, order, models, **how)
+    names = [named(line, int(far["train_length"].iloc[0])) for line in order]
+    figure, panels = dots.panels(title, caption, names, models, **how)
     for axes, series in zip(panels, models, strict=True):
         dots.draw(axes, far[far["series"] == series], order, looks, by="line")
         within = near[(near["series"] == series) & (near["line"] == AS_TRAINED)]["value"].mean()
