@@ -208,7 +208,7 @@ def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None
 def test_the_encoders_parameters_come_on_top_of_the_trunks(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "learned"), seeds=1)
     said = " ".join(methods.paragraph(_results.read(tmp_path), [])[0])
-    assert "with 412,345 parameters, to which the encoder adds 0 to 2,048." in said
+    assert "with 412,345 parameters, to which the encoder adds 0 to 2,048 (most: learned)." in said
 
 
 def test_the_paragraph_has_the_settings_of_the_runs(tmp_path: Path) -> None:

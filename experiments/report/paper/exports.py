@@ -109,15 +109,15 @@ def table(tasks: Sequence[TaskResults]) -> str:
     heads = ["Encoder", *columns]
     heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"]
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
+    free = "; Free: reading its own output" * ("Free" in columns)
+    operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
     caption = (
-        f"{task.key}, trained to length {int(task.quality['train_length'].max())}: {metric.label} "
-        f"({'%' if share else metric.label}) in range and at two and four times that length; kept: % of the quality "
-        f"in range ({board.mean_of(known['up_to'].max())}), and its difference from {task.baseline} in points, with "
-        f"95 % intervals; p of that difference, corrected as in the methods"
-        f"{'; Free: kept where the model reads its own output' if 'Free' in columns else ''}"
-        f"{'; operations relative to no encoding' if 'Cost' in columns else ''}. Means over {seeds}; "
-        "bold: best mean; of what is kept, all that may have the first place."
-        + f" {board.AT_A_LOOK} In brackets: what the encoder and {task.baseline} keep, runs of each."
+        f"{task.key}, trained to length {int(task.quality['train_length'].max())}, means over {seeds}: {metric.label} "
+        f"({'%' if share else metric.unit}) in range and at two and four times that length. Kept: % of the quality in "
+        f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
+        f"95 % intervals; p: as in the methods{free}{operations}. Bold: the best mean; of what is kept, all that may "
+        "be first."
+        + " Δ and p are of the look that decided; in parentheses: the means compared, and the runs of each."
         * bool(task.rule)
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")

@@ -141,6 +141,8 @@ def _model(configs: list[dict[str, str]], runs: pd.DataFrame) -> list[str]:
         return []
     own = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
     added = f", to which the encoder adds {_span(own)}" if own.max() > 0 else ""
+    most = runs.loc[own == own.max(), "encoder"].unique()
+    added += f" (most: {words.listed(most)})" * bool(added and own.min() < own.max())
     return [
         f"Each was put into the same pre-norm Transformer ({', '.join(parts)}, no dropout), with "
         f"{_span(runs['model_parameters'])} parameters{added}."

@@ -38,13 +38,13 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
     findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
-    counts = {"holding": tested.count(HOLDS), "in some cases alone": partly, "failing": tested.count(FAILS)}
-    counts |= {verdict: tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
-    told = "; ".join(f"{number} {how}" for how, number in counts.items() if number)
+    counts = {("holds", "hold"): tested.count(HOLDS), ("fails", "fail"): tested.count(FAILS)}
+    counts |= {("holds in some cases alone", "hold in some cases alone"): partly}
+    counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
+    told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
-    sentences = [
-        f"Published statements tested here: {len(tested)} ({told}){f'; of {part} not every case' * bool(part)}."
-    ]
+    some = f" Of {part} of them not every case that it names was measured." * bool(part)
+    sentences = [f"Of the published statements that these runs test {told}.{some}"]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
 
