@@ -140,7 +140,7 @@ def beaten_by(task: TaskResults, series: str) -> list[str]:
 
 def points(line: Mapping[Any, Any]) -> str:
     """Return the difference of a comparison with the baseline, with its interval, in points of quality kept."""
-    return words.interval(100 * line["difference"], 100 * line["low"], 100 * line["high"], "+.0f")
+    return words.signed(100 * line["difference"], 100 * line["low"], 100 * line["high"], 0)
 
 
 def tested(line: Mapping[Any, Any]) -> str:

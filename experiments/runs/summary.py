@@ -297,6 +297,10 @@ def _show_others(rows: list[Row], record: Mapping[str, Any]) -> None:
             for line in shown.head(LINES).to_dict("records")
         ]
         _print([(name.replace("_", " "), ""), *dict.fromkeys(lines)])
+        if "meaning" in shown:
+            meant = shown.head(LINES).drop_duplicates("head")
+            for line in meant.to_dict("records"):
+                print(textwrap.fill(f"{line['head']}: {line['meaning']}", 110, subsequent_indent="  "))
         if (shown["status"] != "ok").any():
             print("\n".join(textwrap.fill(f"unsupported: {why}", 110) for why in refusals(record, name)))
         if len(shown) > LINES:

@@ -109,7 +109,12 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | No
         "is logarithmic from 1 on. Shaded: distances within training."
     )
     caption += " Shown is the largest change of each family." * (len(shown) < len(looks))
-    how: dict[str, Any] = {"x": "query minus key position", "y": "score less that at 0", "height": 0.85, "columns": 2}
+    how: dict[str, Any] = {
+        "x": "query minus key position (log scale)",
+        "y": "score less that at 0",
+        "height": 0.85,
+        "columns": 2,
+    }
     figure, panels = chart("Expected score over distance", caption, list(shown), left=0.4, alike="x", **how)
     for axes, (series, look) in zip(panels, shown.items(), strict=True):
         part = rows[rows["series"] == series]

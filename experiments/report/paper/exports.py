@@ -109,13 +109,13 @@ def table(tasks: Sequence[TaskResults]) -> str:
     heads = ["Encoder", *columns]
     heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"]
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
-    free = "; Free: reading its own output" * ("Free" in columns)
+    own = "; Free: reading its own output" * ("Free" in columns)
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
     caption = (
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}, means over {seeds}: {metric.label} "
         f"({'%' if share else metric.unit}) in range and at two and four times that length. Kept: % of the quality in "
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
-        f"95 % intervals; p: as in the methods{free}{operations}. Bold: the best mean; of what is kept, all that may "
+        f"95 % intervals; p: as in the methods{own}{operations}. Bold: the best mean; of what is kept, all that may "
         "be first."
         + " Δ and p are of the look that decided; in parentheses: the means compared, and the runs of each."
         * bool(task.rule)
