@@ -152,7 +152,7 @@ def load_file(path: str | Path) -> str:
     file = Path(path).resolve()
     if not file.is_file():
         near = suggestion(str(path), map(str, Path(path).parent.glob("*.py")))
-        raise PluginError(f"plug-in file {str(path)!r} does not exist.{near}")
+        raise PluginError(f"plug-in file {str(path)!r} does not exist.{near} An encoder to copy: docs/your_own.md")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     key = f"{file}:{digest}"
     if key in _loaded:

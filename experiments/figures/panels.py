@@ -20,14 +20,12 @@ from experiments.figures.style import MUTED, Chart, Look
 from experiments.rows.row import rows_of, whole
 from experiments.statistics.intervals import with_series
 
-LETTER = 0.0079
-"""Inches of a letter for each point of its size, about."""
 LARGE, NORMAL, SMALL = 10.0, 8.0, 7.5
 
 
 def wide(texts: Sequence[str], size: float = SMALL) -> float:
     """Return the inches that the longest of some texts takes, about."""
-    return LETTER * size * max(map(len, texts), default=0)
+    return style.LETTER * size * max(map(len, texts), default=0)
 
 
 def chart(

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from experiments.rows.row import write_whole
 from experiments.statistics.intervals import with_series
@@ -23,6 +25,8 @@ Dash = str | tuple[float, tuple[float, ...]]
 PAGE_WIDTH = 4.8
 """Inches of every figure: 461 pixels, so that text of 11 can still be read on a phone, or in a paper's column."""
 DOTS = {"page": 150, "print": 300}
+LETTER, CAPTION, PAD = 0.0079, 7.5, 0.06
+"""Inches of a letter for each point of its size, about; points of a caption, and inches above and below it."""
 NOT_CONVERGED = " †"
 """Put behind a series of which a run did not learn its task within the training length."""
 
@@ -162,16 +166,31 @@ def theme() -> Iterator[None]:
 
 
 def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), dots: int = DOTS["page"]) -> dict[str, bytes]:
-    """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure."""
+    """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure.
+
+    A ``png`` stands alone: it has the caption, which pages and papers set themselves.
+    """
     dates = {"svg": {"Date": None, "Creator": None, "Format": None, "Type": None}}
     dates |= {"pdf": {"CreationDate": None}, "png": {"Software": None}}
     found = {}
     for suffix in suffixes:
         content = io.BytesIO()
         with theme():
-            figure.savefig(content, format=suffix, dpi=dots, metadata=dates[suffix])
+            if suffix == "png":
+                _save_captioned(figure, content, dpi=dots, metadata=dates[suffix])
+            else:
+                figure.savefig(content, format=suffix, dpi=dots, metadata=dates[suffix])
         found[suffix] = _light_and_dark(content.getvalue().decode()) if suffix == "svg" else content.getvalue()
     return found
+
+
+def _save_captioned(figure: Figure, content: io.BytesIO, **how: Any) -> None:
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(getattr(figure, "caption", ""), int(width / (LETTER * CAPTION)))
+    below = figure.text(0, -PAD / height, "\n".join(lines), va="top", fontsize=CAPTION, color=MUTED)
+    low = -2 * PAD - len(lines) * 1.25 * CAPTION / 72
+    figure.savefig(content, format="png", bbox_inches=Bbox([[0, low], [width, height]]), **how)
+    below.remove()
 
 
 def _light_and_dark(svg: str) -> bytes:

@@ -88,6 +88,11 @@ def count(how_many: int, noun: str) -> str:
     return f"{how_many} {noun}{'s' * (how_many != 1)}"
 
 
+def quoted(text: str) -> str:
+    """Return a text in which the encoder ``none`` does not read as nobody."""
+    return re.sub(r"\bnone\b", "“none”", text)
+
+
 def cut(name: str, most: int) -> str:
     """Return a name of ``most`` letters at most."""
     return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -114,8 +114,8 @@ def _what(metric: str) -> str:
 def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     """Return the finding of one task at twice the training length, or beyond.
 
-    It is the verdict on the first claim that speaks of one encoder, with that one beside the best; else who is best and
-    who is worst.
+    It is the verdict on the first claim that speaks of one encoder, with that one beside the best of those that beat it
+    in a test, if any do; else who is best and who is worst.
     """
     known = task.standing[task.standing["status"] == "ok"]
     metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
@@ -138,7 +138,9 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
-    of_best = f"; {best} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
+    ahead = [str(name) for name in known["series"] if named.encoder in board.beaten_by(task, str(name))]
+    best = str(getattr(values[ahead], "idxmax" if up else "idxmin")()) if ahead else best
+    of_best = f"; {words.quoted(best)} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
     return (
         f"“{named.claim.partition(':')[0]}” {named.verdict} here: trained to length {trained}, {named.encoder} {get} "
         f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}{of_best}"
@@ -237,7 +239,10 @@ def _first(task: TaskResults) -> list[Finding]:
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     spread = task.scores.groupby("series")["kept"].std()
     if rivals and not task.declared and spread[series] > WIDER * spread[rivals].median():
-        small += " Its seeds differ more than theirs: a bar is of one encoding, a place needs a test of each pair."
+        small += (
+            " Its seeds lie further apart than theirs. Each pair has a test, corrected for the number of pairs: with "
+        )
+        small += "few such seeds two bars that do not touch may be undecided."
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."

@@ -62,7 +62,7 @@ def read(words: list[str]) -> Arguments:
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     for switch in ("--resolve", "--hydra-help", "--version", PLAN):
         parser.add_argument(switch, action="store_true")
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in itertools.pairwise([*words, ""]):
         flag, _, value = word.partition("=")
         if (option := flag.removeprefix("--")) != flag and option in names.options():
             value = value or ("" if after.startswith("-") or "=" in after else after)

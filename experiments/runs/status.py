@@ -129,7 +129,7 @@ def text(folder: Path) -> str:
 
 def _time(runs: list[Standing], sweeps: list[sweep_notes.Sweep]) -> list[str]:
     spent = sum(run.seconds for run in runs if run.seconds is not None)
-    lines = [f"Runs that have ended took {_span(spent)}, all machines together."]
+    lines = [f"Runs that have ended took {_span(spent)}, all machines together."] * bool(spent)
     done = [run.seconds for run in runs if run.state == "done" and run.seconds is not None]
     left = sum(run.state in UNFINISHED for run in runs)
     if left and done:

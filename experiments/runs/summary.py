@@ -220,7 +220,7 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if not beyond:
         return ""
     trained, works = lengths[0].train_length, _works(lengths)
-    keeping = f"keeping {100 * KEEPS:.0f} % of its quality"
+    keeping = f"keeping {100 * KEEPS:.0f} % of its quality (what it has above guessing)"
     if works >= beyond[-1].eval_length:
         return f"It extrapolates, {keeping}, to all measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
@@ -228,7 +228,7 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if works > trained:
         return f"It extrapolates, {keeping}, to {works / trained:.3g} times the longest length in training{far}."
     first, kept = beyond[0].eval_length, max(0.0, _kept(beyond[0], lengths))
-    share = f"{100 * kept:.0f} % of its quality"
+    share = f"{100 * kept:.0f} % of its quality, what it has above guessing"
     return f"It does not extrapolate: at {first}, beyond those trained, it keeps {share}{far}."
 
 

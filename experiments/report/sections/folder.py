@@ -117,6 +117,8 @@ def warnings(results: Results) -> list[str]:
     runs, of_all = results.finished, len(results.runs) + len(results.missing)
     configs = [results.configs[run] for run in runs["run_id"]]
     columns: dict[str, list[Any]] = {name: list(runs[name]) for name in MADE_WITH}
+    made = zip(runs["precision"], configs, strict=True)
+    columns["precision"] = [precision if config["trained"] == "true" else None for precision, config in made]
     packages = [value if isinstance(value, dict) else {} for value in runs["packages"]]
     columns |= {name: [each.get(name) for each in packages] for name in sorted(set(itertools.chain(*packages)))}
     plugins = [config.get("plugin", "null") for config in configs]

@@ -41,7 +41,7 @@ def _length_table(task: TaskResults, stem: str, named: str, summary: pd.DataFram
         cells.insert(1, "seeds", cells["series"].map(seeds))
     chance = summary.groupby("eval_length")["chance"].mean()
     if chance.notna().any():
-        cells.loc[len(cells)] = ["guessing without reading", *blank, *map(words.short, chance[lengths])]
+        cells.loc[len(cells)] = ["guessing without reading", *blank, *map(words.measured, chance[lengths])]
     refused = " Unsupported: the encoder refuses that length; this is a result, not a gap."
     note = task.means + refused * bool((summary["unsupported"] > 0).any())
     return Table(stem, f"{named.capitalize()} by length, {task.key}", cells, summary, note)

@@ -1,13 +1,12 @@
 """What a report says of the published statements that its rows decide."""
 
 import math
-import re
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.figures.words import count, interval, listed, p_value
+from experiments.figures.words import count, interval, listed, p_value, quoted
 from experiments.report import drawing
 from experiments.report.page import Block, Section, Table
 from experiments.rows.row import OVER_LENGTHS
@@ -25,7 +24,8 @@ HOW = (
 BARS = (
     "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
     "the right of the line the claim holds. Each claim has a scale, a measure and tests of its own: it may be decided "
-    "where places in the table are not. Cases that no run of this folder measures are named below it."
+    "where places in the table are not, and a share of right answers counts guesses, too. Cases that no run of this "
+    "folder measures are named below it."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
@@ -76,7 +76,7 @@ def told(decided: list[Decided]) -> list[Told]:
             for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
         )
         numbers = (
-            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {_said(one)}{_left(one)}"
+            f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {quoted(one.comparison)}{_left(one)}"
             for case, one, measured in cases
             if measured and _css(one.verdict) == _css(each.verdict)
         )
@@ -127,7 +127,7 @@ def claim(each: Decided) -> dict[str, Any]:
     scale = min([*ends, -delta, 0.0]), max([*ends, delta, 0.0])
     tests = [
         {
-            "of": ": ".join(filter(None, (case.test["of"], _said(one)))),
+            "of": ": ".join(filter(None, (case.test["of"], quoted(one.comparison)))),
             "strip": drawing.interval(one.low, one.difference, one.high, scale, 0.0),
             "said": ", ".join(filter(None, (_measured(case, asked), one.verdict))),
             "css": _css(one.verdict),
@@ -144,7 +144,7 @@ def claim(each: Decided) -> dict[str, Any]:
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    return f"{measured} of its {every} cases measured here" * (measured < every)
+    return f"measured in {measured} of its {every} cases" * (measured < every)
 
 
 def _missing(each: Decided) -> str:
@@ -161,11 +161,6 @@ def _measured(case: Outcome, asked: Directed) -> str:
     if any(math.isnan(each.measured) for each in sides):
         return ""
     return " and ".join(interval(each.measured, each.low, each.high, ".3g") for each in sides)
-
-
-def _said(one: Comparison) -> str:
-    """Return a comparison in words, where the encoder ``none`` would read as nobody."""
-    return re.sub(r"\bnone\b", "“none”", one.comparison)
 
 
 def _left(one: Comparison) -> str:

@@ -29,7 +29,8 @@ PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 FREE_RUNNING = "generated_token_accuracy"
 MEANS = (
-    "Mean over seeds [95 % interval; none from one, nor where seeds form two groups]. A series marked † has runs in it "
+    "Mean over seeds [95 % interval, no narrower than the noise of the evaluation, though all seeds agree; none from "
+    "one, nor where seeds form two groups]. A series marked † has runs in it "
     "that did not learn."
 )
 ONE_MODEL = "One model, measured as it is: there are no seeds."
