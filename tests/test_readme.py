@@ -437,3 +437,17 @@ def test_the_ladder_is_that_of_its_rows(file: str) -> None:
     )
     kept, decided = far["kept"], far["decided"]
     assert (f"{kept} of {decided} do" if file == "README.md" else f"{decided} 对中有 {kept} 对不变") in text
+
+
+def test_the_guide_s_ladder_is_that_of_its_rows() -> None:
+    guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
+    head, *lines = [
+        [cell.strip(" `") for cell in row.split("|")[1:-1]]
+        for row in re.findall(r"^ *(\| (?:parameters|[\d.]+ M) \|.*)$", guide, re.M)
+    ]
+    assert [line[0] for line in lines] == ["0.15 M", "9.8 M"]
+    for size, *told in lines:
+        name = f"text-{size.replace(' ', '')}-5-tokens-a-parameter_bits_per_byte.csv"
+        rows = pd.read_csv(ROOT / "results" / "ladder" / "report" / "tables" / name)
+        bits = rows[rows["eval_length"] == 4 * rows["train_length"]].set_index("series")["mean"]
+        assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
