@@ -4,6 +4,7 @@
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         if options.status:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # it is read through head
             print(status.text(options.folder))
             return 0
         if options.submit:

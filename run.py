@@ -25,7 +25,8 @@ def main() -> int:
             print(text(*words[words.index(asked.pop()) + 1 :][:1]))
             return 0
         if not {arguments.RERUN, arguments.VERIFY} & set(words) and "RANK" not in os.environ:
-            names.check(arguments.read(words).overrides, CONFIGS)
+            given = arguments.read(words)
+            names.check(given.overrides, CONFIGS, given.config_dir)
     except BadRequest as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,19 +61,24 @@ CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 
 @dataclass(frozen=True)
 class Look:
-    """Family, its colour, and the dash of one series; ``rank`` is its place in legends and tables."""
+    """Family, its colour, and the dash of one series; ``rank`` is its place in legends and tables.
+
+    ``own``: of an encoder that is not the zoo's.
+    """
 
     family: str
     colour: str
     dash: Dash
     rank: int
+    own: bool = False
 
 
-def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None) -> dict[str, Look]:
+def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Container[str] = ()) -> dict[str, Look]:
     """Return a look for every series: classic encoders first, the others in alphabetical order.
 
     The colour is that of the encoder's family, in every figure and report; series of one family differ in dash.
-    ``families`` are those of encoders, if any is not the zoo's. Rows with a column ``look`` keep the looks in it.
+    ``families`` are those of encoders, if any is not the zoo's, and ``own`` the names of these. Rows with a column
+    ``look`` keep the looks in it.
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
@@ -86,8 +91,11 @@ def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None) -> dict
     ordered = sorted(encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), series))
     named = [families.get(encoder_of[series], "") for series in ordered]
     kinds = [family if family in FAMILIES else "" for family in named]
-    found = zip(ordered, kinds, strict=True)
-    return dashed({one: Look(of, FAMILIES[of][0], "-", rank) for rank, (one, of) in enumerate(found)}, ordered)
+    found = {
+        one: Look(of, FAMILIES[of][0], "-", rank, encoder_of[one] in own)
+        for rank, (one, of) in enumerate(zip(ordered, kinds, strict=True))
+    }
+    return dashed(found, ordered)
 
 
 def _encoder_order(encoder: str) -> tuple[int, str]:
@@ -95,10 +103,12 @@ def _encoder_order(encoder: str) -> tuple[int, str]:
 
 
 def chosen(looks: dict[str, Look], best_first: Iterable[str], most: int = 6) -> dict[str, Look]:
-    """Return the looks of the series that get a colour: the best of each family, then the best of all."""
+    """Return the looks of the series that get a colour: the user's own, the best of each family, the best of all."""
     ordered = [series for series in best_first if series in looks]
     firsts = {looks[series].family: series for series in reversed(ordered)}
-    return dashed(looks, sorted(ordered, key=lambda series: series not in firsts.values())[:most])
+    return dashed(
+        looks, sorted(ordered, key=lambda series: (not looks[series].own, series not in firsts.values()))[:most]
+    )
 
 
 def dashed(looks: dict[str, Look], names: Iterable[str]) -> dict[str, Look]:

@@ -185,8 +185,10 @@ def _maps(ranked: list[TaskResults], main: list[TaskResults]) -> list[Section]:
 
 
 def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
-    families = {name: entry.declared.get("family", "") for name, entry in documented.encoders(results.runs).items()}
-    rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows, families)))
+    known = documented.encoders(results.runs)
+    families = {name: entry.declared.get("family", "") for name, entry in known.items()}
+    own = {name for name, entry in known.items() if entry.declared.get("file")}
+    rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows, families, own)))
     rule = declared_in(results.folder)
     parts = sorted(((str(key), part) for key, part in rows.groupby("task")), key=lambda part: words.by_number(part[0]))
     return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]

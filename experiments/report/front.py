@@ -192,11 +192,12 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
     rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
-    text = f"{'; '.join([words.few(won) if len(won) else 'others', *rest])}."
+    text = f"{'; '.join([words.quoted(words.few(won)) if len(won) else 'others', *rest])}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
-    return [Finding(f"{before}{task.baseline} beats {len(won)} of {len(lines)}", text)]
+    head = f"{before}{task.baseline} beats {len(won)} of {len(lines)}"
+    return [Finding(head + ":" * (len(won) > 0 and len(lines) > EACH), text)]
 
 
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:

@@ -123,14 +123,14 @@ def _check_choice(group: str, value: str) -> None:
         raise BadRequest(f"{group}={choice!r} must be a name, not a path; {HELP}")
 
 
-def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[list[str]]:
+def expand(words: list[str], *configs: Path, multirun: bool = True) -> list[list[str]]:
     """Return a command line for each part of the sweep file that one names; the line itself if that has no parts.
 
     Hydra's sweeps are all combinations of some lists. A comparison that is not (these encoders on that task, others on
     another) is a file with ``parts``, each a command line of its own, which may name a sweep of parts in turn. Options
-    on the command line replace those of a part. The file may declare by which rule seeds are
-    added; statements do. ``encoder=all`` is a list of every encoder that takes positions of the numbering's axes. Both
-    need ``-m``.
+    on the command line replace those of a part. The file, the first of that name in the folders ``configs``, may
+    declare by which rule seeds are added; statements do. ``encoder=all`` is a list of every encoder that takes
+    positions of the numbering's axes. Both need ``-m``.
     """
     for word in words:
         if word.startswith("+reproduce="):
@@ -141,8 +141,9 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     given = {word.partition("=")[0] for word in words if word not in named}
     if named and "seeds" in given and "seed" not in given:  # the number of seeds replaces the file's own
         given, words = given | {"seed"}, [*words, "seed=0"]
-    file = configs.joinpath(*f"{named[0].lstrip('+')}.yaml".split("=", 1)) if len(named) == 1 else None
-    content = yaml.safe_load(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else {}
+    place = f"{named[0].lstrip('+')}.yaml".replace("=", "/", 1) if len(named) == 1 else ""
+    file = next((folder / place for folder in configs if place and (folder / place).is_file()), None)
+    content = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
     if "parts" not in content:
         return [[_every_encoder(words) if word == EVERY else word for word in words]]
     _check_multirun(named[0], multirun)
@@ -153,7 +154,7 @@ def expand(words: list[str], configs: Path, *, multirun: bool = True) -> list[li
     lines = []
     for part, times in itertools.product(content["parts"], content.get("times", [""])):
         own = (f"name={content['name']}", *rule, *part.split(), *times.split())
-        lines += expand([*kept, *(word for word in own if word.partition("=")[0] not in given)], configs)
+        lines += expand([*kept, *(word for word in own if word.partition("=")[0] not in given)], *configs)
     return lines
 
 

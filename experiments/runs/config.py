@@ -477,6 +477,8 @@ def explain(error: BaseException, command: Iterable[str] = ()) -> str:
         return _of_another_kind(cause.full_key, str(cause).strip().splitlines()[0].strip(), command)
     if (unread := message.removeprefix("LexerNoViableAltException: ")) != message:
         return f"cannot read {unread.removesuffix(' ^')!r}: put such a value in quotes, \"option='value'\""
+    if isinstance(error, OverrideParseException) and message.startswith(("no viable alternative", "mismatched input")):
+        return f"cannot read {error.override!r}: a bracket or a quote is missing, or a value needs quotes"
     if isinstance(error, OverrideParseException) and error.override not in message:
         return f"cannot read {error.override!r}: {message}"
     if isinstance(error, errors.InterpolationResolutionError):

@@ -1,7 +1,6 @@
 """The figures of a run: drawn in a process beside it, so that what draws is imported and at work while it measures."""
 
 import multiprocessing
-import os
 import pickle
 import shutil
 import subprocess
@@ -16,7 +15,6 @@ import pandas as pd
 from experiments.rows.row import Row, frame
 from experiments.runs import pool
 
-ROOT = Path(__file__).resolve().parents[2]
 DISK = 3
 """Exit code where figures could not be written."""
 
@@ -29,12 +27,11 @@ class Drawing:
         self._rows: list[Row] = []
         self._process: subprocess.Popen[bytes] | None = None
         if pool.cores() > 1 and multiprocessing.parent_process() is None:
-            path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+            pool.lead_here()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "experiments.runs.drawing", str(folder)],
                 stdin=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C reaches it by the end of its input
             )
 

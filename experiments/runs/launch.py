@@ -34,7 +34,6 @@ from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError, load_files
 
 Point = tuple[str, ...]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(words: list[str], configs: Path) -> int:
@@ -50,7 +49,8 @@ def run(words: list[str], configs: Path) -> int:
             given = arguments.read(words)
             load_files(config.plugins_in(given.overrides))
             config.publish()
-            lines = arguments.expand(given.overrides, configs, multirun=given.multirun)
+            own = [Path(given.config_dir)] if given.config_dir else []
+            lines = arguments.expand(given.overrides, *own, configs, multirun=given.multirun)
             if given.shows:
                 config.show(given, configs)
                 return 0
@@ -252,8 +252,7 @@ class Launch:
             # Seed by seed, so that a sweep which is stopped has something of every encoder.
             runs = sorted(((job, run) for job in jobs for run in job.configs), key=lambda each: each[1].seed)
             jobs = [replace(job, configs=[run]) for job, run in runs]
-        roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
+        pool.lead_here()
         places = ", ".join(map(str, self._places()))
         count = words.count(len(jobs), "run" if engine.here else "job")
         print(f"{count} to workers; python report.py {places} --status tells how many runs are done", flush=True)
@@ -334,7 +333,7 @@ def _page(place: Path, report: bool) -> str:
     if not report:
         return f"report: python report.py {place}"
     with doing("writing the report"):
-        command = [sys.executable, str(ROOT / "report.py"), str(place)]
+        command = [sys.executable, str(pool.ROOT / "report.py"), str(place)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return done.stderr.strip()

@@ -52,9 +52,9 @@ def entries(group: str) -> Mapping[str, Entry]:
     return {entry.name: entry for entry in sources[group]()} if group in sources else {}
 
 
-def choices(group: str, configs: Path) -> list[str]:
+def choices(group: str, *configs: Path) -> list[str]:
     """Return every name that may be chosen: registered ones and those of files."""
-    return sorted({*entries(group), *(file.stem for file in configs.joinpath(group).glob("*.yaml"))})
+    return sorted({*entries(group), *(file.stem for folder in configs for file in (folder / group).glob("*.yaml"))})
 
 
 @cache
@@ -71,8 +71,11 @@ def options() -> frozenset[str]:
     return frozenset({*GROUPS, *entries("experiment"), *fields("runs/options.py", "Request")})
 
 
-def check(overrides: Iterable[str], configs: Path) -> None:
-    """Refuse a name that is none of ours. Whatever cannot be judged from the sources alone passes."""
+def check(overrides: Iterable[str], configs: Path, own: str | None = None) -> None:
+    """Refuse a name that is none of ours, nor of the user's ``own`` folder of configuration files.
+
+    Whatever cannot be judged from the sources alone passes.
+    """
     given = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in overrides)}
     try:
         for word in overrides:
@@ -86,7 +89,7 @@ def check(overrides: Iterable[str], configs: Path) -> None:
                 _check_knob(name, _defaults(configs) | given)
             elif name == "experiment" or name in GROUPS:
                 if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
-                    _check_choices(name, re.findall(r"\w+", value), configs)
+                    _check_choices(name, re.findall(r"\w+", value), configs, *([Path(own)] if own else ()))
             elif name not in options():
                 _refuse(f"option {name!r}", name, options() | _nested(_defaults(configs) | given), "options")
         _check_places(given, _defaults(configs) | given)
@@ -118,8 +121,8 @@ def _defaults(configs: Path) -> dict[str, str]:
     return chosen | {"experiment": ",".join(config["experiment"])}
 
 
-def _check_choices(group: str, names: Iterable[str], configs: Path) -> None:
-    known = choices(group, configs)
+def _check_choices(group: str, names: Iterable[str], *configs: Path) -> None:
+    known = choices(group, *configs)
     for name in names:
         if name not in (*known, "all", "null"):
             kind = KINDS.get(group, group)

@@ -14,6 +14,7 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """A container's share of the cores."""
 FOR_ALL = {
@@ -35,10 +36,17 @@ def cores() -> int:
         return count
 
 
+def lead_here() -> None:
+    """Let the processes that this one starts import what it imports, wherever it was called."""
+    roots = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, roots)))
+
+
 def warm_up() -> None:
     """Begin the imports of workers beside those of this process."""
+    lead_here()
     if "forkserver" in multiprocessing.get_all_start_methods():
-        forkserver.set_forkserver_preload(["experiments.runs.job"])
+        forkserver.set_forkserver_preload(["experiments.runs.server"])
         forkserver.ensure_running()
 
 
@@ -64,6 +72,7 @@ def launch(function: Callable[[Any], list[Any]], tasks: Sequence[Any], size: int
 def _settle() -> None:
     """Leave Ctrl-C, which the terminal sends to all, to the process that started the workers; end when it has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def watch() -> None:
         if parent := multiprocessing.parent_process():

@@ -222,7 +222,10 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     else:
         summary += "\nkept: share of the quality in range, mean of 2, 4 and 8 times the length, as far as measured"
         summary += "; open: gets more seeds"
-        summary += "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each"
+        summary += (
+            "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each, so that "
+        )
+        summary += "one may leave out 0 where nothing is decided"
         summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"
 
@@ -244,7 +247,7 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
             f"{100 * seen:.1f} points in half of such sweeps; if the true one is {abs(100 * line['difference']):.1f}, "
-            f"that takes {seeds}"
+            f"that takes {seeds} in a sweep of one look"
         )
     if len(undecided):
         yield (

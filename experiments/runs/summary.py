@@ -75,7 +75,8 @@ def tally(outcomes: list[Outcome]) -> None:
     print(f"\n{counts.total()} runs: {', '.join(f'{count} {status}' for status, count in counts.items())}")
     for outcome in outcomes:
         if exit_code(outcome) and outcome.status not in ("refused", "not begun"):
-            print(f"  {outcome.status}: {outcome.run_id}: {outcome.message}")
+            why = f": {outcome.message}" * (outcome.message != outcome.status)
+            print(f"  {outcome.status}: {outcome.run_id}{why}")
 
 
 def show(outcome: Outcome, *, brief: bool = False) -> None:
@@ -277,9 +278,9 @@ def _show_answer(told: "Answer") -> None:
     if told.rankings:
         _print(told.table)
     if told.code:
-        print("\n" + "\n".join(f"    {line}".rstrip() for line in told.code))
+        print("\n" + "\n".join(told.code))
     if told.command:
-        print(f"\n{textwrap.fill(told.next, 110)}\n    {told.command}")
+        print(f"\n{textwrap.fill(told.next, 110)}\n\n{told.command}")
     if told.evidence:
         print("\nWhy, and how sure that is")
     for sentence in told.evidence:

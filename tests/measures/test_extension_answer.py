@@ -61,9 +61,9 @@ def test_where_nothing_was_tried_the_reason_is_said() -> None:
 def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
     found = told({AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1})
     assert found.advice[1] == (
-        "A window reads texts of any length. self_extend with factor 4 is made for up to 256 tokens. For a server "
-        "without pe_zoo, config.json can hold yarn (2.400 bits per byte at 256): the code that run.py prints, which "
-        "the report's page has too, ends with how."
+        "A window reads texts of any length; here it is a mask, so that a server's own is faster. self_extend with "
+        "factor 4 is made for up to 256 tokens. For a server without pe_zoo, config.json can hold yarn (2.400 bits per "
+        "byte at 256): the last lines of the code say how."
     )
     held = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}'
     assert found.code[-2:] == [
@@ -73,7 +73,7 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
     llama = told(
         {AS_TRAINED: 2.9, "self_extend": 2.3, "yarn": 2.4, WINDOW: 2.2}, {"self_extend": 0.1}, family="mistral"
     )
-    assert "config.json can hold a window of 64 or yarn (2.400 bits per byte at 256): the code" in llama.advice[1]
+    assert "config.json can hold a window of 64 or yarn (2.400 bits per byte at 256): the last" in llama.advice[1]
     assert llama.code[-4:-2] == [
         "# or, for a server without pe_zoo (a window of 64): in config.json give max_position_embeddings 256,",
         '# and "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 64: '
@@ -316,6 +316,6 @@ def test_methods_are_not_compared_where_too_little_is_right() -> None:
             rows.append(row(AS_TRAINED, 0.1, length, part=part, metric="token_accuracy", task="needles", chance=0.01))
     found = answer(frame(rows))
     assert found is not None
-    assert found.heading == "m, trained to 64: right too rarely to compare methods (10.0 % at 64)"
+    assert found.heading == "m, trained to 64: right too rarely to compare methods (10.0 % at 64; a guess: 1.0 %)"
     assert "task.num_needles=1 task.num_letters=1" in found.sentences[0]
     assert (found.rankings, found.code) == ([], [])

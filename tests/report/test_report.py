@@ -992,7 +992,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
     task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
     (finding,) = front._asked(task, one_by_one=False)
-    assert finding.head == "copy: none beats 2 of 6"
+    assert finding.head == "copy: none beats 2 of 6:"
     assert finding.text == (
         "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
     )

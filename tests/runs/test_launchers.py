@@ -65,7 +65,7 @@ def test_a_sweep_in_workers(tmp_path: Path, configs: Path, command: Command, mon
     with start(tmp_path, *sweep, "workers=2") as process:
         until(lambda: len(set(tmp_path.rglob("checkpoint-*")) - saved) > 1, "both to save their progress again")
         two_at_work(tmp_path, "parted", process)
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)  # as ``timeout`` does: workers and their server, too
         stopped = ended(process)
     assert stopped.returncode == 143, stopped.stderr
     assert tally(stopped.stdout) == {"finished before": 2, "failed before": 1, "interrupted": 2, "not begun": 1}

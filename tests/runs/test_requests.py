@@ -118,7 +118,7 @@ BAD = {
     "-m encoder=rope,alibi encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
     "-m task=copy,text task.path=my_task.py": "copy has no knob 'path', unlike text; run",
     "-m name=../elsewhere seed=1,2": "must be a plain folder name",
-    "encoder=[": "no viable alternative",
+    "encoder=[": "a bracket or a quote is missing",
     "foo": "'foo' is no option; write option=value",
     "-m encoder=alibi, none": "'none' follows a space: write no space after a comma, encoder=alibi,none\n",
     "-m encoder=alibi, none, rope seed=1": "write no space after a comma, encoder=alibi,none,rope\n",
@@ -322,7 +322,9 @@ def test_a_plugin_of_another_dtype_or_with_a_false_claim_is_refused(
 
 
 def test_a_plugin_that_keeps_the_future_hidden_runs(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(ENCODER.format(build="pass", embed="return x + positions.cos()[..., None]"))
+    (tmp_path / "mine.py").write_text(
+        ENCODER.format(build="pass", embed="return x + positions.cos()[..., None].to(x.dtype)")
+    )
     assert command("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "experiment=structure").code == 0
 
 

@@ -515,6 +515,8 @@ def test_every_part_goes_with_each_of_the_times(tmp_path: Path) -> None:
     ]
     whole = arguments.expand(["+sweep=all"], tmp_path)
     assert [line[-1] for line in whole if "task=copy" in line] == ["encoder=none", "encoder=rope"]
+    assert arguments.expand(["+sweep=all"], tmp_path, ROOT / "configs") == whole, "a user's own folder"
+    assert arguments.expand(["+sweep=tasks"], tmp_path, ROOT / "configs") != [["+sweep=tasks"]], "and ours"
 
 
 def test_every_task_and_encoder_is_in_a_sweep_of_the_zoo() -> None:

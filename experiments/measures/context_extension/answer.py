@@ -146,6 +146,7 @@ def answer(
     if own and is_share(metric) and not finds(own.line(AS_TRAINED)["value"], 0.0 if math.isnan(guess) else guess):
         why = "Methods are compared only where the model is right about half of the time at its own length."
         found_there = f"{_at(own, AS_TRAINED, metric)} at {trained}"
+        found_there += "" if math.isnan(guess) else f"; a guess: {number(guess, metric)}"
         return without(
             f"right too rarely to compare methods ({found_there})",
             [f"{why} {easier(str(rows['task'].iloc[0]))}".rstrip(), *counts],
@@ -247,14 +248,16 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]], lim
     if not used or in_use:
         return []
     factor = main.line(main.chosen)["factor"] if main.chosen else math.nan
-    far = ["A window reads texts of any length."] * (WINDOW in used)
+    far = ["A window reads texts of any length; here it is a mask, so that a server's own is faster."] * (
+        WINDOW in used
+    )
     far += [f"{main.chosen} with factor {factor:g} is made for up to {main.length} tokens."] * (factor == factor)
     plain = configured(main.better)
     held = [limit] if limit else []
     if plain and plain not in used:
         held.append(f"{plain} ({number(main.line(plain)['value'], metric)} at {main.length})")
     if held:
-        where = "the code that run.py prints, which the report's page has too, ends with how."  # not everywhere below
+        where = "the last lines of the code say how."
         far += [f"For a server without pe_zoo, config.json can hold {' or '.join(held)}: {where}"]
     return [" ".join(far)] * bool(far)
 
@@ -343,7 +346,7 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: {how}."]
     if main.line(others[0])["window_difference"] >= 0:
-        return [f"No method gains from t{distant}; the least is lost by {told(others[0])} ({how})."]
+        return [f"No method gains from t{distant}; nearest to a gain is {told(others[0])} ({how})."]
     p = words.p_value(main.line(others[0])["window_p_holm"])
     sure = f"p {p if p.startswith('<') else f'= {p}'} after Holm's correction"
     return [f"No method is shown to gain from t{distant}: at best {told(others[0])}, {sure} ({how})."]
@@ -376,7 +379,7 @@ def _distant(main: Ranking, window: int) -> list[str]:
         f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
     )
     none = WINDOW in main.table.index and not any(_gains(main, name) for name in known)
-    but = f"Using distant text is no gain here: methods that do need more bits than a window of {window}. "
+    but = f"Distant text is used to no gain here: methods that use it need more bits than a window of {window}. "
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
     return [f"{but * (none and bool(told[RISES]))}{text} (95 % intervals{corrected}).{below * reaches}"]

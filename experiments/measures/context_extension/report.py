@@ -50,11 +50,14 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     far, near = (rows[rows["eval_length"] == end] for end in (rows["eval_length"].max(), rows["train_length"].min()))
     means = far.groupby("line")["value"].mean().sort_values(ascending=not metric.higher_is_better)
     order, best = list(means.index), means[means.index.isin(others["line"])].index[0]
-    length, better = int(far["eval_length"].iloc[0]), means.index.get_loc(best) < means.index.get_loc(AS_TRAINED)
-    title = f"{rows['task'].iloc[0]}: {best} extends a trained model to {length} best"
-    title = title if better else f"{rows['task'].iloc[0]}: no replacement helps at {length}"
+    length, task = int(far["eval_length"].iloc[0]), rows["task"].iloc[0]
+    better = means.index.get_loc(best) < means.index.get_loc(AS_TRAINED)
+    title = (
+        f"{task}: {best} extends a trained model to {length} best" if better else f"{task}: no method helps at {length}"
+    )
+    if means.index[0] == WINDOW:
+        title = f"{task}: best at {length} is a window of the training length" + f", of the methods {best}" * better
     how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
-    title += "; attention limited to the training length does better" if means.index[0] == WINDOW else ""
     caption = CAPTION if len(count) > 1 else CAPTION.partition(" Shown are")[0].replace(PANEL, "At ")
     names = [named(line, int(far["train_length"].iloc[0])) for line in order]
     figure, panels = dots.panels(title, caption, names, models, **how)

@@ -67,8 +67,8 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 def table(tasks: Sequence[TaskResults]) -> str:
     """Return the main table: quality in range, at ×2 and ×4, kept, less the baseline with p, and cost.
 
-    The best of each column is bold, and of what is kept all that may be the best. What is kept free-running and cost
-    are left out where they were not measured.
+    The best of each column is bold, and of what is kept all that may be the best, where all pairs were tested. What is
+    kept free-running and cost are left out where they were not measured.
     """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
@@ -96,7 +96,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
             text += _interval(known.loc[series]) if head == "Kept" else ""
             bold = text != NOTHING and round(value - top, digits[head]) == 0
-            bold = known.loc[series, "place_low"] == 1 if head == "Kept" else bold
+            bold = known.loc[series, "place_low"] == 1 if head == "Kept" and not task.declared else bold
             cells.append(rf"\textbf{{{text}}}" if bold else text)
             if head == "Kept":
                 line = against.loc[series]
@@ -105,9 +105,10 @@ def table(tasks: Sequence[TaskResults]) -> str:
                 compared = f" ({means}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * (task.rule is not None)
                 cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}{compared}")
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
+                cells += [NOTHING if untested else str(line["verdict"])] * bool(task.rule)
         lines.append(" & ".join(cells) + r" \\")
     heads = ["Encoder", *columns]
-    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"]
+    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"] + ["Verdict"] * bool(task.rule)
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     own = "; Free: reading its own output" * ("Free" in columns)
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
@@ -115,9 +116,9 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}, means over {seeds}: {metric.label} "
         f"({'%' if share else metric.unit}) in range and at two and four times that length. Kept: % of the quality in "
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
-        f"95 % intervals; p: as in the methods{own}{operations}. Bold: the best mean; of what is kept, all that may "
-        "be first."
-        + " Δ and p are of the look that decided; in parentheses: the means compared, and the runs of each."
+        f"95 % intervals; p: as in the methods{own}{operations}. Bold: the best "
+        f"mean{'; of what is kept, all that may be first' * (not task.declared)}."
+        + " Δ and p are of the look that decided or the last; in parentheses: the means compared, the runs of each."
         * bool(task.rule)
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")

@@ -127,6 +127,15 @@ def _design(results: Results, table: Table | None) -> str:
     low, high = int(seeds.min()), int(seeds.max())
     named = words.listed(encoders) if len(encoders) <= NAMED else ", ".join(encoders)
     sentence = f"We compared {words.count(len(encoders), 'positional encoder')} ({named})"
+    controls = {
+        f"{encoder} with feed-forward blocks widened to as many parameters as {wide}"
+        for encoder, run in zip(runs["encoder"], runs["run_id"], strict=True)
+        if (wide := results.configs.get(run, {}).get("model.as_many_as", "null")) != "null"
+    }
+    sentence += (
+        f" and, as {'a control' if len(controls) == 1 else 'controls'}, {words.listed(sorted(controls))},"
+        * bool(controls)
+    )
     sentence += f" on {words.count(len(tasks), 'task')} ({'see the table of tasks' if table else words.listed(tasks)})"
     sentence += f", some of them with {words.listed(numberings)} positions" if numberings else ""
     sentence += f", with {words.count(high, 'seed') if low == high else f'{low} to {high} seeds'} each: "
