@@ -108,22 +108,16 @@ def test_what_the_first_command_prints(path: Path, tmp_path: Path, capsys: pytes
 
 def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
-        measured = {(line["task"], line["series"]): line for line in csv.DictReader(file)}
+        measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(file)}
     log = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
-    log = log.partition("## Every encoder against none")[2].partition("## ")[0]
-    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", log, re.M)]
-    assert len(lines) == len(measured) / 2 == 57
-    for series, *cells in lines:
-        for task, cell in zip(("copy", "text"), cells, strict=True):
-            (line,) = (line for (of, name), line in measured.items() if (of, name.partition("(")[0]) == (task, series))
-            if line["status"] != "ok":
-                assert cell == line["status"]
-                continue
-            told = [short(line["kept"]), f"{line['seeds']}"]
-            if line["verdict"]:
-                sign = "" if float(line["difference"]) < 0 else "+"
-                told = [told[0], sign + short(line["difference"]), told[1], line["verdict"]]
-            assert cell == " · ".join(told), (task, series)
+    told = {"## Every encoder against none": ("copy", "text"), "## Recall, against none": ("associative_recall",)}
+    for title, tasks in told.items():
+        section = log.partition(title)[2].partition("\n## ")[0]
+        lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+        assert len(lines) == sum(of in tasks for of, _ in measured) / len(tasks)
+        for series, *cells in lines:
+            for task, cell in zip(tasks, cells, strict=True):
+                assert cell == against_none(measured[task, series.partition("(")[0]]), (task, series)
     counted = Counter((task, line["verdict"]) for (task, _), line in measured.items())
     numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
     for file in ("README.md", "README.zh-CN.md"):
@@ -141,16 +135,18 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     kept: dict[str, list[float]] = {}
     for (_, series), line in measured.items():
         kept.setdefault(series, []).extend([float(line["kept"])] if line["kept"] else [])
-    ranked = sorted((series for series in kept if len(kept[series]) == 2), key=lambda each: -sum(kept[each]))
-    board = re.search(r"^\| \w+ \| `copy` \| `text` \|\n\|[-|]+\n((?:\|.*\n)+)", (ROOT / file).read_text("utf-8"), re.M)
+    tasks = ("copy", "text", "associative_recall")
+    ranked = sorted((series for series in kept if len(kept[series]) == len(tasks)), key=lambda each: -sum(kept[each]))
+    head = r"^\| \w+ \| `copy` \| `text` \| `associative_recall` \|\n\|[-|]+\n((?:\|.*\n)+)"
+    board = re.search(head, (ROOT / file).read_text("utf-8"), re.M)
     assert board
     lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in board[1].splitlines()]
     told = [series for series, *_ in lines]
     assert told[:10] == ranked[:10]
     assert told[10:] == [series for series in ranked if series in ("alibi", "none", "rope", "sinusoidal")]
     for series, *cells in lines:
-        assert cells == [headline(measured[task, series]) for task in ("copy", "text")], series
-    assert {measured[task, series]["verdict"] for task in ("copy", "text") for series in ranked[:10]} == {"better"}
+        assert cells == [headline(measured[task, series]) for task in tasks], series
+    assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
@@ -227,6 +223,16 @@ def test_the_guide_calls_decided_what_is_decided() -> None:
     ]
     assert f"(20 seeds: {', '.join(first)})" in guide
     assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in guide
+
+
+def against_none(line: dict[str, str]) -> str:
+    """What is kept, its difference from the baseline, seeds and verdict, as the log gives them."""
+    if line["status"] != "ok":
+        return line["status"]
+    if not line["verdict"]:
+        return f"{short(line['kept'])} · {line['seeds']}"
+    sign = "" if float(line["difference"]) < 0 else "+"
+    return f"{short(line['kept'])} · {sign}{short(line['difference'])} · {line['seeds']} · {line['verdict']}"
 
 
 def headline(line: dict[str, str]) -> str:
