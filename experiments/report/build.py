@@ -107,7 +107,8 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     unlearned = folder.marked(results.runs, results.configs)
     page.summary += unlearned
-    page.sections += [Section("What did not learn", parts=[Block("list", unlearned)])] if unlearned else []
+    what = "What did not learn" + ", or did not end" * (len(results.finished) < len(results.runs))
+    page.sections += [Section(what, parts=[Block("list", unlearned)])] if unlearned else []
     page.sections.append(Section("Method", [" ".join(method)], folded=True))
     data.sections += [folder.runs_section(results), folder.provenance_section(results)]
     return page

@@ -49,9 +49,10 @@ class Results:
         return self.runs[self.runs["status"].isin(FINISHED)]
 
     @property
-    def waiting(self) -> int:
-        """How many of the runs that were asked for have not ended."""
-        return len(self.missing) + int(self.runs["status"].isin(("running", "interrupted", "unfinished")).sum())
+    def waiting(self) -> list[str]:
+        """The runs that were asked for and have not ended."""
+        begun = self.runs["status"].isin(("running", "interrupted", "unfinished"))
+        return [*self.missing, *self.runs.loc[begun, "run_id"]]
 
 
 def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:
