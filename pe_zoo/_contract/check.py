@@ -113,9 +113,7 @@ def broken(make: Maker, geometry: Geometry, causal: bool) -> Verdict | None:
         hooks.check_no_leak_from_the_future: lambda: hooks.hold_causal(
             bench.model(bench.fresh(make), True), some_tokens()
         ),
-        dtypes.check_shapes_at_every_geometry: lambda: [
-            dtypes.check_shapes(make, bench.geometry, causal, dtype) for dtype in (torch.float32, torch.bfloat16)
-        ],
+        dtypes.check_shapes_at_every_geometry: partial(dtypes.check_two_dtypes, make, bench.geometry, causal),
         **{claim: partial(claim.check, make, causal, bench) for claim in RELIED_ON},
     }
     for promise, trial in trials.items():

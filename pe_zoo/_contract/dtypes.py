@@ -69,6 +69,12 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
             same("pe_zoo.scores", scores(encoder, q, k, positions, x=x, causal=causal), raw)
 
 
+def check_two_dtypes(make: Maker, geometry: Geometry, causal: bool) -> None:
+    """Check what a model is trained in, and what a GPU and newer processors make of it."""
+    for dtype in (torch.float32, torch.bfloat16):
+        check_shapes(make, geometry, causal, dtype)
+
+
 def _same_dtype(hook: str, tensor: Tensor, dtype: torch.dtype) -> None:
     hold(tensor.dtype == dtype, f"{hook} returns {tensor.dtype} for inputs of {dtype}: {REMEDIES[hook]}")
 
