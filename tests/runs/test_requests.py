@@ -305,6 +305,7 @@ def test_a_plugin_that_shows_a_causal_model_the_future_is_refused(command: Comma
 
 FALSE = {
     "score returns torch.float64 for inputs of torch.float32: ": "def score(self, s, q, k, site): return s.double()",
+    "score returns torch.float32 for inputs of torch.bfloat16: ": "def score(self, s, q, k, site): return s.float()",
     "what score adds depends on the scores": "static_bias = True\n    def score(self, s, q, k, site): return s * 2",
 }
 
