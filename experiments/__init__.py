@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from experiments.training.step import make_train_step
 
 if find_spec("hydra") is None:
-    raise SystemExit("error: the bench needs more than the library does: pip install -c constraints.txt -e '.[bench]'")
+    raise SystemExit(
+        "error: this Python lacks what the bench needs. Installed before? source .venv/bin/activate. "
+        "Else: pip install -c constraints.txt -e '.[bench]'"
+    )
 
 __all__ = ["RunConfig", "Transformer", "load", "make_train_step", "run"]
 

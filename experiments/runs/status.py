@@ -243,6 +243,7 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
         half = (line["high"] - line["low"]) / 2 / norm.ppf(1 - level / 2)
         seen, again = (half * norm.ppf(1 - each / left / 2) for each in (level, SIGNIFICANCE))
         needed = line["seeds"] * (again / line["difference"]) ** 2 if line["difference"] else math.inf
+        needed = max(needed, line["seeds"] + 1)  # as many did not show it
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "

@@ -221,7 +221,7 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if not beyond:
         return ""
     trained, works = lengths[0].train_length, _works(lengths)
-    keeping = f"keeping {100 * KEEPS:.0f} % of its quality (what it has above guessing)"
+    keeping = f"keeping at least {100 * KEEPS:.0f} % of its quality (what it has above guessing)"
     if works >= beyond[-1].eval_length:
         return f"It extrapolates, {keeping}, to all measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
