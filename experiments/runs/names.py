@@ -72,7 +72,7 @@ def options() -> frozenset[str]:
 
 
 def check(overrides: Iterable[str], configs: Path, own: str | None = None) -> None:
-    """Refuse a name that is none of ours, nor of the user's ``own`` folder of configuration files.
+    """Refuse an unknown name; ``own`` is a folder with further configuration files.
 
     Whatever cannot be judged from the sources alone passes.
     """

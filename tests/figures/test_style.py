@@ -72,6 +72,25 @@ def test_colour_is_family_and_dash_tells_apart_within_one() -> None:
     assert two["alibi"].dash != two["t5"].dash
 
 
+def test_an_encoder_of_one_s_own_is_among_the_coloured_however_bad() -> None:
+    order = ["rope", "yarn", "alibi", "t5", "none", "sinusoidal", "shaw", "dape", "mine"]
+    rows = pd.DataFrame({"encoder": order, "series": order})
+    families = {entry.name: entry.declared["family"] for entry in _catalogue.encoders()} | {"mine": "score bias"}
+    assert "mine" in style.chosen(style.looks(rows, families, {"mine"}), order)
+    assert "mine" not in style.chosen(style.looks(rows, families), order)
+
+
+@pytest.mark.drawn
+def test_a_picture_that_stands_alone_has_room_for_its_caption() -> None:
+    heights = []
+    for caption in ("", "What is drawn, of whom. " * 8):
+        with style.theme():
+            figure, _ = chart("Title", caption, x="x")
+        png = style.renderings(figure, ["png"])["png"]
+        heights.append(int.from_bytes(png[20:24], "big"))
+    assert heights[1] > heights[0] + 30
+
+
 @pytest.mark.drawn
 def test_svg_is_small_has_text_and_is_dark_where_the_page_is() -> None:
     rows = pd.DataFrame({"series": ["rope"] * 4 + ["t5"] * 4, "x": [1, 2] * 4, "seed": [0, 0, 1, 1] * 2})
