@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pe_zoo._encoder import Geometry
@@ -50,12 +50,22 @@ def card(profile: Profile, geometry: Geometry, width: int = 100) -> str:
         *(text if text.startswith(" ") else _filled(text, width) for text in entry.paragraphs),
         "\n".join(["Knobs", *knobs]) if knobs else "Knobs: none",
         _filled(f"Departures: {entry.departures or 'not documented'}", width, then="  "),
-        f"Claims: {profile.claims or '–'}",
+        "\n".join(["Claims", *_explained(profile.claims, width)]) if profile.claims else "Claims: none",
         _filled(numbers, width),
         f"At this geometry: {profile.remark}" if profile.remark else "",
         "\n".join(["Papers" if len(papers) > 1 else "Paper", *papers]) if papers else "Paper: none given",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _explained(claims: str, width: int) -> Iterator[str]:
+    """Yield each claim, and what the legend says that it means."""
+    legend = next(part for part in LEGEND.read_text(encoding="utf-8").split("\n\n") if part.startswith("Claims"))
+    name = r"[a-z][a-z ]*|< n"
+    meanings = re.findall(rf"(?:Claims: |\. )({name}): (.*?)(?=\. (?:{name}): |\. Contract)", " ".join(legend.split()))
+    for claim in claims.split(", "):
+        meaning = dict(meanings)["< n" if claim.startswith("<") else claim]
+        yield _filled(f"  {claim}: {meaning}", width, "", "      ")
 
 
 def notes(profiles: Sequence[Profile], geometry: Geometry) -> list[str]:

@@ -76,7 +76,7 @@ def chance(axes: Axes, rows: pd.DataFrame, x: str, text: str = "guessing") -> No
         high_up = level.iloc[0] > (low + 7 * high) / 8
         how: dict[str, Any] = {"fontsize": SMALL * style.scale(), "color": MUTED, "va": "top" if high_up else "bottom"}
         where = level.index[0], level.iloc[0]
-        axes.annotate(text, where, (0, -3 if high_up else 2), textcoords="offset points", **how)
+        axes.annotate(text, where, (4, -3 if high_up else 2), textcoords="offset points", **how)
 
 
 def name(axes: Axes, lines: Mapping[str, Line2D]) -> None:

@@ -78,7 +78,7 @@ def of_task(task: TaskResults) -> Board:
                 spark=sparks.get(series, Markup()),
                 cells=tuple(cells),
                 mean=words.fixed(100 * line["kept"], ".0f") if known else "",
-                ends=words.between(100 * line["low"], 100 * line["high"], ".0f") if known else "",
+                ends=_ends(line) if known else "",
                 strip=drawing.strip(list(seeds[series]), line["kept"], line["low"], line["high"])
                 if known
                 else Markup(),
@@ -102,6 +102,12 @@ def of_task(task: TaskResults) -> Board:
         stem="standings",
         asked=task.asked,
     )
+
+
+def _ends(line: Mapping[Any, Any]) -> str:
+    """Return the interval of what is kept, per cent, or why there is none although there are seeds enough."""
+    in_two = "two groups" * (line["seeds_learned"] >= FEWEST)
+    return words.between(100 * line["low"], 100 * line["high"], ".0f") or in_two
 
 
 def mean_of(last: float) -> str:

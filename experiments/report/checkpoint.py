@@ -259,8 +259,8 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
         if saved[name] == saved[name]:
             line[told.train_length] = saved[name]
         points = [(int(length), value * scale) for length, value in line.sort_index().items()]
-        kind = "" if name in (AS_TRAINED, WINDOW) else "rotation"
-        dash = of_rotation.index(name) if kind else int(name == WINDOW)
+        kind = {AS_TRAINED: "", WINDOW: "score bias"}.get(name, "rotation")
+        dash = of_rotation.index(name) if name in of_rotation else 0
         lines.append(drawing.Line(named(name, told.window), kind, points, dash=dash, coloured=name in shown))
     values = rows["value"] * scale
     low, high = math.floor(10 * values.min()) / 10, math.ceil(10 * values.max()) / 10

@@ -18,7 +18,7 @@ DASHES = ("", "7 4", "2 3", "9 3 2 3")
 """Of lines of one colour, in turn; the first is whole."""
 SAMPLE = 18
 """Pixels of a line that are drawn beside its name."""
-LONGEST = {"wide": 34, "narrow": 16}
+LONGEST = {"wide": 34, "narrow": 16, "small": 24}
 """Most letters of a name beside a curve."""
 CELLS = 12
 """Most places that are drawn as cells; of more, a bar is drawn."""
@@ -201,7 +201,9 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
 
 def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
     """Return small curves with the ends of their axes and names at the right: ``own`` bold, above the others."""
-    width, height, room, letter = 300, 126, 106, 13.0
+    longest = max(len(words.cut(line.name, LONGEST["small"])) for line in [*others, *own])
+    room, height, letter = max(106.0, 10 + 6.4 * longest), 126, 13.0
+    width = 194 + room
     frame = Frame(axes, 30, width - room, 6, height - 20)
     parts = [frame.path(axes.chance, "chance"), frame.shade()]
     parts.append(f'<path class="grid" d="M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"/>')
@@ -217,7 +219,7 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
     ends.sort(key=lambda end: end[0])
     for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, frame.bottom + 2), strict=True):
         kind = "tick b" if line in own else "tick"
-        parts.append(_text(width - room + 6, low, words.cut(line.name, 16), kind, "start"))
+        parts.append(_text(width - room + 6, low, words.cut(line.name, LONGEST["small"]), kind, "start"))
     return _svg("spark", width, height, "".join(parts))
 
 

@@ -134,7 +134,9 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     )
     if best == worst:
         return first
-    decided = (each for each in claims if each.lengths and each.verdict in (HOLDS, FAILS))
+    # One case is enough for a claim to fail, and not for it to hold.
+    enough = (each.verdict == FAILS or (each.verdict == HOLDS and not each.part) for each in claims)
+    decided = (each for each, known in zip(claims, enough, strict=True) if known and each.lengths)
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"

@@ -130,7 +130,7 @@ def _plan(
     workers, here = (engine.workers, engine.here) if engine else (1, True)
     text, seconds = forecast.text(todo, len(launch.runs) - len(todo), workers, here, launch.plugins)
     print(text)
-    if rule:
+    if rule and len(rule[0].looks) > 1:
         first, last = rule[0].looks[0], rule[0].looks[-1]
         left = seconds / max(1, len(todo)) * (len(launch.runs) * last / first - len(launch.runs) + len(todo))
         most = f"where all stay open to the end, {span(left / max(1, min(workers, len(launch.runs))))}"

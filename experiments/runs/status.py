@@ -135,7 +135,9 @@ def _time(runs: list[Standing], sweeps: list[sweep_notes.Sweep]) -> list[str]:
     if left and done:
         mean = sum(done) / len(done)
         each = f"{words.count(left, 'run')} at {_span(mean)}, the mean of the {len(done)} done"
-        lines.append(f"About {_span(mean * left)} left, workers added up: {each}.")
+        now = sum(run.state == "running" for run in runs)
+        beside = f", or {_span(mean * left / now)} with {now} at a time, as now" if now > 1 else ""
+        lines.append(f"About {_span(mean * left)} left, workers added up{beside}: {each}.")
     elif left and (planned := [sweep for sweep in sweeps if sweep.seconds is not None]):
         seconds, count = sum(sweep.seconds or 0.0 for sweep in planned), sum(len(sweep.runs) for sweep in planned)
         lines.append(f"About {_span(seconds)} for {words.count(count, 'run')}, workers added up, as --plan estimated.")
@@ -147,15 +149,29 @@ def _span(seconds: float) -> str:
 
 
 def _group(state: str, advice: str, command: str, runs: list[Standing]) -> str:
-    lines = [[run.run_id, run.reason] for run in runs[:LISTED]]
-    if len(runs) > LISTED:
-        lines.append([f"and {len(runs) - LISTED} more", ""])
+    lines = [[run.run_id, run.reason] for run in runs] if state != "missing" else _by_setting(runs)
+    if len(lines) > LISTED:
+        lines[LISTED:] = [[f"and {len(lines) - LISTED} more", ""]]
     room = max(WIDTH - max(len(line[0]) for line in lines) - 2, 30)
     head = [f"{words.count(len(runs), 'run')} {state}", "reason"]
     table = tabulate(lines, headers=head, tablefmt="simple", disable_numparse=True, maxcolwidths=[None, room])
     if not advice.endswith(":"):
         return f"{table}\n{advice}"
     return f"{table}\n{advice}\n  {command}" if command else f"{table}\nThe command that asked for them is not known."
+
+
+def _by_setting(runs: list[Standing]) -> list[list[str]]:
+    """Return the runs that differ in their seed, or in settings that their ids do not name, in one line each."""
+    alike: dict[str, list[str]] = {}
+    for run in runs:
+        name, _, rest = run.run_id.partition("-seed")
+        alike.setdefault(name, []).append(rest.partition("-")[0])
+    lines = []
+    for name, seeds in alike.items():
+        which = f"seed{'s' * (len(set(seeds)) > 1)} {', '.join(dict.fromkeys(seeds))}"
+        more = f", {words.count(len(seeds), 'run')}" * (len(seeds) > len(set(seeds)))
+        lines.append([f"{name}, {which}{more}" if any(seeds) else name, runs[0].reason])
+    return lines
 
 
 def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd.DataFrame, Rule]:

@@ -3,11 +3,14 @@
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ALWAYS = (signal.SIGINT, signal.SIGTERM)
+ONE = 1.0
+"""Seconds within which a second signal is the first: ``timeout`` sends one to a process, and one to its group."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -25,11 +28,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Whether a run was told to stop. A second signal ends the process at once, which loses nothing on disk."""
+    """Whether a run was told to stop. A later signal (`ONE`) ends the process at once, which loses nothing on disk."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
-        self._received = False
+        self._received: float | None = None
         self._deferred = False
 
     @contextmanager
@@ -50,12 +53,15 @@ class Interruption:
                 signal.signal(signum, handler)
 
     def _receive(self, signum: int, _: FrameType | None) -> None:
-        if self._received:
-            if signum in ALWAYS and multiprocessing.parent_process() is None:  # a pool sends its workers several
+        if self._received is not None:
+            again = time.monotonic() - self._received > ONE
+            if (
+                again and signum in ALWAYS and multiprocessing.parent_process() is None
+            ):  # a pool sends its workers several
                 signal.signal(signum, signal.SIG_DFL)
                 signal.raise_signal(signum)
             return
-        self._received = True
+        self._received = time.monotonic()
         if self.signum is None:
             self.signum = signum
             if not self._deferred:

@@ -233,6 +233,32 @@ def test_a_signal_waits_where_it_must() -> None:
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_second_signal_ends_at_once_unless_it_comes_with_the_first(tmp_path: Path) -> None:
+    script = tmp_path / "stops.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "from experiments.training.interruption import Interrupted, Interruption\n"
+        "with Interruption().listening():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except Interrupted:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(1.1)\n"
+        "        print('saved', flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        print('still there')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "saved\n"), done.stderr
+
+
 SERVER = """
 import os, random, sys, time
 sys.path.insert(0, sys.argv[1])

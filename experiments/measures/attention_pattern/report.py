@@ -29,6 +29,8 @@ HEADS = (
     "last occurrence of the same token, and on the first token. Filled: trained; ring: before training; line: uniform "
     "weights. All encoders, by the first panel."
 )
+PREFERENCE = 0.05
+"""Share of the weight, beyond that of uniform weights, from which on a distance is preferred."""
 CLEAR = 0.5
 """Share of its weight that a head of a kind gives to one place."""
 
@@ -90,7 +92,7 @@ def _profiles(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     texts = [f"{low}" if low == last[low] else f"{low}–{last[low]}" for low in lows]
     texts = [text.replace("-", "−") for text in texts]
     initial = before.groupby([by, "distance"])["value"].mean()
-    title = f"{rows['task'].iloc[0]}: where heads look"
+    title = f"{rows['task'].iloc[0]}: {_preferred(means.loc[names], dict(zip(lows, texts, strict=True)))}"
     how: dict[str, Any] = {"x": "tokens back", "y": "share of the attention weight", "height": 0.9}
     figure, panels = chart(title, caption, names, low=wide(texts) - 0.1, **how)
     places, scale = np.arange(len(lows)), style.scale()
@@ -104,6 +106,16 @@ def _profiles(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
         axes.tick_params(bottom=False)
     panels[0].set_ylim(0, 1.05 * max(means.max().max(), initial.max() if len(initial) else 0))
     return figure
+
+
+def _preferred(means: pd.DataFrame, texts: Mapping[int, str]) -> str:
+    """Say which distance gets most weight beyond uniform weights, and of what; ``means`` by name and distance."""
+    beyond = means["value"] - means["chance"]
+    if beyond.max() < PREFERENCE:
+        return "heads look nearly alike at all distances"
+    name, distance = beyond.idxmax()
+    place = {0: "the token itself", 1: "the token before"}.get(int(distance), f"{texts[int(distance)]} tokens back")
+    return f"{name} prefers {place}"
 
 
 def _heads(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
