@@ -327,13 +327,17 @@ def _asset(ending: str) -> str:
     return (ASSETS / f"report.{ending}").read_text("utf-8")
 
 
+def _unbroken(cell: str, *, many: bool = False) -> str:
+    """Keep numbers beside their units and intervals where a cell is broken into lines; of ``many``, above those."""
+    within, beside = r"(?<=±) | (?=%)|(?<=,) (?=\S+\])", r" (?=\[\S+, \S+\])"
+    return re.sub(within if many else f"{within}|{beside}", "\N{NO-BREAK SPACE}", cell)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True, **blocks)
-    # Numbers stay beside their intervals where a cell is broken into lines.
-    together = re.compile(r"(?<=±) | (?=%|\[\S+, \S+\])|(?<=,) (?=\S+\])")
-    environment.filters["unbroken"] = lambda cell: together.sub("\N{NO-BREAK SPACE}", cell)
+    environment.filters["unbroken"] = _unbroken
     environment.filters["slug"] = style.slug
     return environment
 

@@ -113,8 +113,8 @@ def _preferred(means: pd.DataFrame, texts: Mapping[int, str]) -> str:
     beyond = means["value"] - means["chance"]
     if beyond.max() < PREFERENCE:
         return "heads look nearly alike at all distances"
-    name, distance = beyond.idxmax()
-    place = {0: "the token itself", 1: "the token before"}.get(int(distance), f"{texts[int(distance)]} tokens back")
+    name, distance = beyond.index.tolist()[int(beyond.argmax())]
+    place = {0: "the token itself", 1: "the token before"}.get(distance, f"{texts[distance]} tokens back")
     return f"{name} prefers {place}"
 
 
