@@ -35,8 +35,11 @@ PLAIN = re.compile(r"[\w./~@:+-]+")
 """A value that Hydra reads as it stands, and that is one."""
 UNTIL_DECIDED = "until_decided"
 """The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
-DECLARED = ("against", "looks", "weights", "delta")
+AGAINST = "against"
+DECLARED = (AGAINST, "looks", "weights", "delta")
 """The options of that rule."""
+WITHOUT_BASELINE = ("best", "statements")
+"""Values of ``against`` that name no encoder."""
 KINDS = {"positions": "numbering"}
 
 
@@ -74,28 +77,33 @@ def options() -> frozenset[str]:
 def check(overrides: Iterable[str], configs: Path, own: str | None = None) -> None:
     """Refuse an unknown name; ``own`` is a folder with further configuration files.
 
-    Whatever cannot be judged from the sources alone passes.
+    Whatever cannot be judged from the sources alone passes, as all that a plug-in may add.
     """
     given = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in overrides)}
-    try:
-        for word in overrides:
-            key, _, value = word.partition("=")
-            name = key.lstrip("+")
-            if key in LISTS:
-                raise BadRequest(f"{word} is a list of runs: write -m +{word}")
-            if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
-                continue
-            if "." in name and name.partition(".")[0] in options():
-                _check_knob(name, _defaults(configs) | given)
-            elif name == "experiment" or name in GROUPS:
-                if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
-                    _check_choices(name, re.findall(r"\w+", value), configs, *([Path(own)] if own else ()))
-            elif name not in options():
-                _refuse(f"option {name!r}", name, options() | _nested(_defaults(configs) | given), "options")
+    added = "plugin" in given or any(group.startswith("pe_zoo.") for group in entry_points().groups)
+    for word in overrides:
+        key, _, value = word.partition("=")
+        name = key.lstrip("+")
+        group, _, knob = name.partition(".")
+        if key in LISTS:
+            raise BadRequest(f"{word} is a list of runs: write -m +{word}")
+        if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
+            continue
+        if added and group not in (*PARTS, *LISTS):
+            continue
+        if knob and group in options():
+            _check_knob(name, _defaults(configs) | given)
+        elif name == "experiment" or name in GROUPS:
+            if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
+                _check_choices(name, re.findall(r"\w+", value), configs, *([Path(own)] if own else ()))
+        elif name == AGAINST and re.fullmatch(r"\w+", value):
+            known = {*choices("encoder", configs), *WITHOUT_BASELINE}
+            if value not in known:
+                _refuse(f"encoder named {value!r} to compare with", value, known, "encoders")
+        elif name not in options():
+            _refuse(f"option {name!r}", name, options() | _nested(_defaults(configs) | given), "options")
+    if not added:
         _check_places(given, _defaults(configs) | given)
-    except BadRequest:
-        if "plugin" not in given and not any(group.startswith("pe_zoo.") for group in entry_points().groups):
-            raise
 
 
 def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:

@@ -200,7 +200,8 @@ def test_an_option_of_some_runs_of_a_sweep_is_taken(command: Command, asked: lis
         ([], "its question: against=<series>, best or statements"),
         (["against=none", "looks=[2,5]"], "looks=(2, 5)"),
         (["against=none", "looks=3,5"], "looks=3,5 must be a list: 'looks=[3,5]'"),
-        (["encoder=none,rope", "against=rop"], "against=rop: no run of this sweep has that encoder. Did you mean"),
+        (["encoder=none,rope", "against=rop"], "no encoder named 'rop' to compare with. Did you mean"),
+        (["encoder=none,rope", "against=alibi"], "against=alibi: no run of this sweep has that encoder. Known: "),
     ],
 )
 def test_a_rule_that_means_nothing_is_refused(command: Command, tmp_path: Path, typed: list[str], named: str) -> None:
@@ -468,12 +469,21 @@ def test_help_names_everything_there_is(command: Command) -> None:
     assert (refused.code, "Did you mean 'encoders'?" in refused.err) == (2, True)
 
 
-def test_names_are_checked_without_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["encoder=ropee"], "no encoder named 'ropee'"),
+        (["-m", "encoder=rope", "seeds=until_decided", "against=ropee"], "no encoder named 'ropee' to compare with"),
+        (["-m", "+sweep=helo", "plugin=mine.py"], "no sweep named 'helo'"),
+        (["train.stepps=3", "plugin=mine.py", "encoder=mine"], "no option 'train.stepps'"),
+    ],
+)
+def test_names_are_checked_without_torch(tmp_path: Path, typed: list[str], said: str) -> None:
     """What the sources say is what the classes are, so that a good request is never refused."""
-    asked = [sys.executable, "-X", "importtime", str(ROOT / "run.py"), "encoder=ropee"]
+    asked = [sys.executable, "-X", "importtime", str(ROOT / "run.py"), *typed]
     found = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert found.returncode == 2
-    assert "no encoder named 'ropee'" in found.stderr
+    assert said in found.stderr
     assert not re.search(r"\b(torch|hydra|pandas)\n", found.stderr)
 
 
