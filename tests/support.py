@@ -294,7 +294,7 @@ def mean_and_interval(values: list[float], questions: int = 512) -> tuple[float,
     low, high = (1 / (1 + math.exp(-(math.log(inner / (1 - inner)) + sign * half))) for sign in (-1, 1))
     ordered = sorted(values)
     gap = max(after - before for before, after in itertools.pairwise(ordered))
-    if gap > 0.1 and gap > 1.2 / math.sqrt(count - 1) * (ordered[-1] - ordered[0]):
+    if count < 12 and gap > 0.1 and gap > 1.2 / math.sqrt(count - 1) * (ordered[-1] - ordered[0]):
         return mean, math.nan, math.nan
     return mean, low, high
 

@@ -445,8 +445,31 @@ def test_the_ladder_is_that_of_its_rows(file: str) -> None:
     assert (f"{kept} of {decided} do" if file == "README.md" else f"{decided} 对中有 {kept} 对不变") in text
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
+def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
+    text = (ROOT / file).read_text("utf-8")
+    (told,) = re.findall(r"^(?:\| text, any|- \*\*Text, trained|- \*\*从头训练)(?:.*\n)+?(?=\||- )", text, re.M)
+    table = pd.read_csv(ROOT / "results" / "reference" / "report" / "tables" / "text_context_extension.csv")
+    table = table[table["metric"] == "bits_per_byte"].set_index(["series", "condition", "eval_length"])
+    far = {name: table.loc[name, "as trained", 512] for name in ("fox", "dynamic_bias", "kerple_log", "alibi")}
+    far |= {"stick_breaking": table.loc["stick_breaking", "as trained", 512]}
+    far |= {f"rope {how}": table.loc["rope", how, 512] for how in ("as trained", "window", "yarn")}
+    for name, line in far.items():
+        assert f"{line['mean']:.2f}" in told, name
+    first = [far[name] for name in ("fox", "dynamic_bias", "kerple_log")]
+    assert all(line["high"] < far["alibi"]["low"] for line in [*first, far["rope window"]])
+    assert any(line["high"] > far["rope window"]["low"] for line in first)
+
+
 def test_the_guide_s_ladder_is_that_of_its_rows() -> None:
     guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
+    large = pd.read_csv(
+        ROOT / "results" / "ladder" / "report" / "tables" / "text-9.8M-5-tokens-a-parameter_bits_per_byte.csv"
+    )
+    in_range = large[large["eval_length"] == large["train_length"]].set_index("series")["mean"]
+    (told,) = re.findall(r"^- \*No text longer(?:.*\n)+?(?=- )", guide, re.M)
+    assert all(f"{mean:.3f}" in told for mean in in_range)
+    assert in_range.idxmin() == "rope"
     head, *lines = [
         [cell.strip(" `") for cell in row.split("|")[1:-1]]
         for row in re.findall(r"^ *(\| (?:parameters|[\d.]+ M) \|.*)$", guide, re.M)

@@ -146,8 +146,7 @@ def check_reach(task: Task, experiments: Mapping[str, Mapping[str, Any]]) -> Non
             wanted = math.ceil(PIECES * min(beyond) * size / max(1, len(task.splits["test"])) / 1000)
             raise ValueError(
                 f"the text has {longest:,} tokens, and {name} needs {times * min(beyond):,} or more to read "
-                f"{min(beyond):,} at once: give a longer text ({PIECES} pieces of that length have {wanted:,} kB) or "
-                "a smaller task.train_length"
+                f"{min(beyond):,} at once: give a longer text ({PIECES} pieces of that length have {wanted:,} kB)"
             )
 
 

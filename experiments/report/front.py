@@ -81,7 +81,7 @@ def make(
         asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
     found = [*first, *(asked or (_over(several) if top else [])), *found]
     return heading, Front(
-        setting=setting(tasks),
+        setting=setting(tasks, results),
         caption=task.caption,
         legend=legend(task.curves),
         families=board.families(task),
@@ -176,7 +176,7 @@ def verdicts(task: TaskResults) -> str:
 
 def _few(names: Sequence[str], size: int) -> str:
     """Return up to three names for a title, or how many of ``size`` they are."""
-    return words.listed(names) if len(names) <= EACH else words.brief(names, size)
+    return words.listed(names) if len(names) <= EACH else words.brief(names, size).replace("encoders", "others")
 
 
 def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
@@ -194,7 +194,11 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
     rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
-    text = f"{'; '.join([words.quoted(words.few(won)) if len(won) else 'others', *rest])}."
+    text = f"{'; '.join([words.quoted(words.few(map(task.named, won))) if len(won) else 'others', *rest])}."
+    if len(won):
+        near = max((line for line in lines if line["verdict"] == WORSE), key=lambda line: line["difference"])
+        who = words.quoted(f"{near['series']} less {task.baseline}")
+        text += f" Closest: {who}, {board.points(near)} points{board.tested(near)}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
@@ -217,8 +221,12 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     }.get(verdict, f"{ours} and {other}: {verdict}")
     look = "the look that decided" if verdict in (WORSE, BETTER, EQUAL) else "the last look"
     when = f" at {look}" * task.declared
+    turned = {"difference": -line["difference"], "low": -line["high"], "high": -line["low"]}
+    turned |= {"mean": line["baseline_mean"], "baseline_mean": line["mean"]}
+    turned |= {"seeds": line["baseline_seeds"], "baseline_seeds": line["seeds"]}
+    sides, line = ((other, ours), line) if verdict == BETTER else ((ours, other), {**line, **turned})
     numbers = f"{board.points(line)} points of quality kept{board.tested(line)}{board.runs(line)}"
-    return Finding(head, f"({other} less {ours}{when}: {numbers}).")
+    return Finding(head, f"({' less '.join(sides)}{when}: {numbers}).")
 
 
 def _first(task: TaskResults) -> list[Finding]:
@@ -267,7 +275,7 @@ def _claimed(claims: Sequence[Told]) -> list[Finding]:
     return [
         Finding(
             f"“{each.claim.partition(':')[0]}”: {each.verdict}",
-            f"{each.numbers}{f' ({each.part})' * bool(each.part)}.",
+            f"on {each.numbers}{f' ({each.part})' * bool(each.part)}.",
             each.missing,
         )
         for each in found
@@ -370,7 +378,7 @@ def _nobody(tasks: Sequence[TaskResults]) -> list[Finding]:
     return [Finding(f"In {len(lost)} of {len(known)} tasks", text, small)]
 
 
-def setting(tasks: Sequence[TaskResults]) -> str:
+def setting(tasks: Sequence[TaskResults], results: Results) -> str:
     """Return what was run, in one line."""
     runs = pd.concat([task.runs[task.runs["run_id"].isin(task.quality["run_id"])] for task in tasks])
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
@@ -378,8 +386,13 @@ def setting(tasks: Sequence[TaskResults]) -> str:
     parts = [tasks[0].described if len(tasks) == 1 else f"{len(tasks)} tasks"]
     parts.append(f"{words.count(runs['series'].nunique(), 'encoding')} × {each}")
     judged, learned = int(runs["converged"].notna().sum()), int(runs["converged"].eq(True).sum())
+    if results.waiting:
+        parts.insert(0, f"unfinished: {len(results.finished)} of {len(results.runs) + len(results.missing)} runs")
     if judged:
         parts.append(f"all {judged} runs learned" if learned == judged else f"{learned} of {judged} runs learned")
+    steps = pd.to_numeric(runs["steps"], errors="coerce").dropna()
+    if steps.nunique() > 1:
+        parts.append(f"{steps.min():,.0f}–{steps.max():,.0f} steps of training")
     sizes = pd.to_numeric(runs["model_parameters"], errors="coerce").dropna() / 1e6
     if len(sizes):
         low, high = f"{sizes.min():.2g}", f"{sizes.max():.2g}"

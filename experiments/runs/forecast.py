@@ -90,7 +90,13 @@ def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[st
     times = -(-workers // len(chosen))
     tasks = [(name, config, plugins) for name, config in chosen.items()] * times
     done = list[str]()
-    with doing(lambda: f"timing: {len(done)} of {len(tasks)} done"):
+    began = time.monotonic()
+
+    def progress() -> str:
+        left = (time.monotonic() - began) / len(done) * (len(tasks) - len(done)) if done else 0.0
+        return f"timing: {len(done)} of {len(tasks)} done" + f", about {span(left)} left" * bool(done)
+
+    with doing(progress):
         for ((name, speed),) in pool.launch(_timed_there, tasks, workers):
             done.append(name)
             yield name, speed

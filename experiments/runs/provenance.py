@@ -85,12 +85,14 @@ def described(plan: Plan) -> dict[str, dict[str, str]]:
 def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
     """Return how the training ended."""
     trains, (own, trunk) = plan.config.trains, model.num_parameters()
+    learns = trains and own and not model.encoder_dropped
     return {
         "status": log.status,
         "message": log.divergence if log.status == "diverged" else "",
         "model_parameters": trunk,
         "encoder_parameters": own,
-        "moved": moved(model.encoder, plan.encoder()) if trains and own and not model.encoder_dropped else None,
+        "moved": moved(model.encoder, plan.encoder()) if learns else None,
+        "turned": turned(model.encoder, plan.encoder()) if learns else None,
         "trained": trains,
         "steps": log.steps if trains else None,
         "stopped": log.stopped,
@@ -111,6 +113,18 @@ def moved(encoder: Encoder, initial: Encoder) -> dict[str, float | None]:
         first = before[name].detach().double().cpu()
         change, size = (parameter.detach().double().cpu() - first).norm(), first.norm()
         found[name] = float(f"{change / size:.3g}") if size else None
+    return found
+
+
+def turned(encoder: Encoder, initial: Encoder) -> dict[str, str]:
+    """Return of how many entries of each parameter training changed the sign: ``2 of 4``; of none, none is told.
+
+    A slope that was declared a penalty is a reward once it has turned.
+    """
+    before, found = dict(initial.named_parameters()), dict[str, str]()
+    for name, parameter in encoder.named_parameters():
+        count = int((parameter.detach().cpu().sign() * before[name].detach().cpu().sign() < 0).sum())
+        found |= {name: f"{count} of {parameter.numel()}"} if count else {}
     return found
 
 

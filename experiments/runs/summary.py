@@ -121,13 +121,14 @@ def headline(outcome: Outcome) -> str:
         checked = known if record["in_range"] is None else replace(known, value=record["in_range"])
         right = f"{_right(checked, 1)} at the last check"
         return f"{name}: did NOT learn the task ({right}, {_needed(known)}{_guess(known)})"
-    text = f"{name}: {'' if outside else 'learned, '}works up to {_works(lengths)}"
-    fails = next((row for row in lengths if row.eval_length > _works(lengths)), None)
-    return (
-        f"{text}; at length {fails.eval_length}, {_right(fails)} ({_guess(fails)})"
-        if fails
-        else f"{text}, the longest measured"
-    )
+    works = _works(lengths)
+    text = f"{name}: learned, works up to {works}"
+    if outside:
+        text = f"{name}: {_right(known)} at length {in_range}" + f", as good up to {works}" * (works > in_range)
+    fails = next((row for row in lengths if row.eval_length > works), None)
+    if fails:
+        return f"{text}; at length {fails.eval_length}, {_right(fails)} ({_guess(fails)})"
+    return text + ", the longest measured" * (works > in_range or not outside)
 
 
 def _told(outcome: Outcome, record: dict[str, Any]) -> "Answer | None":
@@ -369,8 +370,8 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
         both = [-100 * lost.get(key, math.nan) for key in (name, f"positions: {name}")]
         lines.append([name, *("" if math.isnan(points) else _signed(points) for points in both)])
     if lines and trained:
-        _print([["order: points of accuracy", "tokens moved", "positions alone"], *lines])
-        print("what it costs when the input's tokens change places, or the positions that they are given")
+        _print([["changed order: points of accuracy", "tokens moved", "positions alone"], *lines])
+        print("another question: what it costs when tokens of the input change places, or the positions they are given")
     seen = {row.metric: row.value for row in rows if row.condition == "shuffle" and row.status == "ok"}
     if not trained and (error := seen.get("equivariance_error")) is not None:
         blind = ": it is blind to order" if error < BLIND else ": it sees order"

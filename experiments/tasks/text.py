@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from experiments.rows.stretches import ENOUGH, STRETCH, stretch_for
+from experiments.rows.stretches import ENOUGH, stretch_for
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.borrowed import begin_of, file_of, tokens_of
 from experiments.tasks.texts.corpus import SPLITS
@@ -17,6 +17,8 @@ from pe_zoo._knobs import one_of, whole
 
 OWN = ("bytes", "bpe")
 """Tokenizers that need no other model."""
+LONGER = 4
+"""Training lengths of the windows that a text of another's model is said to need."""
 
 
 @tasks.register("text")
@@ -134,12 +136,12 @@ class Text(Task):
         text = self.splits["test"]
         if text.longest < self.train_length:
             what = f"{len(text)} {self._unit}" if self._joined else f"no document above {text.longest} {self._unit}"
-            wanted = ENOUGH * STRETCH * self.train_length
+            wanted = ENOUGH * LONGER * self.train_length
             each = size / max(1, len(text))
             raise ValueError(
                 f"{label} has {what}, less than one window of task.train_length={self.train_length}; for {ENOUGH} "
-                f"windows at {STRETCH} times that length it must have {wanted} {self._unit}, about "
-                f"{math.ceil(wanted * each / 1000)} kB. Give a longer text or a smaller task.train_length"
+                f"windows at {LONGER} times that length it must have {wanted:,} {self._unit}, about "
+                f"{math.ceil(wanted * each / 1000)} kB"
             )
 
     def _check_lengths(self, label: str, removed: int) -> None:

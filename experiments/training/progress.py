@@ -89,7 +89,9 @@ class Training:
         config, done = self.step.config, self.log.steps
         of_round, end = self._of_round()
         before = (max(done, 1) - 1) // config.steps
-        rounds = "not learned yet, so it trains on: " if before else ""
+        by_accuracy = type(self.task).has_converged is Task.has_converged
+        needed = f" ({self.task.converged_at:.0%} needed)" * by_accuracy
+        rounds = f"not learned yet{needed}, so it trains on, at a high learning rate again: " if before else ""
         rounds += f"round {before + 1} of at most {config.most_rounds}, " if config.most_rounds > 1 else ""
         text = f"{rounds}step {of_round:,} of {end:,}"
         if self.log.points:

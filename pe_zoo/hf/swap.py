@@ -1,5 +1,6 @@
 """Put encoders into a model of Transformers, and take them out again."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +52,8 @@ def use(
 ) -> Encoder:
     """Put an encoder into a language model in place of what tells it order now; return the encoder.
 
-    The model is changed, and keeps its weights. The encoder's parameters are new: train on.
+    The model is changed, and keeps its weights, which were trained without the encoder: train on. Where they come from
+    a folder or the hub, a warning says so.
 
     ``rope`` and the encoders that extend it (``yarn``, ``self_extend``, …) start from the model's own rotation where
     `rope` computes the same: they take its base, its share of the head and its pairs of dimensions. ``rope`` then
@@ -93,6 +95,12 @@ def use(
     encoder = put(model, heard, name, **given, **own | knobs)
     if "base" in knobs and "pairing" not in knobs:
         warn_of_pairs(model, heard, name)
+    elif not own and model.name_or_path:
+        warnings.warn(
+            f"{name} is new to these weights, which were trained with another sense of order: {family(model)} reads "
+            "worse than before, at every length, until it is trained; pe_zoo.hf.restore(model) undoes it",
+            stacklevel=2,
+        )
     return encoder
 
 

@@ -189,6 +189,15 @@ def test_a_new_base_alone_is_warned_of_where_it_changes_the_pairs(name: str, rem
     pe_zoo.hf.use(six("cohere"), name, base=5e5)  # rotates neighbours, as the zoo does
 
 
+def test_that_weights_never_saw_an_encoder_is_warned_of_where_they_were_trained(tmp_path: Path) -> None:
+    pe_zoo.hf.use(llama(), "alibi")  # new weights, to be trained with it
+    llama().save_pretrained(tmp_path)
+    trained = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    pe_zoo.hf.use(trained, "yarn", factor=2.0)
+    with pytest.warns(UserWarning, match="alibi is new to these weights.*until it is trained.*restore"):
+        pe_zoo.hf.use(trained, "alibi")
+
+
 def test_layers_that_rotate_alike_can_be_named() -> None:
     model, given = six("gemma3_text"), tokens(12)
     before = logits(model, given)

@@ -392,7 +392,7 @@ def test_a_diverged_seed_is_counted(tmp_path: Path) -> None:
     page = read_page(tmp_path)
     _, _, rope, _ = page.tables["Token accuracy by length, copy"]
     assert all(cell.endswith("(2 of 3 seeds, 1 diverged)") for cell in rope[2:])
-    assert "1 run diverged: rope-copy-seed2" in page.text
+    assert "1 run diverged: rope on copy, seed 2" in page.text
     assert "diverged: loss is NaN" in page.text
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert table.loc["rope", "verdict"] == "fewer than 3 seeds"
@@ -472,7 +472,7 @@ def test_runs_that_did_not_converge_are_marked_and_kept(tmp_path: Path) -> None:
     assert (none[:2], rope[:2]) == (["none", "2"], ["rope †", "3"])
     assert "rope †" in page.tables["Quality lost, copy"][0]
     assert "rope2 of 3 learned" in board_of(page)
-    assert "did not learn the task within the training length (in curves a ring, in tables †: rope-copy" in page.text
+    assert "did not learn the task within the training length (in curves a ring, in tables †: rope on copy" in page.text
     assert [line[7] for line in page.tables["Every run of the folder"][1:]] == ["yes"] * 4 + ["no †"]
     table = pd.read_csv(tmp_path / "report/tables/copy_token_accuracy.csv")
     assert set(table.loc[table["series"] == "rope", "not_converged"]) == {1}
@@ -624,8 +624,8 @@ def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tm
     assert title == "# copy: alibi beats rope; none is undecided; t5 did not learn"
     points = 100 * table.loc["rope", "difference"]
     assert abs(points - 100 * (table.loc["rope", "kept"] - table.loc["alibi", "kept"])) > 1
-    assert f"alibi beats rope by {abs(points):.0f} points (rope less alibi at the look that decided: −" in said
-    assert "alibi and none: undecided (none less alibi at the last look: " in said
+    assert f"alibi beats rope by {abs(points):.0f} points (alibi less rope at the look that decided: +" in said
+    assert "alibi and none: undecided (alibi less none at the last look: " in said
     assert "alibi and t5: no comparison (no run of t5 learned copy)." in said
 
 
@@ -989,12 +989,14 @@ def test_the_page_of_an_encoder_has_what_it_is_before_training_or_how_to_see_it(
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
     against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
+    against = against.assign(p_holm=0.01)
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
-    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
+    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none", named=str)
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6:"
     assert finding.text == (
-        "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds."
+        "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
+        "Closest: b less “none”, 0 [0, 0] points, p 0.010."
     )
 
 
@@ -1005,6 +1007,10 @@ def test_how_far_an_encoder_moved_is_told_of_numbers_alone() -> None:
     ]
     assert cards._moved(pd.DataFrame({"moved": [{"bias": None}]})) == [("Moved in training", "bias from 0; 1 run")]
     assert cards._moved(pd.DataFrame({"encoder": ["rope"]})) == []
+    signs = pd.DataFrame({"moved": [{"slope": 1.5}] * 3, "turned": [{"slope": "1 of 4"}, {"slope": "2 of 4"}, {}]})
+    assert cards._moved(signs)[1:] == [
+        ("Changed sign in training", "slope in 2 of 3 runs (entries: 1 of 4 and 2 of 4)")
+    ]
     many = {f"w{number}": 0.1 * number for number in range(1, 8)} | {"bias": None}
     ((_, told),) = cards._moved(pd.DataFrame({"moved": [many]}))
     assert told == (

@@ -54,7 +54,7 @@ def test_a_number_of_seeds_takes_the_place_of_those_of_a_sweep(command: Command)
 def test_what_cannot_be_run_is_refused(command: Command, tmp_path: Path) -> None:
     planned = command("-m", *TINY, "encoder=none,rope", "seeds=until_decided", "against=rop", "--plan")
     assert planned.code == 2
-    assert planned.err.startswith("error: against=rop: no run of this sweep has that encoder. Did you mean 'rope'?")
+    assert planned.err.startswith("error: no encoder named 'rop' to compare with. Did you mean 'rope'?")
     planned = command(*TINY, "task.train_length=0", "--plan")
     assert planned.code == 2
     assert planned.err.startswith("error: task.train_length must")

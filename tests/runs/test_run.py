@@ -20,6 +20,7 @@ import report
 from experiments.rows.results import read
 from experiments.rows.row import COLUMNS, slice_name
 from experiments.runs import config as composition
+from experiments.runs import provenance
 from experiments.tasks.texts.corpus import Corpus
 from experiments.training import loop
 from pe_zoo import _registry
@@ -79,6 +80,21 @@ def test_a_run_writes_rows_record_config_model_log_and_figures(command: Command,
     assert not [path for path in run.rglob(".*") if path.is_file()], "temporary files left behind"
 
 
+def test_a_sign_that_training_changed_is_told() -> None:
+    learned, first = (
+        pe_zoo.build("learned", pe_zoo.Geometry(model_dim=8, num_heads=2, num_layers=1, train_length=4))
+        for _ in range(2)
+    )
+    assert provenance.turned(learned, learned) == {}
+    with torch.no_grad():
+        (table,) = learned.parameters()
+        for parameter in (table, *first.parameters()):
+            parameter.fill_(1.0)
+        table[0, :3] = -0.5
+    ((name, told),) = provenance.turned(learned, first).items()
+    assert told == f"3 of {table.numel()}", name
+
+
 def test_a_run_notes_how_far_training_moved_the_encoder(command: Command, tmp_path: Path) -> None:
     """grape_m's frequencies are RoPE's before training, whatever the seed."""
     assert command(*TINY, "encoder=grape_m", "train.steps=40").code == 0
@@ -91,6 +107,9 @@ def test_a_run_notes_how_far_training_moved_the_encoder(command: Command, tmp_pa
     assert set(noted) == {"log_frequency", "weight", "bias"}
     assert noted["log_frequency"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-2)
     assert noted["log_frequency"] > 1e-4
+    changed = int((before * after < 0).sum())
+    told = record_of(run)["turned"].get("log_frequency")
+    assert told == (f"{changed} of {before.numel()}" if changed else None)
     assert command(*TINY, "encoder=rope", "name=plain").code == 0
     assert record_of(only_run(tmp_path, "plain"))["moved"] is None
 

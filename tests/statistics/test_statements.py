@@ -397,10 +397,10 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
     measured = r"token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
     assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9 \(measured in 1 of its 3 cases\)", line)
     assert report.main([str(tmp_path)]) == 0
-    assert f"“Sinusoidal encodings extrapolate”: fails {line}. {rest}" in capsys.readouterr().out
+    assert f"“Sinusoidal encodings extrapolate”: fails on {line}. {rest}" in capsys.readouterr().out
     assert rest == (
         "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
-        "python run.py -m +statements=length measures them."
+        "python run.py -m +statements=length measures all; --plan behind it says how long."
     )
     assert (tmp_path / "report/index.html").read_text().count(rest) == 2, "on the first screen and with the claims"
 

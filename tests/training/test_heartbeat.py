@@ -29,7 +29,7 @@ def test_a_run_s_log_says_how_far_it_is(command: Command, monkeypatch: pytest.Mo
     assert found.code == 0
     log = (run_of(tmp_path) / "run.log").read_text()
     assert "round 1 of at most 4, step " in log
-    assert "not learned yet, so it trains on: round 2 of at most 4, step " in log
+    assert "not learned yet (98% needed), so it trains on, at a high learning rate again: round 2 of at most 4, " in log
     assert " of 50, " in log
 
 

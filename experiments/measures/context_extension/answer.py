@@ -204,6 +204,8 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
         return told
     if main.chosen is None:
         return f"{told}; to attend to all of it, {_none(metric)}"
+    if _nothing_gains(main):
+        return f"{told}; no method gains from text further back"
     return f"{told}; to attend to all of it, with {main.chosen}"
 
 
@@ -234,6 +236,9 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
     if main.first == WINDOW:
+        if _nothing_gains(main):
+            here = f"On this text no method gains from text further back; where yours must attend to it, use {method}."
+            return [f"{limited} {here}"]
         unshown = ", though it is not shown to matter" * (main.line(main.chosen)["content_low"] <= 0)
         return [f"{limited} Use {method} instead where text further back must be attended to{unshown}."]
     text = f"To read {main.length} tokens, use {method}."
@@ -346,10 +351,16 @@ def _gain(main: Ranking, metric: str, window: int) -> list[str]:
     if better:
         return [f"T{distant} helps {words.few(map(told, better))}: {how}."]
     if main.line(others[0])["window_difference"] >= 0:
-        return [f"No method gains from t{distant}; nearest to a gain is {told(others[0])} ({how})."]
+        return [f"No method gains from t{distant}; {told(others[0])} loses least ({how})."]
     p = words.p_value(main.line(others[0])["window_p_holm"])
     sure = f"p {p if p.startswith('<') else f'= {p}'} after Holm's correction"
     return [f"No method is shown to gain from t{distant}: at best {told(others[0])}, {sure} ({how})."]
+
+
+def _nothing_gains(main: Ranking) -> bool:
+    """Whether every way of reading was measured beside a window and none gains from what a window does not see."""
+    known = main.known("window_difference")
+    return bool(known) and not any(_gains(main, name) for name in known)
 
 
 def _gains(main: Ranking, name: str) -> bool:

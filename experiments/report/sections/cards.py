@@ -127,7 +127,15 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
         ends = dict.fromkeys(f"{float(f'{end:.2g}'):,g}" for end in (min(of_runs), max(of_runs))) if of_runs else ()
         told.append(f"{name} by {' to '.join(ends)} % of its size" if ends else f"{name} from 0")
     told += [f"{len(names) - MOVED} more by less"] * (len(names) > MOVED)
-    return [("Moved in training", f"{'; '.join(told)}; {words.count(len(noted), 'run')}")]
+    found = [("Moved in training", f"{'; '.join(told)}; {words.count(len(noted), 'run')}")]
+    signs = [each for each in runs.get("turned", ()) if isinstance(each, dict)]
+    counts = {name: [each[name] for each in signs if name in each] for name in names[:MOVED]}
+    changed = [
+        f"{name} in {len(of)} of {words.count(len(signs), 'run')} (entries: {words.few(dict.fromkeys(map(str, of)))})"
+        for name, of in counts.items()
+        if of
+    ]
+    return found + [("Changed sign in training", "; ".join(changed))] * bool(changed)
 
 
 def _untrained(name: str, entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[Section]:

@@ -47,7 +47,12 @@ def numbers(tasks: Sequence[TaskResults]) -> pd.DataFrame:
         longest = max(spread.index[spread == spread.max()])
         found[metric] = of_metric[of_metric["sequence_length"] == longest].groupby("series")["value"].mean()
     runs = pd.concat([task.runs for task in tasks])
-    added = pd.to_numeric(runs["encoder_parameters"], errors="coerce").groupby(runs["series"]).mean()
+    added = pd.to_numeric(runs["encoder_parameters"], errors="coerce")
+    trunk = pd.to_numeric(runs["model_parameters"], errors="coerce")
+    configs = {run: config for task in tasks for run, config in task.results.configs.items()}
+    widened = runs["run_id"].map(lambda run: configs[run].get("model.as_many_as", "null") != "null")
+    plain = runs["task"].map(trunk[~widened].groupby(runs["task"]).min())
+    added = (added + (trunk - plain).where(widened, 0.0)).groupby(runs["series"]).mean()
     standing = pd.concat([task.standing for task in tasks])
     kept = standing.groupby("series")["kept"].mean() if len(standing) else pd.Series(dtype=float)
     table = pd.DataFrame({"series": order})

@@ -56,13 +56,15 @@ def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds:
     for series in (series for series in order if series in of_series):
         known, lost = learned_only(of_series[series]), of_series[series][of_series[series]["converged"].eq(False)]
         line = Line(series, kinds[series], mean(known), coloured=series in shown)
-        if line.coloured and of_series[series]["run_id"].nunique() <= SEEDS:
-            seeds, unlearned = ([mean(run) for _, run in part.groupby("run_id")] for part in (known, lost))
-            line = replace(line, seeds=seeds, unlearned=unlearned)
-        elif line.coloured:
+        if line.coloured:
             ends = over_seeds(known, ["eval_length"]) if len(known) else known.assign(low=[], high=[])
-            band = list(zip(ends["eval_length"], scale * ends["low"], scale * ends["high"], strict=True))
-            line = replace(line, band=band, unlearned=[mean(lost)] if len(lost) else [])
+            few = of_series[series]["run_id"].nunique() <= SEEDS
+            if few or bool(ends["low"].isna().any()):  # seeds that have no interval are shown, however many
+                seeds, unlearned = ([mean(run) for _, run in part.groupby("run_id")] for part in (known, lost))
+                line = replace(line, seeds=seeds, unlearned=unlearned)
+            else:
+                band = list(zip(ends["eval_length"], scale * ends["low"], scale * ends["high"], strict=True))
+                line = replace(line, band=band, unlearned=[mean(lost)] if len(lost) else [])
         found.append(replace(line, dash=of_family[kinds[series]].index(series) if line.coloured else 0))
     return found
 

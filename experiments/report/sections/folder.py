@@ -96,16 +96,22 @@ def growth(rule: Rule, commands: int = 1) -> str:
     )
 
 
+def _named(runs: pd.DataFrame) -> Iterator[str]:
+    """Return series, task and seed: of a control the name of a folder tells no more than the encoder."""
+    for line in runs.to_dict("records"):
+        yield f"{line['series']} on {line['task']}, seed {line['seed']}"
+
+
 def marked(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     """Return the sentences on runs that did not learn, diverged, or have no rows."""
     sentences = []
     if len(unlearned := runs[runs["converged"].eq(False)]):
         those = f"{words.count(len(unlearned), 'run')} did not learn the task within the training length"
-        marks = f"in curves a ring, in tables †: {words.few(unlearned['run_id'])}"
+        marks = f"in curves a ring, in tables †: {words.few(_named(unlearned))}"
         told = fairness.advice(configs[run] for run in unlearned["run_id"])
         sentences.append(f"{those} ({marks}). Their results beyond it say little about their encoder. {told}.")
     if len(diverged := runs[runs["status"] == "diverged"]):
-        sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(diverged['run_id'])}.")
+        sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(_named(diverged))}.")
     if len(without := runs[~runs["status"].isin(FINISHED)]):
         names = words.few(without["run_id"] + " (" + without["status"] + ")")
         sentences.append(f"{words.count(len(without), 'run')} without rows, and so in no number here: {names}.")

@@ -43,9 +43,13 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
     told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
-    some = f" Of {part} of them not every case that it names was measured." * bool(part)
+    some = f" {_partly(part)}" * bool(part)
     sentences = [f"Of the published statements that these runs test {told}.{some}"]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
+
+
+def _partly(count: int) -> str:
+    return "Of one not every case was measured." if count == 1 else f"Of {count} not every case was measured."
 
 
 class Told(NamedTuple):
@@ -151,7 +155,7 @@ def _missing(each: Decided) -> str:
     """Name the cases of a statement that were not measured, and the command that measures them; blank if none."""
     cases = "; ".join(str(case.test["of"]) for case in each.outcomes if case.verdict == NOT_MEASURED)
     command = f"python run.py -m +statements={each.statement.name}"
-    return f"Not measured here: {cases}. {command} measures them." if cases else ""
+    return f"Not measured here: {cases}. {command} measures all; --plan behind it says how long." if cases else ""
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
