@@ -159,6 +159,7 @@ def test_a_place_is_looked_up_before_torch_is_imported(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+@pytest.mark.filterwarnings("ignore:alibi is new to these weights")
 @pytest.mark.parametrize("family", ["gpt2", "opt", "biogpt"])
 def test_lengths_beyond_a_table_are_unsupported_with_the_reason(command: Command, tmp_path: Path, family: str) -> None:
     """Lengths within are measured; with an encoder in its place, the table has no end."""
