@@ -105,7 +105,10 @@ def one_of(knob: str, value: str, allowed: Iterable[str]) -> str:
     """Return the value if it is one of the allowed words; raise ValueError otherwise."""
     options = list(allowed)
     if value not in options:
-        raise ValueError(f"{knob} must be one of {', '.join(options)}; got {value!r}.{suggestion(str(value), options)}")
+        many = len(options) > MOST_LISTED
+        known = f"{len(options)} names" if many else ", ".join(options)
+        meant = hint(str(value), options) if many else suggestion(str(value), options)
+        raise ValueError(f"{knob} must be one of {known}; got {value!r}.{meant}")
     return value
 
 

@@ -194,7 +194,7 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
     rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
-    text = f"{'; '.join([words.quoted(words.few(map(task.named, won))) if len(won) else 'others', *rest])}."
+    text = f"{'; '.join([words.quoted(words.few(won)) if len(won) else 'others', *rest])}."
     if len(won):
         near = max((line for line in lines if line["verdict"] == WORSE), key=lambda line: line["difference"])
         who = words.quoted(f"{near['series']} less {task.baseline}")

@@ -133,9 +133,7 @@ def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
     return [config for config in configs if ending(config.folder) is None]
 
 
-def text(
-    configs: Sequence[RunConfig], ended: int, workers: int, here: bool, plugins: Sequence[str]
-) -> tuple[str, float]:
+def text(configs: Sequence[RunConfig], workers: int, here: bool, plugins: Sequence[str]) -> tuple[str, float]:
     """Return what ``--plan`` prints of the runs that are left, and their seconds, all added up.
 
     ``here``: whether the workers are on this machine.
@@ -143,9 +141,8 @@ def text(
     start = time.monotonic() - BEGAN  # as the command itself will have it
     costs = forecast(configs, workers if here else 1, plugins)
     seconds, repeated = (sum(getattr(cost, part) for cost in costs) for part in ("seconds", "repeated"))
-    lines = [f"{words.count(ended + len(configs), 'run')}, {ended} of them finished before."]
     if not costs:
-        return lines[0], 0.0
+        return "Nothing is left to run.", 0.0
     table = _table(configs, costs)
     workers = min(workers, len(costs))
     whole = span(start + max(seconds / workers, *(cost.seconds for cost in costs)))
@@ -153,7 +150,7 @@ def text(
     told = f", {span(start)} of it to start" if start > TOLD * seconds / workers else ""
     told += f"; {span(seconds)} for all runs added up" * (workers > 1)
     alone = ", if nothing else needs these cores" * here
-    lines.append(f"Estimated time: {whole}{several}{told}{alone}.")
+    lines = [f"Estimated time: {whole}{several}{told}{alone}."]
     wait = sum(cost.seconds * cost.wait for cost in costs) / seconds
     if here and wait > BUSY:
         lines.append(f"Beside what runs here now it takes about {wait:.1f} times as long.")

@@ -128,7 +128,9 @@ def _plan(
         checks.check_own(launch.firsts)
     todo = forecast.left(launch.runs)
     workers, here = (engine.workers, engine.here) if engine else (1, True)
-    text, seconds = forecast.text(todo, len(launch.runs) - len(todo), workers, here, launch.plugins)
+    count, ended = words.count(len(launch.runs), "run"), len(launch.runs) - len(todo)
+    print(f"{count}, {ended} of them finished before.", flush=True)
+    text, seconds = forecast.text(todo, workers, here, launch.plugins)
     print(text)
     if rule and len(rule[0].looks) > 1:
         first, last = rule[0].looks[0], rule[0].looks[-1]

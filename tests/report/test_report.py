@@ -991,7 +991,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
     against = against.assign(p_holm=0.01)
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
-    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none", named=str)
+    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6:"
     assert finding.text == (
