@@ -20,7 +20,7 @@ from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
-NO_INTERVAL = "Where seeds fall into two groups, far apart, a mean describes none of them, so that it has no interval."
+NO_INTERVAL = "Two groups: fewer than twelve seeds, so far apart that an interval would leave out the mean too often."
 AT_A_LOOK = (
     "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
     "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."

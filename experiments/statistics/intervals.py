@@ -23,7 +23,7 @@ APART, OF_RANGE = 0.1, 1.2
 """Seeds form two clusters where neighbours differ by more than `APART` of the metric's bounds, and by more than
 `OF_RANGE` / √(seeds - 1) of the range of all."""
 MANY = 12
-"""Seeds from which on clusters have an interval: where one seed in five fails it covers the mean in 92 of 100 cases."""
+"""Seeds from which on clusters have an interval: where one seed in five fails it covers the mean in 91 of 100 cases."""
 ROUNDING = 1e-12
 """Largest difference that is put down to rounding."""
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]

@@ -53,6 +53,15 @@ def test_two_clusters_have_no_interval() -> None:
     assert math.isnan(only(summary_of({"rope": {32: [0.95, 0.96, 0.94, 0.95, 0.31]}}), series="rope")["low"])
 
 
+def test_two_clusters_of_many_seeds_have_one_that_covers_their_mean() -> None:
+    draw, covered = np.random.default_rng(0), []
+    for _ in range(300):
+        values = np.where(draw.random(12) < 0.2, 0.3, 0.9) + draw.normal(0, 0.02, 12)
+        low, high = bounded(values.clip(0, 1), (0, 1))
+        covered.append(low <= 0.78 <= high)
+    assert 0.87 < np.mean(covered) < 0.96
+
+
 def test_seeds_at_the_bound_keep_the_evaluations_noise() -> None:
     certain = bounded(np.ones(5), (0, 1))
     noisy = bounded(np.ones(5), (0, 1), noise=0.5 / 256**2)
