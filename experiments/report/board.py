@@ -13,7 +13,7 @@ from experiments.report.page import Board, Cell, Entry
 from experiments.report.sections import likeness
 from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
-from experiments.rows.row import metric_of
+from experiments.rows.row import OVER_LENGTHS, metric_of
 from experiments.statistics import comparisons
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import DOUBLINGS
@@ -21,6 +21,7 @@ from experiments.statistics.scores import DOUBLINGS
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
 NO_INTERVAL = "Two groups: fewer than twelve seeds, so far apart that an interval would leave out the mean too often."
+ABOVE = "A series may stand above one that beats more others: its seeds lie further apart, so that tests show less."
 AT_A_LOOK = (
     "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
     "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."
@@ -122,8 +123,22 @@ def _note(task: TaskResults, metric: str) -> str:
     note += "the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
     known = task.standing[(task.standing["status"] == "ok") & (task.standing["seeds_learned"] >= FEWEST)]
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
+    beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
+    note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
+    note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
+
+
+def _whole(task: TaskResults) -> str:
+    """Say how many sequences are right as a whole at twice the training length, where tokens are what is compared."""
+    rows = learned_only(task.rows_of(OVER_LENGTHS))
+    rows = rows[(rows["metric"] == "exact_match") & (rows["status"] == "ok") & rows["position"].isna()]
+    means = rows[rows["eval_length"] == 2 * rows["train_length"]].groupby("series")["value"].mean()
+    if means.empty:
+        return ""
+    best = written(float(means.max()), "exact_match")
+    return f" Whole answers at ×2 without a mistake: {best} % at best ({means.idxmax()})."
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
