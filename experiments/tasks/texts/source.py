@@ -70,7 +70,10 @@ def _read(source: Source, stamp: Stamp) -> Corpus:
         raise ValueError(f"task.column={column!r} changes nothing without a data set; set task.dataset")
     if source.source == INSTALLED:
         if path or dataset:
-            raise ValueError("task.source=installed reads installed packages: leave out task.path and task.dataset")
+            raise ValueError(
+                "task.source=installed reads installed packages: leave out task.path and task.dataset, or add "
+                "task.source=library, which reads them"
+            )
         return cached(f"{source} {stamp}", lambda: _made(source), pack, unpack)
     return _made(source)
 
