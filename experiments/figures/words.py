@@ -110,12 +110,12 @@ def few(names: Iterable[Any]) -> str:
     return listed(known if len(known) <= 6 else [*known[:5], f"{len(known) - 5} more"])
 
 
-def brief(names: Iterable[Any], of: int) -> str:
-    """Return up to three names for a title, or how many of all encoders they are."""
+def brief(names: Iterable[Any], of: int, what: str = "encoders") -> str:
+    """Return up to three names for a title, or how many of all they are."""
     known = list(names)
     if len(known) == of > 1:
-        return f"all {of} encoders"
-    return listed(known) if len(known) <= 3 else f"{len(known)} of {of} encoders"
+        return f"all {of} {what}"
+    return listed(known) if len(known) <= 3 else f"{len(known)} of {of} {what}"
 
 
 def by_number(name: str) -> list[tuple[str, float]]:

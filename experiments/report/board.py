@@ -21,7 +21,9 @@ from experiments.statistics.scores import DOUBLINGS
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
 NO_INTERVAL = "Two groups: fewer than twelve seeds, so far apart that an interval would leave out the mean too often."
-ABOVE = "A series may stand above one that beats more others: its seeds lie further apart, so that tests show less."
+ABOVE = (
+    "The order is that of means. Tests show less where seeds lie apart, so that a lower series may beat more others."
+)
 AT_A_LOOK = (
     "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
     "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."

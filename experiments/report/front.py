@@ -135,8 +135,9 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     if best == worst:
         return first
     # One case is enough for a claim to fail, and not for it to hold.
-    enough = (each.verdict == FAILS or (each.verdict == HOLDS and not each.part) for each in claims)
-    decided = (each for each, known in zip(claims, enough, strict=True) if known and each.lengths)
+    decided = (
+        each for each in claims if each.lengths and (each.verdict == FAILS or (each.verdict == HOLDS and not each.part))
+    )
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
@@ -176,7 +177,7 @@ def verdicts(task: TaskResults) -> str:
 
 def _few(names: Sequence[str], size: int) -> str:
     """Return up to three names for a title, or how many of ``size`` they are."""
-    return words.listed(names) if len(names) <= EACH else words.brief(names, size).replace("encoders", "others")
+    return words.listed(names) if len(names) <= EACH else words.brief(names, size, "others")
 
 
 def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:

@@ -155,7 +155,7 @@ def _missing(each: Decided) -> str:
     """Name the cases of a statement that were not measured, and the command that measures them; blank if none."""
     cases = "; ".join(str(case.test["of"]) for case in each.outcomes if case.verdict == NOT_MEASURED)
     command = f"python run.py -m +statements={each.statement.name}"
-    how = f"results/claims has our runs of all; {command} makes them, and --plan behind it says how long"
+    how = f"docs/results.md tells of our runs of all; {command} makes them, and --plan behind it says how long"
     return f"Not measured here: {cases}. {how}." if cases else ""
 
 
