@@ -400,8 +400,8 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
     assert f"“Sinusoidal encodings extrapolate”: fails on {line}. {rest}" in capsys.readouterr().out
     assert rest == (
         "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
-        "docs/results.md tells of our runs of all; python run.py -m +statements=length makes them, and --plan behind it "
-        "says how long."
+        "docs/results.md tells of our runs of all; python run.py -m +statements=length makes them, and --plan behind "
+        "it says how long."
     )
     assert (tmp_path / "report/index.html").read_text().count(rest) == 2, "on the first screen and with the claims"
 
