@@ -1,16 +1,20 @@
 """``--plan``: the runs, tokens, time and disk of a command line, from training steps and measurements timed here.
 
 Runs that differ in seed, steps or learning rate are equally fast, so one of them is timed. Of many encoders in one
-setting a few are timed, and the others are taken to need their mean.
+setting a few are timed, as many as half a minute allows, and the others are taken to need their mean.
 """
 
 import json
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from statistics import fmean
 from typing import Any
 
+import torch
 from tabulate import tabulate
 
 import pe_zoo
@@ -26,8 +30,12 @@ from experiments.training.tune import rates
 
 MOST_TIMED = 4
 """Encoders (with numbering and layout) that are timed in one setting."""
+PATIENCE = 30.0
+"""Seconds of timing after which no further encoder of a setting is timed, once each setting has one."""
 TOLD = 0.1
 """Share of the time from which on the start of the command is told."""
+LONG = 86_400.0
+"""Seconds from which on a missing GPU is told of."""
 BUSY = 1.3
 """Seconds that pass for a second of work from which on other programs are told of."""
 OTHER_BYTES = 60_000
@@ -64,10 +72,15 @@ def forecast(configs: Sequence[RunConfig], workers: int = 1, plugins: Sequence[s
     settings = dict[str, dict[str, RunConfig]]()
     for config in configs:
         settings.setdefault(_key(config, VARIED), {}).setdefault(_key(config), config)
-    chosen = {name: config for kinds in settings.values() for name, config in _spread(kinds).items()}
-    speeds = dict[str, Speed]()
-    for name, speed in _timings(chosen, min(workers, len(configs)), plugins):
-        speeds[name] = speed
+    rounds = zip_longest(*(_spread(kinds).items() for kinds in settings.values()))
+    chosen = dict(filter(None, chain.from_iterable(rounds)))  # the first of each setting before any second
+    speeds, began = dict[str, Speed](), time.monotonic()
+    with closing(_timings(chosen, min(workers, len(configs)), plugins)) as timings:
+        for name, speed in timings:
+            speeds[name] = speed
+            each = all(kinds.keys() & speeds.keys() for kinds in settings.values())
+            if each and time.monotonic() - began > PATIENCE:
+                break
     for kinds in settings.values():
         found = [speeds[name] for name in kinds if name in speeds]
         mean = Speed(*(fmean(column) for column in zip(*found, strict=True)))
@@ -80,7 +93,7 @@ def _spread(kinds: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
     return {name: kinds[name] for name in (names[place * len(names) // count] for place in range(count))}
 
 
-def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[str]) -> Iterator[tuple[str, Speed]]:
+def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[str]) -> Generator[tuple[str, Speed]]:
     """Time in as many processes as the sweep will have: cores that share caches and units slow one another."""
     if workers < 2:
         for name, config in chosen.items():
@@ -96,8 +109,8 @@ def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[st
         left = (time.monotonic() - began) / len(done) * (len(tasks) - len(done)) if done else 0.0
         return f"timing: {len(done)} of {len(tasks)} done" + f", about {span(left)} left" * bool(done)
 
-    with doing(progress):
-        for ((name, speed),) in pool.launch(_timed_there, tasks, workers):
+    with doing(progress), closing(pool.launch(_timed_there, tasks, workers)) as timings:
+        for ((name, speed),) in timings:
             done.append(name)
             yield name, speed
 
@@ -133,10 +146,12 @@ def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
     return [config for config in configs if ending(config.folder) is None]
 
 
-def text(configs: Sequence[RunConfig], workers: int, here: bool, plugins: Sequence[str]) -> tuple[str, float]:
+def text(
+    configs: Sequence[RunConfig], workers: int, here: bool, plugins: Sequence[str], minutes: float | None
+) -> tuple[str, float]:
     """Return what ``--plan`` prints of the runs that are left, and their seconds, all added up.
 
-    ``here``: whether the workers are on this machine.
+    ``here``: whether the workers are on this machine. ``minutes``: after which the command stops itself.
     """
     start = time.monotonic() - BEGAN  # as the command itself will have it
     costs = forecast(configs, workers if here else 1, plugins)
@@ -151,6 +166,11 @@ def text(configs: Sequence[RunConfig], workers: int, here: bool, plugins: Sequen
     told += f"; {span(seconds)} for all runs added up" * (workers > 1)
     alone = ", if nothing else needs these cores" * here
     lines = [f"Estimated time: {whole}{several}{told}{alone}."]
+    if here and seconds / workers > LONG and not torch.cuda.is_available():
+        lines.append("That is without a GPU: none was found here.")
+    if minutes and seconds / workers > 60 * minutes:
+        often = f"about {math.ceil(seconds / workers / 60 / minutes)} times in all"
+        lines.append(f"budget_minutes={minutes:g} stops it before; the same command goes on, {often}.")
     wait = sum(cost.seconds * cost.wait for cost in costs) / seconds
     if here and wait > BUSY:
         lines.append(f"Beside what runs here now it takes about {wait:.1f} times as long.")

@@ -55,11 +55,12 @@ def run(words: list[str], configs: Path) -> int:
                 config.show(given, configs)
                 return 0
             config.check_launcher(given, team.size)
-            with config.initialized(configs, given.config_dir), budget.within(config.budget(lines[0])):
+            with config.initialized(configs, given.config_dir), budget.within(minutes := config.budget(lines[0])):
                 points = config.points(lines, multirun=given.multirun)
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
                 if given.plans:
-                    return _plan(given, team, points, engine, config.rule(lines[0], multirun=given.multirun))
+                    rule = config.rule(lines[0], multirun=given.multirun)
+                    return _plan(given, team, points, engine, rule, minutes)
                 if rule := config.rule(lines[0], multirun=given.multirun):
                     return _until_decided(given, team, points, engine, *rule, config.wants_report(lines[0]))
                 launch = Launch(given, team, report=given.multirun and config.wants_report(lines[0]))
@@ -115,6 +116,7 @@ def _plan(
     points: Iterable[Sequence[str]],
     engine: config.Engine | None,
     rule: tuple[Rule, int] | None,
+    minutes: float | None,
 ) -> int:
     """Print what the runs would take, with a rule those of its first look, and note it for ``--status``."""
     launch = Launch(given, team, None if rule is None else asdict(rule[0]) | {"first_seed": rule[1]})
@@ -130,7 +132,7 @@ def _plan(
     workers, here = (engine.workers, engine.here) if engine else (1, True)
     count, ended = words.count(len(launch.runs), "run"), len(launch.runs) - len(todo)
     print(f"{count}, {ended} of them finished before.", flush=True)
-    text, seconds = forecast.text(todo, workers, here, launch.plugins)
+    text, seconds = forecast.text(todo, workers, here, launch.plugins, minutes)
     print(text)
     if rule and len(rule[0].looks) > 1:
         first, last = rule[0].looks[0], rule[0].looks[-1]

@@ -23,10 +23,10 @@ STEPS, SECONDS = 4, 0.5
 """A step is repeated this often at least, and for this long."""
 OPERATIONS = 2e10
 """Of a timed step on a CPU: of a larger batch only as many sequences are taken, and the time of all follows."""
-LARGE = 2e6
-"""Parameters from which on a CPU a smaller part of the measurements is timed."""
-SHORT = 4.0
-"""Seconds of a whole measurement below which it is timed as it is."""
+SHARES = (32.0, 4.0, 1.0)
+"""A measurement is timed with this part of its samples, then with the next where that is SHORT."""
+SHORT = 8.0
+"""Seconds."""
 FEWEST = 8
 """Samples of a timed measurement, at least: in tokens, the longest sequences are as long."""
 
@@ -55,11 +55,10 @@ def timed(config: RunConfig) -> Speed:
         preparing = _seconds(clock, lambda: prepare(config))
         parameters = sum(plan.model().num_parameters())
         step, tokens, check = _training(plan, clock) if config.trains else (0.0, 0.0, 0.0)
-        part = 32 if parameters > LARGE and plan.device.type == "cpu" else 4
-        measuring, beyond = _measuring(plan, clock, part), 0.0
+        measuring, beyond = _measuring(plan, clock), 0.0
         if config.tune and (knobs := plan.config.experiments.get(OVER_LENGTHS)):
             forced = replace(plan.config, experiments={OVER_LENGTHS: knobs | {"generated": 0}})
-            beyond = _measuring(replace(plan, config=forced), clock, part)
+            beyond = _measuring(replace(plan, config=forced), clock)
         wait = (time.perf_counter() - began[1]) / (time.process_time() - began[0])
         wait = max(1.0, wait) if clock is time.process_time else 1.0
         return Speed(preparing, step, check, measuring, beyond, tokens, parameters, wait)
@@ -89,20 +88,24 @@ def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, flo
     return fmean(seconds), fmean(tokens), _seconds(clock, run.check)
 
 
-def _measuring(plan: Plan, clock: Callable[[], float], part: int) -> float:
+def _measuring(plan: Plan, clock: Callable[[], float]) -> float:
     """Return seconds of all measurements, of the model before training: in full where short, else from a part."""
     subject, total = plan.subject(plan.model(), TrainLog()), 0.0
 
     def seconds(name: str, share: float) -> float:
         given = plan.config.experiments[name]
         fewer = {knob: round(given[knob] / share) for knob in ("samples", "generated") if given.get(knob)}
+        if steps := given.get("fine_tuning_share"):
+            fewer["fine_tuning_share"] = steps / share
         measured = replace(plan, config=replace(plan.config, experiments={name: given | fewer}))
         return _seconds(clock, lambda: pipeline.attempt(name, subject, measured, TrainLog()))
 
     for name, given in plan.config.experiments.items():
-        share = max(1.0, min(part, (given.get("samples") or 0) / FEWEST))
-        found = share * seconds(name, share)
-        total += seconds(name, 1.0) if share > 1 and found < SHORT else found  # what does not grow was multiplied too
+        most, found = max(1.0, (given.get("samples") or 0) / FEWEST), 0.0
+        for share in dict.fromkeys(min(share, most) for share in SHARES):
+            if found < SHORT * share:  # a larger part tells better: what does not grow was multiplied too
+                found = share * seconds(name, share)
+        total += found
     return total
 
 

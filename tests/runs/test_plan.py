@@ -124,3 +124,29 @@ def test_a_large_batch_is_timed_in_part(configs: list[forecast.RunConfig], monke
     size = 4  # whatever the lengths drawn, whole sequences of a full batch
     assert found.tokens == pytest.approx(16_384, abs=8 * size)
     assert found.step > 10 * timed(configs[0]).step, "64 times the tokens"
+
+
+def test_timing_ends_once_each_setting_has_one_and_patience_is_over(
+    configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def speed(config: forecast.RunConfig) -> Speed:
+        asked.append((config.model.num_layers, config.name_measured))
+        return Speed(0.0, config.model.num_layers, 0.0, 0.0, 0.0, 100.0, 1.0, 1.0)
+
+    deep = [replace(each, model=replace(each.model, num_layers=9)) for each in configs]
+    monkeypatch.setattr(forecast, "timed", speed)
+    monkeypatch.setattr(forecast, "PATIENCE", 0.0)
+    costs = forecast.forecast(configs + deep)[len(configs) :]
+    assert [layers for layers, _ in asked] == [configs[0].model.num_layers, 9]
+    assert [cost.training for cost in costs] == [9 * config.train.steps for config in deep]
+
+
+def test_a_plan_tells_of_the_budget_and_of_a_missing_gpu(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "timed", lambda config: Speed(0.0, 86_400.0, 0.0, 0.0, 0.0, 100.0, 1e6, 1.0))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    planned = command(*TINY, "--plan", "budget_minutes=1440").out
+    assert "none was found here" in planned
+    assert re.search("budget_minutes=1440 stops it before; the same command goes on, about 2[01] times", planned)
+    assert "budget_minutes" not in command(*TINY, "--plan").out
