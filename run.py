@@ -26,7 +26,7 @@ def main() -> int:
             return 0
         if not {arguments.RERUN, arguments.VERIFY} & set(words) and "RANK" not in os.environ:
             given = arguments.read(words)
-            names.check(given.overrides, CONFIGS, given.config_dir)
+            names.check(given.overrides, CONFIGS, given.config_dir, multirun=given.multirun)
     except BadRequest as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -36,7 +36,7 @@ from experiments.rows.stretches import samples_for
 from experiments.runs import options, pool
 from experiments.runs.arguments import LAUNCHER, Arguments, is_hydras
 from experiments.runs.job import Job
-from experiments.runs.names import DECLARED, LISTS, UNTIL_DECIDED
+from experiments.runs.names import DECLARED, LISTS, UNTIL_DECIDED, several
 from experiments.runs.options import MENUS, PARCEL, PARTS
 from experiments.statistics.rule import Rule
 from pe_zoo._knobs import hint, listing, number, whole
@@ -486,5 +486,5 @@ def explain(error: BaseException, command: Iterable[str] = ()) -> str:
         return f"{error.full_key}: {message}" if error.full_key else message
     if message.startswith("Ambiguous value"):
         given = message.partition("'")[2].partition("'")[0]
-        return f"{given}: a list of values needs -m, as in python run.py -m {given}"
+        return several(given)
     return message

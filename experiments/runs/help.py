@@ -67,6 +67,9 @@ def text(topic: str = "") -> str:
         return _list(groups[topic])
     if topic in names.entries("encoder"):
         raise BadRequest(f"no list of {topic!r}, which is one encoder: python -m pe_zoo {topic} shows it")
+    for plural, group in groups.items():
+        if topic in names.choices(group, ROOT / "configs"):
+            raise BadRequest(f"no list of {topic!r}, which is one of the {plural}: python run.py --help {plural}")
     if topic:
         raise BadRequest(f"no list of {topic!r}.{hint(topic, groups)}")
     lines = [line for group in groups.values() for line in _glance(group)]

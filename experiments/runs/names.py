@@ -33,6 +33,8 @@ OTHERS = 4
 """Entries named that have an option which the chosen one lacks."""
 PLAIN = re.compile(r"[\w./~@:+-]+")
 """A value that Hydra reads as it stands, and that is one."""
+LIST = re.compile(r"\w+(,\w+)+")
+"""Several names."""
 UNTIL_DECIDED = "until_decided"
 """The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
 AGAINST = "against"
@@ -74,7 +76,12 @@ def options() -> frozenset[str]:
     return frozenset({*GROUPS, *entries("experiment"), *fields("runs/options.py", "Request")})
 
 
-def check(overrides: Iterable[str], configs: Path, own: str | None = None) -> None:
+def several(word: str) -> str:
+    """Return why one run cannot have a list of values."""
+    return f"{word}: a list of values needs -m, as in python run.py -m {word}"
+
+
+def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, multirun: bool = False) -> None:
     """Refuse an unknown name; ``own`` is a folder with further configuration files.
 
     Whatever cannot be judged from the sources alone passes, as all that a plug-in may add.
@@ -89,6 +96,8 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None) -> No
             raise BadRequest(f"{word} is a list of runs: write -m +{word}")
         if name.startswith("hydra") or (key.startswith("+") and name not in LISTS):
             continue
+        if name in GROUPS and not multirun and LIST.fullmatch(value):
+            raise BadRequest(several(word))
         if added and group not in (*PARTS, *LISTS):
             continue
         if knob and group in options():
