@@ -118,6 +118,7 @@ def test_the_best_of_few_pieces_is_called_so(pieces: int) -> None:
     (best,) = (sentence for sentence in found.evidence if "better than every other way" in sentence)
     assert ("way on these 32 pieces, which are few: the next" in best) == (pieces < 50)
     assert any("Fewer than 50 pieces say little" in sentence for sentence in found.evidence) == (pieces < 50)
+    assert any("Take it as a first hint" in sentence for sentence in found.advice) == (pieces < 50)
 
 
 def test_nothing_is_compared_with_a_window_that_was_not_measured() -> None:

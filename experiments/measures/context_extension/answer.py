@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, configured, next_command, windowed
-from experiments.measures.context_extension.pieces import beyond, read, too_few
+from experiments.measures.context_extension.pieces import beyond, hint, read, too_few
 from experiments.measures.context_extension.ranking import (
     GAIN,
     UNCHANGED,
@@ -160,6 +160,7 @@ def answer(
         heading=_heading(opening, main, metric),
         advice=[
             *_advice(main, window, metric, refusals),
+            *hint(main, trained, corpus),
             *unanswered,
             *_served(main, metric, in_use, f"a window of {window}" if windowed(main, window, family) else ""),
             *_in_use(in_use),

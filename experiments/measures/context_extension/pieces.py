@@ -38,6 +38,14 @@ def _enough(length: int, trained: int, size: int) -> str:
     return f"{more} gives {ENOUGH} of {length}"
 
 
+def hint(main: Ranking, trained: int, corpus: Mapping[str, Any]) -> list[str]:
+    """Say so where an answer has an interval, but few pieces."""
+    if not 0 < main.windows < ENOUGH:
+        return []
+    pieces = words.count(main.windows, "piece")
+    return [f"Take it as a first hint: {pieces} say little. {_enough(main.length, trained, _size(corpus))}."]
+
+
 def too_few(main: Ranking, corpus: Mapping[str, Any], counts: list[str]) -> tuple[str, list[str]]:
     """Return heading and sentences where the intervals would have too few blocks."""
     many = words.count(main.windows, "piece")
