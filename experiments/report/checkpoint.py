@@ -29,6 +29,7 @@ from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
 from experiments.report.sections.curves import percent
+from experiments.rows.read import used_as
 from experiments.rows.results import Results
 from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
 
@@ -136,7 +137,10 @@ def heading(results: Results, found: Sequence[Answer], placed: Sequence[Places])
         return placed[0].heading if placed else f"{models}, measured as it is"
     last, metric = quality.iloc[-1], str(quality["metric"].iloc[0])
     inside = quality[quality["eval_length"] == quality["train_length"]]["value"]
-    text = f"{last['encoder']}, trained to {last['train_length']}, as it is: "
+    held = next(
+        (f", with {held} by pe_zoo.hf.use" for held in map(used_as, results.runs.to_dict("records")) if held), ""
+    )
+    text = f"{last['encoder']}{held}, trained to {last['train_length']}, as it is: "
     text += f"{number(inside.iloc[0], metric)} there, " if len(inside) else ""
     return f"{text}{number(last['value'], metric)} at {last['eval_length']}"
 

@@ -64,6 +64,18 @@ def refusals(record: Mapping[Any, Any], experiment: str) -> list[str]:
     return [name_of(str(reason)) for reason in found] if isinstance(found, list) else []
 
 
+def used(record: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Return what `pe_zoo.hf.use` put into the model that a run measured, from its ``run.json``."""
+    noted = record.get("in_use")
+    return [spec for spec in noted if isinstance(spec, dict)] if isinstance(noted, list) else []
+
+
+def used_as(record: Mapping[Any, Any]) -> str:
+    """Return the names of what was put in, as in "alibi and a window of 64"; empty where nothing was."""
+    windows = [f" and a window of {size}" if (size := spec.get("sliding_window")) else "" for spec in used(record)]
+    return ", ".join(f"{spec.get('name')}{window}" for spec, window in zip(used(record), windows, strict=True))
+
+
 def run_folders(folder: Path) -> list[Path]:
     """Return every folder below ``<folder>/runs``, in alphabetical order; runs that come packed are unpacked first.
 

@@ -20,7 +20,7 @@ from experiments.measures.permutation_sensitivity import Change
 from experiments.measures.retrieval.answer import MEASURES as ABOUT_PLACES
 from experiments.measures.retrieval.answer import Answer as Places
 from experiments.measures.retrieval.answer import answer as answer_places
-from experiments.rows.read import read_run, refusals
+from experiments.rows.read import read_run, refusals, used_as
 from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
 from experiments.rows.untrusted import read_mapping
 from experiments.runs.folder import record_of
@@ -104,6 +104,7 @@ def headline(outcome: Outcome) -> str:
     if outcome.status == "diverged":
         return f"{name}: diverged, {outcome.message}"
     outside = record.get("checkpoint")
+    name += f", with {held} by pe_zoo.hf.use" if (held := used_as(record)) else ""
     if outside and (told := _told(outcome, record)):
         return told.heading
     if not record["trained"] and not outside:

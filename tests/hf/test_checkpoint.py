@@ -225,6 +225,11 @@ def test_a_model_with_an_encoder_of_ours(command: Command, saved: Path, tmp_path
         for shown in (page.replace("\N{NO-BREAK SPACE}", " "), done.out):
             assert f"as it was saved, with {name}{window} by pe_zoo.hf.use" in " ".join(shown.split())
             assert ("further back than" in shown) != bool(window), "under a window nothing is said of distant text"
+    alone = command(*words[:2], *text, "name=plain", "experiment=length_extrapolation")
+    assert alone.out.lstrip().startswith("self_extend on text, seed 0, with self_extend by pe_zoo.hf.use: ")
+    assert report.main([str(tmp_path / "results" / "plain")]) == 0
+    page = (tmp_path / "results" / "plain" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "self_extend, with self_extend by pe_zoo.hf.use, trained to 32, as it is" in page
 
 
 def test_a_model_that_finds_too_little_is_asked_no_method(command: Command, saved: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
 from experiments.rows.read import refusals as refusals_of
+from experiments.rows.read import used, used_as
 from experiments.rows.row import main_metric, metric_of
 from experiments.rows.stretches import ENOUGH
 from experiments.statistics import blocks
@@ -110,9 +111,8 @@ def answer(
     if metric is None or rows.empty:
         return None
     model, trained = str(rows["encoder"].iloc[0]), int(rows["train_length"].iloc[0])
-    corpus, place, in_use = (record.get(key) for key in ("corpus", "checkpoint", "in_use"))
-    corpus, in_use = corpus if isinstance(corpus, dict) else {}, in_use if isinstance(in_use, list) else []
-    in_use = [spec for spec in in_use if isinstance(spec, dict)]  # a folder from elsewhere may hold anything
+    corpus, place, in_use = record.get("corpus"), record.get("checkpoint"), used(record)
+    corpus = corpus if isinstance(corpus, dict) else {}
     limit = min((spec["sliding_window"] for spec in in_use if spec.get("sliding_window")), default=None)
     if limit is not None and limit <= trained:  # every way of reading has it: none sees what a window would not
         rows = rows[(rows["condition"] != WINDOW) & ~rows["metric"].isin((END, CONTENT))]
@@ -163,7 +163,7 @@ def answer(
             *hint(main, trained, corpus),
             *unanswered,
             *_served(main, metric, in_use, f"a window of {window}" if windowed(main, window, family) else ""),
-            *_in_use(in_use),
+            *_in_use(used_as(record), windowed=limit is not None),
         ],
         evidence=[
             *_levels(main, metric, window),
@@ -268,16 +268,13 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]], lim
     return [" ".join(far)] * bool(far)
 
 
-def _in_use(in_use: Sequence[Mapping[str, Any]]) -> list[str]:
+def _in_use(held: str, *, windowed: bool) -> list[str]:
     """Say what a model has that `pe_zoo.hf.use` changed: it was measured so, and every method keeps its window."""
-    sizes = [spec.get("sliding_window") for spec in in_use]
-    windows = [f" and a window of {size}" * bool(size) for size in sizes]
-    held = [f"{spec.get('name')}{window}" for spec, window in zip(in_use, windows, strict=True)]
     if not held:
         return []
     return [
-        f"{UNCHANGED.capitalize()} means as it was saved, with {words.listed(held)} by pe_zoo.hf.use"
-        f"{'; every method keeps the window' * any(sizes)}. "
+        f"{UNCHANGED.capitalize()} means as it was saved, with {held} by pe_zoo.hf.use"
+        f"{'; every method keeps the window' * windowed}. "
         "To see what that change gains, measure the model before it as well."
     ]
 
