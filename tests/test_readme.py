@@ -145,7 +145,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     assert told[:10] == ranked[:10]
     assert told[10:] == [series for series in ranked if series in ("alibi", "none", "rope", "sinusoidal")]
     for series, *cells in lines:
-        assert cells == [kept_of(measured[task, series]) for task in tasks], series
+        assert cells == [headline(measured[task, series]) for task in tasks], series
     assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
 
 
@@ -240,12 +240,8 @@ def headline(line: dict[str, str]) -> str:
     if line["status"] != "ok":
         return line["status"]
     places = "–".join(dict.fromkeys(f"{float(line[name]):g}" for name in ("place_low", "place_high")))
-    return f"{kept_of(line)} · {places}"
-
-
-def kept_of(line: dict[str, str]) -> str:
-    """The quality kept, and its interval where there is one."""
-    return short(line["kept"]) + (f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else "")
+    interval = f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else ""
+    return f"{short(line['kept'])}{interval} · {places}"
 
 
 def short(number: str) -> str:
