@@ -1,7 +1,9 @@
-"""Check a task, a measure or an encoder of your own, or one of this repository.
+"""Check a task, a measure or an encoder of your own; look at a trained model's answers.
 
 python -m experiments check FILE.py     everything that a file registers, promise by promise
 python -m experiments check NAME        a task or an experiment
+python -m experiments answers results/<name>/runs/<run_id> LENGTH [plugin=FILE.py]
+                                        one sequence of a length, symbol by symbol: right, and what the model says
 """
 
 import sys
@@ -9,9 +11,10 @@ from pathlib import Path
 
 from experiments.plan.measures import experiment_names
 from experiments.rows.untrusted import message_of
+from experiments.runs import answers
 from experiments.runs.promises import verdicts
 from experiments.tasks import tasks
-from pe_zoo import PluginError, get, load_file
+from pe_zoo import PluginError, Unsupported, get, load_file
 from pe_zoo._contract.check import check, show
 from pe_zoo._knobs import suggestion
 from pe_zoo._registry import registered_by
@@ -27,11 +30,15 @@ def main(arguments: list[str]) -> int:
                     for kind, name in _found(target)
                 ]
                 return 0 if all(found) else 1
+            case ["answers", place, length, *plugins] if length.isdecimal():
+                files = [word.removeprefix("plugin=") for word in plugins]
+                print(answers.text(Path(place), int(length), files))  # noqa: T201
+                return 0
             case ["-h" | "--help"]:
                 print(__doc__)  # noqa: T201
                 return 0
-        raise ValueError("usage: python -m experiments check FILE.py | NAME")
-    except (ValueError, PluginError) as error:
+        raise ValueError("usage: python -m experiments check FILE.py | NAME, or: answers results/NAME/runs/RUN LENGTH")
+    except (ValueError, Unsupported, PluginError) as error:
         print(f"error: {message_of(error)}", file=sys.stderr)  # noqa: T201
         return 2
 

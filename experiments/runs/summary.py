@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -126,8 +127,7 @@ def headline(outcome: Outcome) -> str:
     text = f"{name}: learned, works up to {works}"
     if outside:
         text = f"{name}: {_right(known)} at length {in_range}" + f", as good up to {works}" * (works > in_range)
-    fails = next((row for row in lengths if row.eval_length > works), None)
-    if fails:
+    if fails := _fails(lengths):
         return f"{text}; at length {fails.eval_length}, {_right(fails)} ({_guess(fails)})"
     return text + ", the longest measured" * (works > in_range or not outside)
 
@@ -189,6 +189,12 @@ def _works(lengths: list[Row]) -> int:
         lambda row: _kept(row, lengths) >= KEEPS, (row for row in lengths if row.eval_length > trained)
     )
     return max([trained, *(row.eval_length for row in beyond)])
+
+
+def _fails(lengths: list[Row]) -> Row | None:
+    """Return the first length at which the model works no longer."""
+    works = _works(lengths) if lengths else 0
+    return next((row for row in lengths if row.eval_length > works), None)
 
 
 def _right(row: Row, digits: int = 0) -> str:
@@ -269,6 +275,8 @@ def _show_results(outcome: Outcome) -> None:
         if lengths and record["converged"]:
             print("One seed says nothing about which encoding is better.")
         print("\n" + _next(record, outcome.folder.parent.parent.name))
+        if look := _look(record, outcome.folder, lengths):
+            print(f"look      {look}")
     drawn = len(list((outcome.folder / "figures").glob("*")))
     print(f"files     {outcome.folder}" + (f", {words.count(drawn, 'picture')} in figures/" if drawn else ""))
 
@@ -332,6 +340,15 @@ def _next(record: dict[str, Any], folder: str) -> str:
     seeds = ["seeds=until_decided", f"against={name}"] if theirs else ["seed=0,1,2"]
     typed = ["python", "run.py", "-m", f"encoder={names}", *seeds, *chosen, "name=compared"]
     return f"compare   {shlex.join(typed)}\n          then: python report.py results/compared"
+
+
+def _look(record: Mapping[str, Any], folder: Path, lengths: list[Row]) -> str:
+    """Return the command that shows what the model answers where it fails; empty where it does not or has no weights."""
+    fails = _fails(lengths) if record["converged"] else None
+    if not fails or fails.metric != "token_accuracy" or not (folder / "model.safetensors").is_file():
+        return ""
+    plugins = (word for word in shlex.split(record["command"]) if word.startswith("plugin="))
+    return shlex.join(["python", "-m", "experiments", "answers", str(folder), str(fails.eval_length), *plugins])
 
 
 def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:

@@ -77,6 +77,17 @@ def test_the_next_command_compares_or_trains_longer(tmp_path: Path, command: Com
     assert "python run.py -m encoder=none,alibi,rope seed=0,1,2 model=tiny name=compared" in words
 
 
+def test_a_run_that_learned_points_to_its_wrong_answers(tmp_path: Path) -> None:
+    record = {"converged": True, "command": "python run.py plugin=x.py"}
+    found = rows({8: 1.0, 16: 0.99, 20: 0.23, 32: 0.11})
+    assert not summary._look(record, tmp_path, found), "packed runs have no weights"
+    (tmp_path / "model.safetensors").touch()
+    asked = f"python -m experiments answers {tmp_path} 20 plugin=x.py"
+    assert summary._look(record, tmp_path, found) == asked
+    assert not summary._look(record, tmp_path, rows({8: 1.0, 16: 0.99, 20: 0.98}))
+    assert not summary._look(record | {"converged": False}, tmp_path, found)
+
+
 @pytest.mark.parametrize(("asked", "ends"), [("true", "page: results/scratch/report/index.html"), ("false", "")])
 def test_a_sweep_that_adds_seeds_ends_with_its_report(command: Command, asked: str, ends: str) -> None:
     rule = ("seeds=until_decided", "against=none", "looks=[3]", "weights=[1.0]")
