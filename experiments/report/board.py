@@ -15,6 +15,7 @@ from experiments.report.sections.curves import learned_only, percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import OVER_LENGTHS, metric_of
 from experiments.statistics import comparisons
+from experiments.statistics.intervals import SIGNIFICANCE
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import DOUBLINGS
 
@@ -168,7 +169,11 @@ def points(line: Mapping[Any, Any]) -> str:
 
 def tested(line: Mapping[Any, Any]) -> str:
     """Return p of a comparison with the baseline, after a comma; blank where nothing was tested."""
-    return f", p {words.p_value(line['p_holm'])}" * (line["p_holm"] == line["p_holm"])
+    if line["p_holm"] != line["p_holm"]:
+        return ""
+    beside = line["p_holm"] >= SIGNIFICANCE and line["low"] * line["high"] > 0
+    why = " (corrected for all pairs; the interval is of this pair alone)" * beside
+    return f", p {words.p_value(line['p_holm'])}{why}"
 
 
 def runs(line: Mapping[Any, Any]) -> str:

@@ -17,11 +17,12 @@ from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE, over_tasks
+from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, TOO_FEW, UNDECIDED, WORSE, over_tasks
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import KEEPS, UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
+NO_VERDICT = f"no verdict from fewer than {FEWEST} seeds"
 HALF = 0.5
 """Quality at twice the training length that some series keeps in a task that counts over tasks."""
 SPREAD = 3
@@ -89,6 +90,7 @@ def make(
         findings=found[:3] or [Finding(task.key, "No comparison could be made: see its page.")],
         board=top or board.of_task(task),
         limits=limits(tasks, results),
+        task=(task.key, task.path),
     )
 
 
@@ -275,8 +277,8 @@ def _claimed(claims: Sequence[Told]) -> list[Finding]:
     found = [each for each in claims if each.numbers and each.lengths][:1]
     return [
         Finding(
-            f"“{each.claim.partition(':')[0]}”: {each.verdict}",
-            f"on {each.numbers}{f' ({each.part})' * bool(each.part)}.",
+            f"“{each.claim.partition(':')[0]}”: {NO_VERDICT if TOO_FEW in each.numbers[0] else each.verdict}",
+            f"on {each.numbers[0]}{f' ({each.part})' * bool(each.part)}.",
             each.missing,
         )
         for each in found

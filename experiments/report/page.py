@@ -102,6 +102,8 @@ class Front:
     findings: list[Finding]
     board: Board
     limits: list[str]
+    task: tuple[str, str]
+    """Name and path of the page of the task that the curves are of."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MOST_TASKS = 2
 """Tasks with a table here; the report has all."""
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
-CLAIMS = 4
+CLAIMS, CASES = 4, 4
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
@@ -47,13 +47,13 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
 
 def _claims(results: Results) -> list[str]:
-    """Return what the runs of a folder say of published statements, a claim and its cases in up to three lines."""
+    """Return what the runs of a folder say of published statements: a claim, and a line for each of its cases."""
     found = told(verdicts.decide(schema.load(), results))
     lines = [
         "\n           ".join(
             [
-                f"{each.verdict:<10} {each.claim}",
-                f"{each.numbers}{f' ({each.part})' * bool(each.part)}",
+                f"{each.verdict:<10} {each.claim}{f' ({each.part})' * bool(each.part)}",
+                *each.numbers[:CASES],
                 *[each.missing] * bool(each.missing),
             ]
         )

@@ -343,7 +343,7 @@ def _next(record: dict[str, Any], folder: str) -> str:
 
 
 def _look(record: Mapping[str, Any], folder: Path, lengths: list[Row]) -> str:
-    """Return the command that shows what the model answers where it fails; empty where it does not or has no weights."""
+    """Return the command that shows what the model answers where it fails; empty if it does not, or has no weights."""
     fails = _fails(lengths) if record["converged"] else None
     if not fails or fails.metric != "token_accuracy" or not (folder / "model.safetensors").is_file():
         return ""

@@ -53,7 +53,7 @@ def _partly(count: int) -> str:
 
 
 class Told(NamedTuple):
-    """What a statement claims, its verdict, and the first case with its numbers.
+    """What a statement claims, its verdict, and the numbers of each case that has this verdict.
 
     ``part`` says how many cases were measured, if not all, ``missing`` which were not and how to measure them,
     ``lengths`` whether it is about quality over lengths, ``encoder`` of which one, if of one alone.
@@ -63,7 +63,7 @@ class Told(NamedTuple):
     verdict: str
     part: str
     missing: str
-    numbers: str
+    numbers: tuple[str, ...]
     encoder: str
     lengths: bool
 
@@ -86,7 +86,7 @@ def told(decided: list[Decided]) -> list[Told]:
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
-        told_of = (each.statement.statement, each.verdict, _of_all(each), _missing(each), next(numbers, ""), of)
+        told_of = (each.statement.statement, each.verdict, _of_all(each), _missing(each), tuple(numbers), of)
         found.append(Told(*told_of, _on_lengths(each)))
     return found
 
@@ -139,7 +139,9 @@ def claim(each: Decided) -> dict[str, Any]:
         for case, one, asked in compared[:STRIPS]
     ]
     statement = each.statement
-    verdict = ", ".join(filter(None, (each.verdict, _of_all(each))))
+    verdict = (", " if each.verdict.startswith((ONLY, IN_PART)) else " ").join(
+        filter(None, (each.verdict, _of_all(each)))
+    )
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests, "missing": _missing(each)}
@@ -148,7 +150,7 @@ def claim(each: Decided) -> dict[str, Any]:
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    return f"measured in {measured} of its {every} cases" * (measured < every)
+    return f"in {measured} of its {every} cases" * (measured < every)
 
 
 def _missing(each: Decided) -> str:
