@@ -441,7 +441,8 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     assert ranking.line("yarn")["window_low"] < gain < ranking.line("yarn")["window_high"]
     assert "Does text further back than 32 tokens help?" in page.replace("\N{NO-BREAK SPACE}", " ")
     command_next = found.command
-    asked = "task=needles task.path=text.py experiment=context_extension 'context_extension.multiples=[1,4]'"
+    asked = "task=needles task.path=text.py experiment=context_extension task.num_needles=1 task.num_letters=1"
+    asked += " 'context_extension.multiples=[1,4]'"
     assert command_next.endswith(f"{asked} name=my-llama_found")
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]

@@ -64,8 +64,8 @@ class Answer:
     command: str = ""
     """What to type next, to answer `next`."""
     next: ClassVar[str] = (
-        "Next: under each method, does the model find a fact anywhere in a long text? A small model may find none even "
-        "at its own length; the command then says so at once."
+        "Next: under each method, does the model find a fact anywhere in a long text? The easiest question, with one "
+        "line such as @a=b. A small model may fail even at its own length; the command then says so at once."
     )
 
     @property
@@ -197,7 +197,7 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
     less = main.line(main.first)["trained_difference"]
     gain = f"{words.signed(100 * less, math.nan, math.nan, 1)} points" if is_share(metric) else ""
     gain = gain or f"{words.signed(less, math.nan, math.nan, 3)} {metric_of(metric).label}"
-    way = "a window" if main.first == WINDOW else named(main.first, 0)
+    way = "a window, which ignores what is further back" if main.first == WINDOW else named(main.first, 0)
     better = "best" if main.first == main.best else "better"
     few = f" on {words.count(main.windows, 'piece')}" * (0 < main.windows < ENOUGH)
     told = f"{opening}, reads {main.length} {better} with {way} ({gain} against {UNCHANGED}{few})"

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.measures.context_extension import NAME, WINDOW
 from experiments.measures.context_extension.ranking import Ranking
+from experiments.measures.retrieval import EASIEST
 from pe_zoo import _catalogue
 
 BEFORE = [
@@ -122,7 +123,7 @@ def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
-    words += [f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
+    words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
     return shlex.join(words)
 
 

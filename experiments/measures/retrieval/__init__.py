@@ -9,6 +9,8 @@ Teacher-forced. Tasks without a place for their evidence are unsupported.
 """
 
 NAME = "retrieval"
+EASIEST = ("num_needles=1", "num_letters=1")
+"""Of the task needles: one line is hidden, whose key and value are a token each."""
 NEEDS_TRAINING = True
 MAIN = None
 

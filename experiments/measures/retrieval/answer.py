@@ -9,13 +9,11 @@ import pandas as pd
 from experiments.figures import words
 from experiments.measures.place_bias import LOST, U_INDEX
 from experiments.measures.place_bias import NAME as PLACES
-from experiments.measures.retrieval import ERRORS, NAME, finds
+from experiments.measures.retrieval import EASIEST, ERRORS, NAME, finds
 
 MEASURES = (NAME, PLACES)
 OF_TOKENS = "needles"
 """The task whose lengths count tokens, so that a depth is a number of tokens."""
-EASIEST = {"num_needles=1", "num_letters=1"}
-"""Of the task: one line is hidden, whose key and value are a token each."""
 
 
 @dataclass(eq=False)
@@ -31,7 +29,7 @@ def easier(task: str) -> str:
     """Return what to do where a model finds too few needles; blank of other tasks."""
     if not task.startswith(OF_TOKENS):
         return ""
-    if set(re.split("[(), ]+", task)) >= EASIEST:
+    if set(re.split("[(), ]+", task)).issuperset(EASIEST):
         told = "The text hides only one line such as @a=b already: this task has no easier question. The model cannot "
         return told + "look up, so no method can be judged by what it finds: decide by text (task=text)."
     told = "For an easier question, add task.num_needles=1 task.num_letters=1: the text then hides only one line, such "
