@@ -105,6 +105,10 @@ def name(axes: Axes, lines: Mapping[str, Line2D]) -> None:
         )
         cost = cost + 2.0 * np.maximum(0, 7 * scale - far) + 0.6 * np.minimum(crossed, 25) + 60 * (near < 1.5 * scale)
         cost += 200.0 * (far < 1.5 * scale)
+        # A name beside a stretch that several lines share names none of them.
+        gaps = (np.maximum(np.abs(own[None] - boxes[:, None]) - half, 0) ** 2).sum(-1)
+        shared = _apart(own, np.zeros(2), rest)[gaps.argmin(1)]
+        cost += 6.0 * np.maximum(0, 6 * scale - shared)
         for (left, bottom), (right, top) in taken:
             middle, size = np.array([left + right, bottom + top]) / 2, np.array([right - left, top - bottom]) / 2
             cost = cost + 1e4 * (np.abs(boxes - middle) < half + size).all(1)

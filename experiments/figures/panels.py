@@ -63,7 +63,7 @@ def chart(
     """
     columns = min(columns, len(names))
     rows, size = -(-len(names) // columns), style.room()
-    heads = _heads(title)
+    heads = _heads(title) if style.titled() else []
     about = textwrap.wrap(y, int(size / wide("x", NORMAL)))
     entries = _flow(key or {}, size)
     step = gap if "y" in alike else left + gap

@@ -126,19 +126,24 @@ class Chart(Figure):
     title, caption = "", ""
 
 
-_width, _scale = PAGE_WIDTH, 1.0
+_width, _scale, _titled = PAGE_WIDTH, 1.0, True
 
 
 @contextmanager
-def sized(width: float, scale: float = 1.0) -> Iterator[None]:
+def sized(width: float, scale: float = 1.0, *, titled: bool = True) -> Iterator[None]:
     """Draw figures ``width`` inches wide; ``scale`` is the size of type and heights, relative to the page."""
-    global _width, _scale
-    before = _width, _scale
-    _width, _scale = width, scale
+    global _width, _scale, _titled
+    before = _width, _scale, _titled
+    _width, _scale, _titled = width, scale, titled
     try:
         yield
     finally:
-        _width, _scale = before
+        _width, _scale, _titled = before
+
+
+def titled() -> bool:
+    """Return whether figures say what they show; those of a paper leave it to its text."""
+    return _titled
 
 
 def scale() -> float:

@@ -162,9 +162,9 @@ def beaten_by(task: TaskResults, series: str) -> list[str]:
     return [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
 
 
-def points(line: Mapping[Any, Any]) -> str:
+def points(line: Mapping[Any, Any], digits: int = 0) -> str:
     """Return the difference of a comparison with the baseline, with its interval, in points of quality kept."""
-    return words.signed(100 * line["difference"], 100 * line["low"], 100 * line["high"], 0)
+    return words.signed(100 * line["difference"], 100 * line["low"], 100 * line["high"], digits)
 
 
 def tested(line: Mapping[Any, Any]) -> str:

@@ -78,7 +78,7 @@ def write(
     index = pages.write(page, target, single=single)
     exports.write_texts(page, results, target)
     if exports.remove_paper(target) or paper:  # one that is there is kept up with the page
-        with style.sized(*exports.COLUMN):
+        with style.sized(*exports.COLUMN, titled=False):
             narrow = draw()
         exports.write_paper(narrow, _of_tasks(results, baselines), target)
     return page, index

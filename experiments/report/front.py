@@ -198,7 +198,13 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
     text = f"{'; '.join([words.quoted(words.few(won)) if len(won) else 'others', *rest])}."
-    if len(won):
+    near_by = [
+        line for line in lines if line["verdict"] in (OPEN, UNDECIDED) and line["difference"] == line["difference"]
+    ]
+    if 0 < len(near_by) <= EACH:
+        each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line, 1)}" for line in near_by)
+        text += f" {'These' if len(near_by) > 1 else 'This'}, in points: {'; '.join(each)}."
+    elif len(won):
         near = max((line for line in lines if line["verdict"] == WORSE), key=lambda line: line["difference"])
         who = words.quoted(f"{near['series']} less {task.baseline}")
         text += f" Closest: {who}, {board.points(near)} points{board.tested(near)}."

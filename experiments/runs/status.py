@@ -30,6 +30,8 @@ from experiments.statistics.statements import schema, verdicts
 WIDTH = 100
 LISTED = 20
 """Runs named of one state; the report's table of runs has them all."""
+POWER = 0.8
+"""Share of sweeps that would show a difference with the seeds that are advised."""
 MANY = 1000
 """Seeds beyond which their number is not told."""
 UNFINISHED = ("running", "interrupted", "missing")
@@ -257,14 +259,15 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
     for line in undecided.to_dict("records"):
         level, left = SIGNIFICANCE * rule.weights[-1], (undecided["task"] == line["task"]).sum()
         half = (line["high"] - line["low"]) / 2 / norm.ppf(1 - level / 2)
-        seen, again = (half * norm.ppf(1 - each / left / 2) for each in (level, SIGNIFICANCE))
+        seen = half * norm.ppf(1 - level / left / 2)
+        again = half * (norm.ppf(1 - SIGNIFICANCE / left / 2) + norm.ppf(POWER))
         needed = line["seeds"] * (again / line["difference"]) ** 2 if line["difference"] else math.inf
         needed = max(needed, line["seeds"] + 1)  # as many did not show it
         seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
             f"{100 * seen:.1f} points in half of such sweeps; if the true one is {abs(100 * line['difference']):.1f}, "
-            f"that takes {seeds} in a sweep of one look"
+            f"{seeds} in a sweep of one look show it in four of five"
         )
     if len(undecided):
         yield (

@@ -73,7 +73,7 @@ def hold_finite(values: Tensor, what: str) -> None:
     """Raise ``Root`` unless all values are finite."""
     if not values.isfinite().all():
         causes = "log(0), 0 / 0, roots of negative numbers and overflow"
-        where = "at distance 0 and where the mask hides a key as well"
+        where = "at distance 0, and at hidden keys, whose distance has the other sign, as well"
         raise Root(f"{what} not finite: look for {causes}, {where}", until="logits are finite")
 
 

@@ -994,10 +994,11 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6:"
-    assert finding.text == (
-        "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
-        "Closest: b less “none”, 0 [0, 0] points, p 0.010."
-    )
+    counted = "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
+    assert finding.text == counted + "This, in points: e less none, 0.0 [0.0, 0.0]."
+    task.against = against.iloc[[0, 1, 2, 3, 5]]
+    (finding,) = front._asked(task, one_by_one=False)
+    assert finding.text.endswith("Closest: b less “none”, 0 [0, 0] points, p 0.010.")
 
 
 def test_how_far_an_encoder_moved_is_told_of_numbers_alone() -> None:

@@ -225,5 +225,6 @@ def test_what_no_look_decides_says_how_many_seeds_would(tmp_path: Path) -> None:
     seen, needed = (float(number) for number in re.findall(r"about ([\d.]+) ", told))
     assert told.startswith("rope on copy: 4 seeds would show a difference of about ")
     assert seen == pytest.approx(50 * (line["high"] - line["low"]), abs=0.05), "half the interval, in points"
-    assert needed == pytest.approx(4 * (seen / abs(100 * line["difference"])) ** 2, rel=0.1)
+    power = (1.96 + 0.84) / 1.96  # four of five sweeps, not half of them
+    assert needed == pytest.approx(4 * (power * seen / abs(100 * line["difference"])) ** 2, rel=0.1)
     assert "the same command with name=again seed=100 'looks=[N]' 'weights=[1]'" in more

@@ -30,6 +30,7 @@ SMALLEST = 6.0
 """Points; no text is smaller once the figure is placed at its width."""
 FOLDER = "paper"
 NOTHING = "--"
+UNLEARNED = f" {style.NOT_CONVERGED.strip()}: some of its runs did not learn the task."
 
 
 def write_texts(page: Page, results: Results, folder: Path) -> None:
@@ -55,13 +56,18 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
     place.mkdir(exist_ok=True)
     pictures = [part for part in narrow.parts if isinstance(part, Picture)]
     # First: the next report knows from it which files are ours, had this one been interrupted too.
-    captions = {part.stem: part.caption for part in pictures}
+    captions = {part.stem: part.caption + UNLEARNED * _marked(part.figure) for part in pictures}
     write_whole(folder / "report.tex", latex.document(narrow.title, captions))
     write_whole(place / "table.tex", table(tasks))
     with style.sized(*COLUMN):
         for picture in pictures:
             fit(picture.figure)
             style.save(picture.figure, place / picture.stem, ("pdf",))
+
+
+def _marked(figure: Figure) -> bool:
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
+    return any(style.NOT_CONVERGED in text.get_text() for text in texts)
 
 
 def table(tasks: Sequence[TaskResults]) -> str:
