@@ -56,7 +56,7 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
     place.mkdir(exist_ok=True)
     pictures = [part for part in narrow.parts if isinstance(part, Picture)]
     # First: the next report knows from it which files are ours, had this one been interrupted too.
-    captions = {part.stem: part.caption + UNLEARNED * _marked(part.figure) for part in pictures}
+    captions = {part.stem: part.caption.rstrip() + UNLEARNED * _marked(part.figure) for part in pictures}
     write_whole(folder / "report.tex", latex.document(narrow.title, captions))
     write_whole(place / "table.tex", table(tasks))
     with style.sized(*COLUMN):
