@@ -131,7 +131,10 @@ _width, _scale, _titled = PAGE_WIDTH, 1.0, True
 
 @contextmanager
 def sized(width: float, scale: float = 1.0, *, titled: bool = True) -> Iterator[None]:
-    """Draw figures ``width`` inches wide; ``scale`` is the size of type and heights, relative to the page."""
+    """Draw figures ``width`` inches wide; ``scale`` is the size of type and heights, relative to the page.
+
+    Without ``titled`` a figure does not say what it shows.
+    """
     global _width, _scale, _titled
     before = _width, _scale, _titled
     _width, _scale, _titled = width, scale, titled

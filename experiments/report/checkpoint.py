@@ -37,8 +37,8 @@ COLOURED = 6
 """Most methods with a colour and a name in the curves."""
 NOTE = (
     "Best first. 95 % intervals: Student's t over {blocks} contiguous blocks of the text, the same for every method. "
-    "Differences are paired, so that they are surer than the levels. p after Holm's correction over the methods, which "
-    "the intervals are without: one of them may exclude 0 where p is above .05, as chance brings about among so many. "
+    "Differences are paired, so that they are surer than the levels. p after Holm's correction over the methods. "
+    "Intervals have no such correction, so that one may exclude 0 where p is above .05. "
 )
 SCOPE = "They say how the methods compare on text like this one, with this model; nothing of other models."
 SAVED = (

@@ -64,8 +64,8 @@ class Answer:
     command: str = ""
     """What to type next, to answer `next`."""
     next: ClassVar[str] = (
-        "Next: under each method, does the model find a fact anywhere in a long text? The easiest question, with one "
-        "line such as @a=b. A small model may fail even at its own length; the command then says so at once."
+        "Next: under each method, does the model find a fact anywhere in a long text? This asks for one line, "
+        "such as @a=b, the easiest question. A small model may fail even at its own length; the command then says so."
     )
 
     @property
