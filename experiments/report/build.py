@@ -9,7 +9,7 @@ from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.retrieval.answer import MEASURES
 from experiments.report import board, checkpoint, documented, drawing, front, overlay
 from experiments.report import page as pages
-from experiments.report.page import Block, Page, Part, Picture, Section, Table
+from experiments.report.page import Block, Opening, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
 from experiments.report.sections import (
     cards,
@@ -21,6 +21,7 @@ from experiments.report.sections import (
     other,
     predictions,
     ranking,
+    reading,
     submitted,
     transfer,
 )
@@ -102,7 +103,8 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
     if len(results.rows) and checkpoint.alone(results):
         return _of_checkpoints(page, data, results, baselines)
     if len(results.rows):
-        _measured(page, data, results, baselines, verdicts.decide(statements, whole), transfer.told(whole))
+        openings = [reading.told(results), transfer.told(whole)]
+        _measured(page, data, results, baselines, verdicts.decide(statements, whole), openings)
     else:
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     unlearned = folder.marked(results.runs, results.configs)
@@ -146,13 +148,13 @@ def _measured(
     results: Results,
     baselines: dict[str, str],
     decided: list[verdicts.Decided],
-    transferred: transfer.Transfer,
+    openings: list[Opening],
 ) -> None:
-    of_tasks = _of_tasks(results, baselines)
-    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided), transferred.findings)
+    of_tasks, firsts = _of_tasks(results, baselines), [each for opening in openings for each in opening.findings]
+    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided), firsts)
     of_pages = [_task_page(task) for task in of_tasks]
     other = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
-    page.title = transferred.heading or other
+    page.title = next((opening.heading for opening in openings if opening.heading), other)
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
@@ -163,13 +165,13 @@ def _measured(
     elif len(of_pages) == 1:  # nothing over lengths, so what was measured is the answer
         page.sections += of_pages[0].sections
     page.sections += [claims] if claims.title else []
+    page.sections += [section for opening in openings for section in opening.sections]
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
     page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)
     encoders = cards.pages(of_tasks, decided)
     pictured = front.shown(front.counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
     page.sections += predictions.sections(of_tasks)
-    page.sections += transferred.sections
     page.sections += cost.sections(of_tasks)
     page.sections.append(Section("Tasks", parts=[Block("links", [_task_link(task) for task in of_tasks])]))
     page.sections.append(Section("Encodings", parts=[Block("links", cards.links(of_tasks))]))

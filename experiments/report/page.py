@@ -167,6 +167,15 @@ class Section:
     folded: bool = False
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What answers a question that a folder asks as a whole: sections, and the report's heading and first findings."""
+
+    sections: list[Section] = field(default_factory=list)
+    heading: str = ""
+    findings: list[Finding] = field(default_factory=list)
+
+
 @dataclass
 class Page:
     """A page of a report, before it is HTML, and the pages below it.

@@ -46,6 +46,7 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         used = part[part["tuned"]] if part["tuned"].any() else part
         if wanted <= set(used["eval_length"]):
             share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
+            used = used[used["eval_length"].isin(quality["eval_length"])]  # the mean of the same lengths
             parts.append(used.assign(series=f"{name} (extending {series}{share})", extended=str(series)))
     return pd.concat(parts) if parts else rows.head(0)
 

@@ -1,12 +1,12 @@
 """Does this transfer? Of a folder with several sizes of trunk, or several budgets, of the same comparison."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from experiments.figures import words
-from experiments.report.page import Finding, Section, Table
+from experiments.report.page import Finding, Opening, Section, Table
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
 from experiments.rows.rungs import amount, rung_of
@@ -20,27 +20,19 @@ SAME = ["task", "at", "first", "second"]
 """What two comparisons share that differ in the length alone."""
 
 
-class Transfer(NamedTuple):
-    """Its sections, and the heading and first finding of the report; empty where it is no question."""
-
-    sections: list[Section]
-    heading: str
-    findings: list[Finding]
-
-
-def told(results: Results) -> Transfer:
+def told(results: Results) -> Opening:
     """Compare the rungs of a folder; nothing is said of one size and budget, or of too few encoders."""
     rungs = of_runs(results)
     if rungs["task"].nunique() == 1:  # the settings of the page have its options
         rungs["task"] = rungs["task"].str.partition("(")[0]
     pairs = transfer.compared(rungs)
     if pairs.empty:
-        return Transfer([], "", [])
+        return Opening()
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
     laws = transfer.laws(rungs[bits])
     parts = [_pairs(pairs), *([_laws(laws)] if len(laws) else [])]
     heading, findings = _first(pairs)
-    return Transfer([Section(TITLE, _sentences(pairs), parts=list(parts))], heading, findings)
+    return Opening([Section(TITLE, _sentences(pairs), parts=list(parts))], heading, findings)
 
 
 def _first(pairs: pd.DataFrame) -> tuple[str, list[Finding]]:
