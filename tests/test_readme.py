@@ -485,12 +485,14 @@ def test_the_guide_s_ladder_is_that_of_its_rows() -> None:
 def test_the_guide_s_shortlist_is_that_of_its_rows() -> None:
     guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
     (section,) = re.findall(r"^## About to train a large model\n(?:(?!## ).*\n)+", guide, re.M)
-    lines = re.findall(r"^\| `(\w+)`([^|]*) \| ([\d.]+) \| ([\d.]+) \|$", section, re.M)
-    assert {name for name, *_ in lines} == {"fox", "command_a", "llama4", "rope"}
-    for size, place in (("0.2", 2), ("0.6", 3)):
+    rows = re.findall(r"^\| `(\w+)`(.*)\|$", section, re.M)
+    lines = [[name, *(cell.strip() for cell in cells.split("|"))] for name, cells in rows]
+    assert len(lines) == 8
+    for place, size in enumerate(("0.2", "0.6", "3.5", "9.8"), start=2):
         name = f"text-{size}M-5-tokens-a-parameter_context_extension.csv"
         table = pd.read_csv(ROOT / "results" / "shortlist" / "report" / "tables" / name)
         bits = table[table["metric"] == "bits_per_byte"].set_index(["series", "condition", "eval_length"])["mean"]
         for line in lines:
-            how = {"": "as trained", "as trained": "as trained", "with a window": "window"}.get(line[1].strip())
-            assert line[place] == f"{bits[line[0], how or line[1].split('`')[1], 512]:.3f}", line
+            how = {"": "as trained", "as trained": "as trained", "with a window": "window"}.get(line[1])
+            measured = bits.get((line[0], how or line[1].split("`")[1], 512))
+            assert line[place] == ("" if measured is None else f"{measured:.3f}"), line
