@@ -37,6 +37,13 @@ def test_one_run_is_planned_too(command: Command) -> None:
     assert "1 run, 0 of them finished before" in planned.out
 
 
+def test_parts_that_an_option_makes_the_same_are_one(command: Command) -> None:
+    """Of +sweep=ladder_gpu, parts differ in size, budget and seed alone."""
+    same = ["model=tiny", "encoder=none", "seed=0", "train.tokens_per_parameter=null", "train.tokens_per_step=64"]
+    planned = command("-m", "+sweep=ladder_gpu", *TINY, *same, "train.learning_rate=0.01", "--plan")
+    assert "1 run, 0 of them finished before" in planned.out, planned.err
+
+
 def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
     rule = ["encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5]"]
     planned = command("-m", *TINY, *rule, "--plan")
