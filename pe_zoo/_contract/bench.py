@@ -40,6 +40,12 @@ class Missing(Broken):
     outcome = ADVICE
 
 
+class Risk(Broken):
+    """A fault of values that training may reach, and may not."""
+
+    outcome = ADVICE
+
+
 class NotApplicable(Exception):
     """A promise does not apply to this encoder; the message says why."""
 

@@ -12,6 +12,7 @@ from pe_zoo._contract.bench import (
     Bench,
     Broken,
     Maker,
+    Risk,
     gap,
     hold,
     hold_finite,
@@ -140,6 +141,22 @@ def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
         hold(parameter.grad.isfinite().all(), f"the gradient of {name} is not finite")
         # A parameter that softmax cancels gets a rounding error, about 10⁻¹⁴; others get 10⁻³ and more.
         hold(parameter.grad.abs().sum() > 1e-9, f"the gradient of {name} is 0 up to rounding")
+
+
+@promise("Logits stay finite where training may take a parameter: at the other sign, and further from 0.")
+def check_parameters_may_move(make: Maker, causal: bool, bench: Bench) -> None:
+    model, tokens = bench.model(bench.fresh(make), causal), some_tokens()
+    for name, parameter in model.get_submodule("encoder").named_parameters():
+        kept = parameter.detach().clone()
+        for moved in (-kept, -kept.abs() - 1, kept.abs() + 1):
+            with torch.no_grad():
+                parameter.copy_(moved)
+            if not read(model, tokens).isfinite().all():
+                values = f"{moved.flatten()[0]:.3g}{', …' * (moved.numel() > 1)}"
+                remedy = "if it must be positive, use `torch.nn.functional.softplus` of it"
+                raise Risk(f"logits are not finite with {name} = {values}, which training may reach: {remedy}")
+        with torch.no_grad():
+            parameter.copy_(kept)
 
 
 @promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")

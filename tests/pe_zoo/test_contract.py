@@ -264,6 +264,7 @@ IN_THE_TRANSFORMER: dict[Callable[[Case, bool, Bench], None], tuple[bool, ...]] 
             hooks.check_pure,
             hooks.check_batch_does_not_matter,
             hooks.check_gradients,
+            hooks.check_parameters_may_move,
             hooks.check_state,
             check_history,
             check_vmap,
@@ -595,6 +596,19 @@ class DeadParameter(Sinusoidal):
         return super().embed(x, positions) * self.scale.detach()
 
 
+class LearnsALogarithm(Fake):
+    """A scale that training may bring below 0, where the logarithm of distant keys is that of a negative number."""
+
+    shift_invariant = True
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores - torch.log1p(self.scale * site.distance.abs()).to(scores.dtype)
+
+
 class AddsAConstant(Fake):
     """A learned number per head, the same for all keys: softmax cannot see it."""
 
@@ -874,6 +888,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (BranchesOnValues, "vmap", asked(hooks.check_vmap), RuntimeError),
     (DeadParameter, "gradients", asked(hooks.check_gradients), Broken),
     (AddsAConstant, "gradients", asked(hooks.check_gradients), Broken),
+    (LearnsALogarithm, "parameters may move", asked(hooks.check_parameters_may_move), Broken),
     (MixesTheBatch, "batch", asked(hooks.check_batch_does_not_matter), Broken),
     (SharedTable, "state", STATE, Broken),
     (ForgetsItsState, "state", STATE, Broken),
@@ -927,7 +942,7 @@ def test_the_command_finds_every_fake_and_every_promise_has_one() -> None:
         CachedByLength.cache.clear()
         failing = [verdict for verdict in _contract.check(fake) if verdict.outcome in (FAILS, ADVICE)]
         # They are right, and could say more.
-        advised = fake in (HidesStaticBias, HidesDistanceBias, HidesItsRelative, HidesWhatItExtends)
+        advised = fake in (HidesStaticBias, HidesDistanceBias, HidesItsRelative, HidesWhatItExtends, LearnsALogarithm)
         assert any(verdict.outcome == FAILS for verdict in failing) != advised, fake.__name__
         assert failing, fake.__name__
         assert all(verdict.reason and "\n" not in verdict.reason for verdict in failing), fake.__name__
