@@ -80,6 +80,8 @@ def make(
     asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
     if len(asked) > EACH:
         asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
+    if asked:  # a published statement was not
+        found = [each for each in found if each not in _claimed(claims)]
     found = [*first, *(asked or (_over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks, results),
