@@ -392,19 +392,20 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
 ) -> None:
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     text = standings.text(tmp_path, set(results.read(tmp_path).runs["run_id"]))
-    claim = r"^fails +Sinusoidal encodings extrapolate: .* \(in 1 of its 3 cases\)\n"
+    claim = r"^fails +Sinusoidal encodings extrapolate: .* \(in the 1 case measured, of 3\)\n"
     claim += r" +(copy, sinusoidal: .*)\n +(Not measured here: .*)$"
     ((line, rest),) = re.findall(claim, text, re.M)
     measured = r"token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
     assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9", line)
     assert report.main([str(tmp_path)]) == 0
     assert (
-        f"“Sinusoidal encodings extrapolate”: fails on {line} (in 1 of its 3 cases). {rest}" in capsys.readouterr().out
+        f"“Sinusoidal encodings extrapolate”: fails on {line} (in the 1 case measured, of 3). {rest}"
+        in capsys.readouterr().out
     )
     assert rest == (
         "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
-        "docs/results.md tells of our runs of all; python run.py -m +statements=length makes them, and --plan behind "
-        "it says how long."
+        "Our runs of all are in docs/results.md; python run.py -m +statements=length makes them again, and "
+        "--plan behind it says how long."
     )
     assert (tmp_path / "report/index.html").read_text().count(rest) == 2, "on the first screen and with the claims"
 

@@ -49,7 +49,7 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
 
 
 def _partly(count: int) -> str:
-    return "Of one not every case was measured." if count == 1 else f"Of {count} not every case was measured."
+    return "One was measured in part." if count == 1 else f"{count} were measured in part."
 
 
 class Told(NamedTuple):
@@ -150,14 +150,14 @@ def claim(each: Decided) -> dict[str, Any]:
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    return f"in {measured} of its {every} cases" * (measured < every)
+    return f"in the {count(measured, 'case')} measured, of {every}" * (measured < every)
 
 
 def _missing(each: Decided) -> str:
     """Name the cases of a statement that were not measured, and the command that measures them; blank if none."""
     cases = "; ".join(str(case.test["of"]) for case in each.outcomes if case.verdict == NOT_MEASURED)
     command = f"python run.py -m +statements={each.statement.name}"
-    how = f"docs/results.md tells of our runs of all; {command} makes them, and --plan behind it says how long"
+    how = f"Our runs of all are in docs/results.md; {command} makes them again, and --plan behind it says how long"
     return f"Not measured here: {cases}. {how}." if cases else ""
 
 
