@@ -12,6 +12,7 @@ from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
+from experiments.rows.row import OVER_LENGTHS
 from experiments.rows.untrusted import read_mapping
 from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, in_words
 from pe_zoo import get
@@ -21,8 +22,10 @@ from pe_zoo._registry import outside
 
 
 def check_rule(runs: Sequence[RunConfig], rule: Rule, first_seed: int, plugins: Iterable[str]) -> None:
-    """Refuse a rule that compares with nothing, adds seeds of changed ``plugins``, or moves looks after results."""
+    """Refuse a rule that compares nothing measured, adds seeds of changed ``plugins``, or moves looks after results."""
     _check_baseline(runs, rule.question)
+    if runs and rule.question != STATEMENTS and not any(OVER_LENGTHS in run.experiments for run in runs):
+        raise BadRequest(f"seeds=until_decided needs experiment={OVER_LENGTHS}: that is what is decided")
     _check_files(runs, plugins)
     _check_looks(runs, rule, first_seed)
 

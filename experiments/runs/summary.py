@@ -337,7 +337,8 @@ def _next(record: dict[str, Any], folder: str) -> str:
         return f"longer    {shlex.join(['python', 'run.py', *typed])}"
     names = ",".join(dict.fromkeys(OTHERS.format(name).split(",")))
     theirs = any(word.startswith("plugin=") for word in chosen)
-    seeds = ["seeds=until_decided", f"against={name}"] if theirs else ["seed=0,1,2"]
+    lengths = all(OVER_LENGTHS in word for word in chosen if word.startswith("experiment="))
+    seeds = ["seeds=until_decided", f"against={name}"] if theirs and lengths else ["seed=0,1,2"]
     typed = ["python", "run.py", "-m", f"encoder={names}", *seeds, *chosen, "name=compared"]
     return f"compare   {shlex.join(typed)}\n          then: python report.py results/compared"
 

@@ -58,7 +58,7 @@ def shared_knobs(encoder: Encoder, name: str) -> dict[str, Any]:
     return {knob: getattr(encoder, knob) for knob in known if hasattr(encoder, knob)}
 
 
-@promise("Scores are nearly those of another encoder if, and only if, relative_of or extends names it.")
+@promise("As built, scores are nearly those of another encoder if, and only if, relative_of or extends names it.")
 def check_relative(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = _plain(make)
     kin, declared = _distances(encoder, causal), encoder.relative_of

@@ -193,6 +193,17 @@ def test_looks_are_not_moved_after_results_are_seen(command: Command, tmp_path: 
     assert [path.name for path in (folder / "runs").iterdir()] == [run], "nothing was trained"
 
 
+@pytest.mark.parametrize("plan", [(), ("--plan",)], ids=["run", "plan"])
+def test_what_measures_no_lengths_is_refused_before_it_is_trained(
+    command: Command, tmp_path: Path, plan: tuple[str, ...]
+) -> None:
+    asked = ["name=p", "model=tiny", "encoder=none,rope", "experiment=structure", "train.steps=0"]
+    refused = command("-m", *asked, "seeds=until_decided", "against=none", *plan)
+    assert refused.code == 2
+    assert "seeds=until_decided needs experiment=length_extrapolation" in refused.err
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_rule_without_results_can_still_be_changed(command: Command, tmp_path: Path) -> None:
     rule = asdict(RULE) | {"first_seed": 0}
     sweeps.write(tmp_path / "results" / "p", sweeps.Sweep("python run.py -m …", ("a",), rule))
