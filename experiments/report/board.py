@@ -30,6 +30,11 @@ AT_A_LOOK = (
     "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."
 )
 
+OTHER_TEXTS = (
+    " Not ranked here, because context_extension read other texts than length_extrapolation: {}. Give both the same "
+    "samples."
+)
+
 
 def written(value: float, metric: str) -> str:
     """Return a value of a metric as a reader sees it: per cent without its sign, or two decimals."""
@@ -130,6 +135,7 @@ def _note(task: TaskResults, metric: str) -> str:
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
     note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
+    note += OTHER_TEXTS.format(words.few(task.on_other_texts)) * bool(task.on_other_texts)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
 

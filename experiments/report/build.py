@@ -150,22 +150,24 @@ def _measured(
     decided: list[verdicts.Decided],
     openings: list[Opening],
 ) -> None:
-    of_tasks, firsts = _of_tasks(results, baselines), [each for opening in openings for each in opening.findings]
-    page.title, page.front = front.make(of_tasks, results, statements_page.told(decided), firsts)
+    of_tasks, titled = _of_tasks(results, baselines), next((each for each in openings if each.heading), Opening())
+    claims = statements_page.told(decided)
+    page.title, page.front = front.make(of_tasks, results, claims, titled.findings, titled.task)
     of_pages = [_task_page(task) for task in of_tasks]
     other = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
-    page.title = next((opening.heading for opening in openings if opening.heading), other)
+    page.title = titled.heading or other
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
-    claims, *in_numbers = statements_page.sections(decided) or [Section("")]
+    statements, *in_numbers = statements_page.sections(decided) or [Section("")]
+    page.sections += titled.sections
     reading = [text for text in READING if not (of_tasks[0].declared and text.startswith("Place: "))]
     if page.front:
         page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
     elif len(of_pages) == 1:  # nothing over lengths, so what was measured is the answer
         page.sections += of_pages[0].sections
-    page.sections += [claims] if claims.title else []
-    page.sections += [section for opening in openings for section in opening.sections]
+    page.sections += [statements] if statements.title else []
+    page.sections += [section for opening in openings if opening is not titled for section in opening.sections]
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
     page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)
     encoders = cards.pages(of_tasks, decided)

@@ -60,28 +60,32 @@ def _spread(task: TaskResults) -> tuple[int, float]:
 
 
 def make(
-    tasks: Sequence[TaskResults], results: Results, claims: Sequence[Told] = (), first: Sequence[Finding] = ()
+    tasks: Sequence[TaskResults],
+    results: Results,
+    claims: Sequence[Told] = (),
+    first: Sequence[Finding] = (),
+    about: str = "",
 ) -> tuple[str, Front | None]:
     """Return the heading of a report and its first screen; None where nothing was measured over lengths.
 
-    ``claims`` are published statements that the runs test; ``first`` are findings that stand before all others.
+    ``claims`` are published statements that the runs test; ``first`` are findings that stand before all others;
+    ``about`` is the task to show, if not one or several are to be chosen.
     """
-    task = shown(counted(tasks) or tasks)
+    named = [task for task in tasks if task.key == about]
+    task = shown(named or counted(tasks) or tasks)
     if task is None:
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
-    several = main_block(tasks)
-    heading, found, top = of_task(task, claims), findings(task, claims), None
+    several = [] if named else main_block(tasks)
+    in_order = sorted((one for one in tasks if one.asked), key=lambda one: one not in (several or [task]))
+    asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
+    if len(asked) > EACH:
+        asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
+    heading, found, top = of_task(task, claims), findings(task, () if asked else claims), None
     if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
         heading = f"{task.key}: {verdicts(task)}"
     if len(several) > 1:
         heading, top = across(several), board.over_tasks(several)
         found = [*_nobody(tasks), *found]
-    in_order = sorted((one for one in tasks if one.asked), key=lambda one: one not in (several or [task]))
-    asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
-    if len(asked) > EACH:
-        asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
-    if asked:  # a published statement was not
-        found = [each for each in found if each not in _claimed(claims)]
     found = [*first, *(asked or (_over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks, results),

@@ -169,11 +169,19 @@ class Section:
 
 @dataclass(frozen=True)
 class Opening:
-    """What answers a question that a folder asks as a whole: sections, and the report's heading and first findings."""
+    """What answers a question that a folder asks as a whole.
+
+    Args:
+        sections: the answer, in full.
+        heading: the report's; then the sections stand at its top.
+        findings: the report's first.
+        task: the one that the heading is about, which the report's first screen shows; blank if it is about several.
+    """
 
     sections: list[Section] = field(default_factory=list)
     heading: str = ""
     findings: list[Finding] = field(default_factory=list)
+    task: str = ""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
 from experiments.rows.row import OVER_LENGTHS
 from experiments.rows.untrusted import read_mapping
-from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule, in_words
+from experiments.statistics.rule import BEST, NEEDS_LENGTHS, STATEMENTS, Rule, declared_rule, in_words
 from pe_zoo import get
 from pe_zoo._contract import check
 from pe_zoo._knobs import hint
@@ -25,7 +25,7 @@ def check_rule(runs: Sequence[RunConfig], rule: Rule, first_seed: int, plugins: 
     """Refuse a rule that compares nothing measured, adds seeds of changed ``plugins``, or moves looks after results."""
     _check_baseline(runs, rule.question)
     if runs and rule.question != STATEMENTS and not any(OVER_LENGTHS in run.experiments for run in runs):
-        raise BadRequest(f"seeds=until_decided needs experiment={OVER_LENGTHS}: that is what is decided")
+        raise BadRequest(NEEDS_LENGTHS)
     _check_files(runs, plugins)
     _check_looks(runs, rule, first_seed)
 

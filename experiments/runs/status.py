@@ -22,7 +22,7 @@ from experiments.runs import lease
 from experiments.statistics.baselines import find_baseline
 from experiments.statistics.comparisons import BETTER, UNDECIDED, WORSE
 from experiments.statistics.intervals import SIGNIFICANCE
-from experiments.statistics.rule import BEST, STATEMENTS, Rule, declared_rule
+from experiments.statistics.rule import BEST, NEEDS_LENGTHS, STATEMENTS, Rule, declared_rule
 from experiments.statistics.scores import scores
 from experiments.statistics.sequential import decide, wanted
 from experiments.statistics.statements import schema, verdicts
@@ -188,7 +188,7 @@ def decisions(found: Sequence[Results], rule: Rule, first_seed: int) -> tuple[pd
         return table, rule
     quality = pd.concat([each.quality for each in found])
     if not (quality["eval_length"] > quality["train_length"]).any():
-        raise ValueError("seeds=until_decided needs experiment=length_extrapolation: that is what is decided")
+        raise ValueError(NEEDS_LENGTHS)
     if rule.question != BEST:
         try:
             rule = replace(rule, question=find_baseline(quality, rule.question))

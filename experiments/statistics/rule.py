@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BEST, STATEMENTS = "best", "statements"
+NEEDS_LENGTHS = "seeds=until_decided needs experiment=length_extrapolation: that is what is decided"
 FEWEST = 3
 """Seeds that an interval needs."""
 

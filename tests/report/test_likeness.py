@@ -34,8 +34,8 @@ def quality(seed: int, length: int) -> float:
 
 def extended(before: list[Row]) -> list[Row]:
     """The rows of a run that was extended by two methods: one zero-shot alone, one fine-tuned as well."""
-    (first, *_), own = main_rows(before), main_rows(before)
-    rows = [replace(row, value=quality(row.seed, 16)) if row.eval_length == 16 else row for row in own]
+    own = {row.eval_length: row for row in main_rows(before)}
+    rows = [replace(row, value=quality(row.seed, 16)) if length == 16 else row for length, row in own.items()]
     for condition, share, worse, lengths in (
         ("as trained", None, 0.2, LENGTHS),
         ("rope_ntk", None, 0.0, LENGTHS),
@@ -47,8 +47,8 @@ def extended(before: list[Row]) -> list[Row]:
     ):
         where = {"experiment": "context_extension", "condition": condition, "share": share}
         for length in lengths:
-            value = quality(first.seed, length) - worse * (length > 16 or share is not None)
-            rows.append(replace(first, **where, eval_length=length, value=value))
+            value = quality(own[length].seed, length) - worse * (length > 16 or share is not None)
+            rows.append(replace(own[length], **where, value=value))
     return rows
 
 
@@ -103,6 +103,22 @@ def test_extensions_are_ranked_as_they_are_used(folder: Path) -> None:
         assert float(lines[series]["kept"]) == pytest.approx(statistics.fmean(means))
         assert lines[series]["place_low"]
         assert lines[series]["seeds_learned"] == "3"
+
+
+def test_methods_on_other_texts_are_not_ranked_beside_encoders(tmp_path: Path) -> None:
+    """As with fewer samples: the model as trained has another quality there, and what is kept would be of both."""
+
+    def fewer(before: list[Row]) -> list[Row]:
+        return [
+            replace(row, n=row.n // 4) if row.experiment == "context_extension" else row for row in extended(before)
+        ]
+
+    for encoder, rows in (("none", main_rows), ("rope", fewer)):
+        write_run(tmp_path, encoder, rows=rows)
+    assert report.main([str(tmp_path)]) == 0
+    assert set(standings(tmp_path)) == {"none", "rope"}
+    left_out = "read other texts than length_extrapolation: rope_linear, rope_ntk and yarn. Give both the same samples."
+    assert left_out in read_page(tmp_path).text
 
 
 def test_cards_and_the_note_say_it_too(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.report import build
 from experiments.report.sections import reading
 from experiments.rows import results as stored
 from experiments.rows import rungs
@@ -37,6 +38,14 @@ def test_a_change_that_changes_nothing_has_no_line() -> None:
     assert set(lines["way"]) == {"none", "rope", "rope with a window"}
 
 
+def test_two_budgets_of_one_size_have_a_column_each() -> None:
+    few = pd.DataFrame({"rope with a window": [1.0], "rope": [2.0]})
+    lines = reading.compared({SMALL: few, Rung(1e5, 20.0): few / 2}, "rope with a window")
+    cells = reading._cells(lines, "rope with a window")
+    assert list(cells) == ["read by", "0.1M, 5 tokens a parameter, 1 seed", "0.1M, 20 tokens a parameter, 1 seed"]
+    assert cells.iloc[0, 1:].tolist() == ["1.000", "0.500"]
+
+
 @pytest.fixture(scope="module")
 def shortlist() -> Results:
     return rungs.apart(stored.read(Path(__file__).parents[2] / "results" / "shortlist"))
@@ -55,6 +64,13 @@ def test_the_section_of_a_folder_of_sizes_says_who_needs_the_fewest_bits(shortli
     assert sorted(shown) == sorted(means.round(3)), "the first line has bits, and no difference from itself"
     assert opening.heading.startswith("At 4× the length and ")
     assert len(opening.findings) == 1
+    seeds = shortlist.runs.groupby("task")["seed"].nunique()
+    assert opening.task.endswith("(3.5M, 5 tokens a parameter)"), "the largest with the most seeds"
+    assert seeds[opening.task] == seeds.max()
+    page = build.build(shortlist, shortlist, {}, [])
+    assert page.front is not None
+    assert page.front.task[0] == opening.task, "the curve and the board are of what the heading is about"
+    assert page.sections[0].title == section.title
 
 
 def test_one_size_has_no_such_section(shortlist: Results) -> None:

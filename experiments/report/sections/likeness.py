@@ -16,6 +16,8 @@ NOTE = (
     "Scores: distance from those of a relative, ‖S − S'‖ / ‖S'‖ over training sequences; the same up to "
     f"{SAME:.0%}, nearly up to {NEAR:.0%}."
 )
+SAME_TEXT = ["run_id", "eval_length", "n"]
+"""What rows of two experiments share that read the same texts."""
 EXTENDING = (
     "Extending: the trained model with this encoder in place of its own, zero-shot or, where its paper does so, "
     "fine-tuned for that share of the steps."
@@ -26,17 +28,15 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
     """Return the quality of trained models with a method that extends their encoder in its place, as series.
 
     A method whose paper trains the model on is taken fine-tuned where that was measured. Only methods count that were
-    measured at the training length and at each of its `DOUBLINGS` that the task has.
+    measured at the training length and at each of its `DOUBLINGS` that the task has, on the texts that the encoders
+    read there.
 
     Args:
         rows: all rows of a task, with ``series``.
         quality: those of its main metric over lengths.
     """
-    rows = not_in_parts(rows[rows["experiment"] == EXTENDED])
-    rows = rows[rows["metric"].isin(quality["metric"].unique())]
-    method = rows["condition"].str.removesuffix(f" {FINE_TUNED}")
-    extends = method.map({entry.name: entry.declared.get("extends") for entry in _catalogue.encoders()})
-    rows = rows.assign(method=method, tuned=method != rows["condition"])[extends == rows["encoder"].map(_plain)]
+    rows = _methods(rows, quality)
+    rows = rows[_on_the_same(rows, quality)]
     wanted = {
         int(length) for length in quality["train_length"] for length in (length, *(length * m for m in DOUBLINGS))
     }
@@ -46,9 +46,29 @@ def extensions(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
         used = part[part["tuned"]] if part["tuned"].any() else part
         if wanted <= set(used["eval_length"]):
             share = f", {FINE_TUNED} {100 * used['share'].iloc[0]:.3g} %" if part["tuned"].any() else ""
-            used = used[used["eval_length"].isin(quality["eval_length"])]  # the mean of the same lengths
             parts.append(used.assign(series=f"{name} (extending {series}{share})", extended=str(series)))
     return pd.concat(parts) if parts else rows.head(0)
+
+
+def on_other_texts(rows: pd.DataFrame, quality: pd.DataFrame) -> list[str]:
+    """Return the methods that `extensions` leaves out because they read other texts than the encoders."""
+    rows = _methods(rows, quality)
+    rows = rows[rows["eval_length"].isin(quality["eval_length"])]
+    return sorted(rows.loc[~_on_the_same(rows, quality), "method"].unique())
+
+
+def _methods(rows: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of methods on the model that they extend, with ``method``, and whether they are ``tuned``."""
+    rows = not_in_parts(rows[rows["experiment"] == EXTENDED])
+    rows = rows[rows["metric"].isin(quality["metric"].unique())]
+    method = rows["condition"].str.removesuffix(f" {FINE_TUNED}")
+    extends = method.map({entry.name: entry.declared.get("extends") for entry in _catalogue.encoders()})
+    return rows.assign(method=method, tuned=method != rows["condition"])[extends == rows["encoder"].map(_plain)]
+
+
+def _on_the_same(rows: pd.DataFrame, quality: pd.DataFrame) -> "pd.Series[bool]":
+    read = pd.MultiIndex.from_frame(quality[SAME_TEXT])
+    return pd.Series(pd.MultiIndex.from_frame(rows[SAME_TEXT]).isin(read), index=rows.index)
 
 
 def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

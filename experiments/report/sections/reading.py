@@ -1,6 +1,7 @@
 """What reads texts longer than in training with the fewest bits, over sizes: trained models as they are and changed."""
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -24,15 +25,16 @@ NOTE = (
 
 
 def told(results: Results) -> Opening:
-    """Compare the ways to read one multiple of the training length that all sizes have; else nothing is said.
+    """Compare the ways to read the largest multiple of the training length that all sizes, and all encoders, have.
 
-    ``results`` are those of `experiments.rows.rungs.apart`. The others are compared with a window on the model that can
-    be extended: what costs nothing and can be had for every model.
+    Else nothing is said. ``results`` are those of `experiments.rows.rungs.apart`. The others are compared with a window
+    on the model that can be extended, which every such model can have.
     """
     rows = _bits(results)
     sizes = sorted(set(rows["rung"]))
+    read = results.quality["eval_length"] / results.quality["train_length"]
     found = [set(rows.loc[rows["rung"] == rung, "multiple"]) - {1.0} for rung in sizes]
-    multiple = max(set.intersection(*found), default=0.0) if len(found) > 1 else 0.0
+    multiple = max(set(read).intersection(*found), default=0.0) if len(found) > 1 else 0.0
     rows = rows[rows["multiple"] == multiple]
     extended = rows.loc[~rows["condition"].isin(["", AS_TRAINED, WINDOW]), "series"].unique()
     of_size = {rung: rows[rows["rung"] == rung] for rung in sizes}
@@ -50,7 +52,8 @@ def told(results: Results) -> Opening:
     section = Section(
         "What reads longer texts with the fewest bits?", [f"{finding.head} {finding.text}"], parts=[shown]
     )
-    return Opening([section], heading, [finding])
+    of_surest = rows["rung"] == _rungs(lines)[_surest(lines)].max()
+    return Opening([section], heading, [finding], str(rows.loc[of_surest, "task"].iloc[0]))
 
 
 def compared(tables: dict[Rung, pd.DataFrame], reference: str) -> pd.DataFrame:
@@ -97,8 +100,12 @@ def _first(lines: pd.DataFrame, reference: str, times: str) -> tuple[str, Findin
 
 
 def _surest(lines: pd.DataFrame) -> "pd.Series[bool]":
-    most = lines["seeds"] == lines["seeds"].max()
-    return most & (lines["parameters"] == lines["parameters"][most].max())
+    most, rungs = lines["seeds"] == lines["seeds"].max(), _rungs(lines)
+    return most & (rungs == rungs[most].max())
+
+
+def _rungs(lines: pd.DataFrame) -> "pd.Series[Any]":
+    return pd.Series([Rung(*each) for each in zip(lines["parameters"], lines["budget"], strict=True)], lines.index)
 
 
 def _less(difference: float, low: float, high: float) -> str:
@@ -107,16 +114,15 @@ def _less(difference: float, low: float, high: float) -> str:
 
 def _cells(lines: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Return a line for each way, the reference first, and a column for each size."""
-    sizes = lines.drop_duplicates(["parameters", "budget"]).sort_values(["parameters", "budget"])
-    heads = {}
-    for line in sizes.to_dict("records"):
-        of_size = lines[(lines["parameters"] == line["parameters"]) & (lines["budget"] == line["budget"])]
-        heads[f"{amount(line['parameters'])}, {words.count(int(of_size['seeds'].max()), 'seed')}"] = of_size
-    cells = {way: {"read by": way} | dict.fromkeys(heads, "") for way in (reference, *lines["way"])}
-    for head, of_size in heads.items():
-        for line in of_size.to_dict("records"):
-            less = f" ({_less(line['difference'], line['low'], line['high'])})" * (line["way"] != reference)
-            cells[line["way"]][head] = f"{line['mean']:.3f}{less}"
+    rungs = _rungs(lines)
+    several, heads = lines["budget"].nunique() > 1, {}
+    for rung in sorted(set(rungs)):
+        seeds = words.count(int(lines["seeds"][rungs == rung].max()), "seed")
+        heads[rung] = f"{rung if several else amount(rung.parameters)}, {seeds}"
+    cells = {way: {"read by": way} | dict.fromkeys(heads.values(), "") for way in (reference, *lines["way"])}
+    for rung, line in zip(rungs, lines.to_dict("records"), strict=True):
+        less = f" ({_less(line['difference'], line['low'], line['high'])})" * (line["way"] != reference)
+        cells[line["way"]][heads[rung]] = f"{line['mean']:.3f}{less}"
     return pd.DataFrame(list(cells.values()))
 
 

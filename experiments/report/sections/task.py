@@ -91,6 +91,11 @@ class TaskResults:
         return likeness.extensions(self.rows if self.rule is None else self.rows.head(0), self.quality)
 
     @cached_property
+    def on_other_texts(self) -> list[str]:
+        """The methods that could be ranked beside the series, had they read the same texts."""
+        return likeness.on_other_texts(self.rows, self.quality) if self.rule is None else []
+
+    @cached_property
     def scores(self) -> pd.DataFrame:
         """What each run keeps of its quality, teacher-forced, see `experiments.statistics.scores`."""
         return scores(pd.concat([self.quality, self.extensions]) if len(self.extensions) else self.quality)
