@@ -16,10 +16,10 @@ from experiments.report.sections.curves import learned_only, legend, percent
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
-from experiments.rows.row import metric_of
+from experiments.rows.row import KEEPS, metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, TOO_FEW, UNDECIDED, WORSE, over_tasks
 from experiments.statistics.rule import FEWEST
-from experiments.statistics.scores import KEEPS, UNLEARNED
+from experiments.statistics.scores import UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
 NO_VERDICT = f"no verdict from fewer than {FEWEST} seeds"
@@ -159,8 +159,18 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
 
 
 def findings(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
-    """Return findings of a task beside what was asked: the first, a claim, the first to fall, who has no place."""
-    return [*_first(task), *_claimed(claims), *_fall(task), *_open(task)]
+    """Return findings of a task beside what was asked: the user's own, the first, a claim, who falls, who has no place.
+
+    A report that was asked about one encoder has that one in place of the user's own.
+    """
+    own = [] if task.asked else [series for series in task.standing["series"] if task.is_own(series)][:1]
+    return [
+        *(each for series in own for each in _own(task, series)),
+        *_first(task) * (not own or task.standing["series"].iloc[0] != own[0]),
+        *_claimed(claims),
+        *_fall(task),
+        *_open(task),
+    ]
 
 
 def verdicts(task: TaskResults) -> str:
@@ -195,8 +205,11 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     if status.get(task.baseline) == UNLEARNED:
         who = "any encoding" if status.eq(UNLEARNED).all() else task.baseline
         return [Finding(f"{task.key}: no comparison", f"(no run of {who} learned it).")]
+    ours = task.standing[task.standing["series"] == task.baseline]
+    small = f"{task.baseline} {_far(ours.iloc[0])}" if task.is_own(task.baseline) else ""
     if one_by_one or len(lines) < 2:
-        return [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
+        found = [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
+        return [replace(each, small=small * (each is found[0])) for each in found]
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
     left = {verdict: (task.against["verdict"] == verdict).sum() for verdict in (OPEN, UNDECIDED, EQUAL)}
     apart = len(lines) - len(won) - len(lost) - sum(left.values())
@@ -218,7 +231,7 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
     head = f"{before}{task.baseline} beats {len(won)} of {len(lines)}"
-    return [Finding(head + ":" * (len(won) > 0 and len(lines) > EACH), text)]
+    return [Finding(head + ":" * (len(won) > 0 and len(lines) > EACH), text, small)]
 
 
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
@@ -244,6 +257,37 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     return Finding(head, f"({' less '.join(sides)}{when}: {numbers}).")
 
 
+def _own(task: TaskResults, series: str) -> list[Finding]:
+    """Say how far an encoder of the user's works, whom it beats, and who beats it."""
+    known = task.standing[task.standing["status"] == "ok"]
+    if series not in set(known["series"]):
+        return [Finding(f"{series}, yours", f"did not learn {task.key}: nothing can be said of longer lengths.")]
+    line, beaten = known[known["series"] == series].iloc[0], board.beaten_by(task, series)
+    ahead = [str(name) for name in known["series"] if series in board.beaten_by(task, str(name))]
+    left = [str(name) for name in known["series"] if name not in (series, *beaten, *ahead)]
+    compared = {"better than": beaten, "worse than": ahead, f"{_left(task)} against": left}
+    parts = [f"{said} {words.few(names)}" for said, names in compared.items() if names]
+    text = f"of its quality kept{_within(line)}, {board.mean_of(line['up_to'])}; {'; '.join(parts)}"
+    small = f"It {_far(line)} After {words.count(int(line['seeds_learned']), 'seed')}."
+    return [Finding(f"{series}, yours: {words.fixed(100 * line['kept'], '.0f')} %", f"{text}.", small)]
+
+
+def _far(line: "pd.Series[Any]") -> str:
+    """Say whether a series extrapolates, by what the middle one of its runs and the mean of them keep."""
+    if line["reach"] > 1:
+        return f"extrapolates to {line['reach']:g} times the length, keeping {KEEPS:.0%} or more."
+    kept = words.fixed(100 * line["kept_2"], ".0f")
+    return "does not extrapolate" + (f": at twice the length it keeps {kept} %." if kept else ".")
+
+
+def _within(line: "pd.Series[Any]") -> str:
+    return f" [{100 * line['low']:.0f}, {100 * line['high']:.0f}]" if line["low"] == line["low"] else ""
+
+
+def _left(task: TaskResults) -> str:
+    return OPEN if task.family.open.any() else UNDECIDED
+
+
 def _first(task: TaskResults) -> list[Finding]:
     known = task.standing[task.standing["status"] == "ok"]
     if len(known) < 2:
@@ -254,9 +298,7 @@ def _first(task: TaskResults) -> list[Finding]:
     rivals = [str(name) for name in known["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["kept"].notna(), "kept"]
     kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
-    text = "of its quality kept"
-    text += f" [{100 * best['low']:.0f}, {100 * best['high']:.0f}]" if best["low"] == best["low"] else ""
-    text += f", {board.mean_of(best['up_to'])}"
+    text = f"of its quality kept{_within(best)}, {board.mean_of(best['up_to'])}"
     text += (
         f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
         if task.declared
@@ -280,8 +322,7 @@ def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: 
     if not rivals:
         return f"better than each of the other {len(beaten)}" if len(beaten) > 1 else "better than the other"
     better = f"better than {words.few(beaten)}; " if beaten else ""
-    left = OPEN if task.family.open.any() else UNDECIDED
-    return f"the most; {better}{left} against {words.few(rivals)} after {words.count(seeds, 'seed')}"
+    return f"the most; {better}{_left(task)} against {words.few(rivals)} after {words.count(seeds, 'seed')}"
 
 
 def _claimed(claims: Sequence[Told]) -> list[Finding]:
@@ -411,7 +452,7 @@ def setting(tasks: Sequence[TaskResults], results: Results) -> str:
     sizes = pd.to_numeric(runs["model_parameters"], errors="coerce").dropna() / 1e6
     if len(sizes):
         low, high = f"{sizes.min():.2g}", f"{sizes.max():.2g}"
-        parts.append(f"{low if low == high else f'{low}–{high}'} M parameters beside the encoding's")
+        parts.append(f"{low if low == high else f'{low}–{high}'} M parameters with embeddings, beside the encoding's")
     if len(tasks) == 1 and len(quality := tasks[0].quality):
         parts.append(
             f"trained to {int(quality['train_length'].max())}, measured to {int(quality['eval_length'].max())}"

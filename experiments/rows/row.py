@@ -18,6 +18,8 @@ from experiments.rows.untrusted import Loader
 
 OVER_LENGTHS = "length_extrapolation"
 """The experiment that measures a task's quality over lengths."""
+KEEPS = 0.9
+"""Share of the quality in range above the best guess that a length keeps at which a model works."""
 LABELS = Path(__file__).with_name("metrics.yaml")
 RELATIVE_DISTANCE = "relative_distance"
 """The metric of how far scores are from a relative's, which the condition names."""

@@ -12,6 +12,9 @@ from typing import Any
 from experiments.rows.row import write_json
 from experiments.rows.untrusted import message_of, name_of, one_line, read_mapping
 
+OF_A_SITTING = ("budget_minutes=", "workers=")
+"""Settings of a command that decide nothing about its runs, and that another sitting need not have."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -96,9 +99,13 @@ def asked(sweeps: Iterable[Sweep]) -> dict[str, str]:
 
 
 def to_type(command: str | None) -> str:
-    """Return a recorded command as it may be typed again, every argument quoted; blank for one that is not ours."""
+    """Return a recorded command as it may be typed again, every argument quoted; blank for one that is not ours.
+
+    What was one sitting's, as `OF_A_SITTING` lists, is left out.
+    """
     try:
         words = shlex.split(command or "")
     except ValueError:
         return ""
+    words = [word for word in words if not word.startswith(OF_A_SITTING)]
     return shlex.join(words) if words[:2] == ["python", "run.py"] else ""

@@ -22,7 +22,7 @@ from experiments.measures.retrieval.answer import MEASURES as ABOUT_PLACES
 from experiments.measures.retrieval.answer import Answer as Places
 from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.rows.read import read_run, refusals, used_as
-from experiments.rows.row import OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
+from experiments.rows.row import KEEPS, OVER_LENGTHS, Row, frame, lost, main_metric, slice_name
 from experiments.rows.untrusted import read_mapping
 from experiments.runs.folder import record_of
 from experiments.runs.outcome import Outcome
@@ -36,8 +36,6 @@ TABLED = ("training", "tuning", "length_extrapolation", "permutation_sensitivity
 """Experiments with lines of their own here, and the training curve."""
 LINES = 16
 """Lines of an experiment; its rows and figures have the rest."""
-KEEPS = 0.9
-"""Share of the quality in range above the best guess that a length keeps at which a model works."""
 GUESSES = 0.05
 """Share at which it guesses."""
 BLIND = 1e-4

@@ -12,14 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments.rows.row import metric_of
+from experiments.rows.row import KEEPS, metric_of
 from experiments.statistics.intervals import Matrix, Vector, with_series
 
 DOUBLINGS = (2, 4, 8)
 """Multiples of the training length at which quality is read."""
 KEPT = [f"kept_{multiple}" for multiple in DOUBLINGS]
-KEEPS = 0.9
-"""Share of the quality in range that is kept up to the reach."""
 UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
 COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "kept", "up_to", "reach", "noise", "worst", "best"]
 COLUMNS += ["status"]

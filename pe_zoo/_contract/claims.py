@@ -114,15 +114,7 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     if not encoder.overrides("score"):
         hold(not encoder.static_bias, "claims static_bias, but has no score hook to add a bias")
         return
-    same = True
-    for positions in _near_and_far(encoder, bench):
-        site = site_of(positions, causal, some_inputs(encoder.geometry)[-1])
-        added = []
-        for scale in (1.0, 3.0):
-            q, k, _ = some_inputs(encoder.geometry)
-            raw = scale * torch.randn(2, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=torch.float64)
-            added.append(encoder.score(raw, scale * q, scale * k, site) - raw)
-        same &= gap(added[0], added[1]) < 1e-9
+    same = _adds_the_same(encoder, causal, bench)
     if encoder.static_bias:
         hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
     elif same:
@@ -131,11 +123,25 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
         )
 
 
+def _adds_the_same(encoder: Encoder, causal: bool, bench: Bench) -> bool:
+    """Whether what ``score`` adds depends on no score, query or key."""
+    same = encoder.overrides("score")
+    for positions in _near_and_far(encoder, bench) if same else ():
+        site = site_of(positions, causal, some_inputs(encoder.geometry)[-1])
+        added = []
+        for scale in (1.0, 3.0):
+            q, k, _ = some_inputs(encoder.geometry)
+            raw = scale * torch.randn(2, encoder.geometry.num_heads, LENGTH, LENGTH, dtype=torch.float64)
+            added.append(encoder.score(raw, scale * q, scale * k, site) - raw)
+        same &= gap(added[0], added[1]) < 1e-9
+    return same
+
+
 @promise("Score adds the same term at equal distances if, and only if, distance_bias is claimed.")
 def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     encoder = bench.fresh(make)
-    if not encoder.static_bias:
-        hold(not encoder.distance_bias, "claims distance_bias, but not static_bias")
+    hold(encoder.static_bias or not encoder.distance_bias, "claims distance_bias, but not static_bias")
+    if not encoder.static_bias and not _adds_the_same(encoder, causal, bench):
         return
     changed = 0.0
     for step in (1.0, float(bench.geometry.train_length)):  # some biases change beyond the training length
@@ -148,8 +154,9 @@ def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
     if encoder.distance_bias:
         hold(changed < 1e-9, "claims distance_bias, but what score adds differs at the same distance")
     elif not changed > 1e-5:
+        beside = ", with static_bias" * (not encoder.static_bias)
         raise Missing(
-            "could claim distance_bias: what score adds depends on distance alone; long texts would be faster"
+            f"could claim distance_bias{beside}: what score adds depends on distance alone; long texts would be faster"
         )
 
 

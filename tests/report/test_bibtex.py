@@ -72,7 +72,7 @@ def test_a_report_takes_along_what_it_uses(tmp_path: Path) -> None:
     keys = {"su2021roformer", "press2022alibi", "kiyono2021shape", "lin2025fox", "veisi2025cable", "puvvada2025swan"}
     assert set(found.entries) == {*keys, "holm1979simple", "pezoo"}
     assert found.of["cable"] == ["veisi2025cable"]
-    assert "% mine: no paper is known" in found.text()
+    assert "% mine: no paper is cited" in found.text()
     assert "sequential" not in found.text()
     assert "https://arxiv.org/abs/2104.09864" in found.text()
     assert "keywords" not in found.text()

@@ -986,12 +986,43 @@ def test_the_page_of_an_encoder_has_what_it_is_before_training_or_how_to_see_it(
     assert "receptive field" not in on_task, "which was not measured"
 
 
+def test_the_users_own_encoder_is_the_first_finding(tmp_path: Path) -> None:
+    """Whom it beats, who beats it, and whether it extrapolates, by hand: ``worse`` is what it loses from 20 on."""
+
+    def with_loss(worse: float, learned: bool = True) -> dict[str, Any]:
+        def rows(before: list[Row]) -> list[Row]:
+            return [replace(row, value=0.9 - worse * (row.eval_length > 16)) for row in main_rows(before)]
+
+        return {"rows": rows, "record": {"converged": learned}}
+
+    mine = {"source": {"file": "mine.py", "check": "30 promises hold, 0 fail"}}
+    for name, worse in (("none", 0.6), ("rope", 0.4), ("alibi", 0.0)):
+        write_sweep(tmp_path / "found", (name,), 3, **with_loss(worse))
+    for folder, changed in (("found", with_loss(0.4)), ("unlearned", with_loss(0.4, learned=False))):
+        changed["record"] |= mine
+        write_sweep(tmp_path / folder, ("mine",), 3, **changed)
+    write_sweep(tmp_path / "unlearned", ("none",), 3, **with_loss(0.6))
+    for folder in ("found", "unlearned"):
+        assert report.main([str(tmp_path / folder)]) == 0
+    text = read_page(tmp_path / "found").text
+    # .5 of .9, and guessing is .1
+    assert re.search(r"mine, yours: 50 %\s*of its quality kept[^;]*; better than none; worse than alibi; ", text)
+    assert "undecided against rope." in text
+    assert "It does not extrapolate: at twice the length it keeps 50 %. After 3 seeds." in text
+    assert re.search(r"mine, yours\s*did not learn copy", read_page(tmp_path / "unlearned").text)
+    assert report.main([str(tmp_path / "found"), "--baseline", "mine"]) == 0
+    assert (
+        read_page(tmp_path / "found").text.count("mine does not extrapolate: at twice the length it keeps 50 %.") == 1
+    )
+
+
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
     against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
     against = against.assign(p_holm=0.01)
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
     task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
+    task.is_own.return_value = False
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6:"
     counted = "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "

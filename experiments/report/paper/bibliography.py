@@ -33,7 +33,7 @@ class Cited:
 
     def text(self) -> str:
         """Return the BibTeX file: a comment for each name, then the entries, by key."""
-        comments = [f"% {one_line(name)}: {', '.join(keys) or 'no paper is known'}" for name, keys in self.of.items()]
+        comments = [f"% {one_line(name)}: {', '.join(keys) or 'no paper is cited'}" for name, keys in self.of.items()]
         database, writer = BibDatabase(), BibTexWriter()
         for entry in self.entries.values():
             shown = {name: value for name, value in entry.items() if name != "keywords"}

@@ -12,8 +12,8 @@ import yaml
 from experiments.figures import words
 from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
+from experiments.rows.row import KEEPS
 from experiments.rows.untrusted import Loader
-from experiments.statistics.scores import KEEPS
 
 FILE = Path(__file__).parents[1] / "assets" / "predictions.yaml"
 TEXT = (

@@ -172,6 +172,11 @@ class TaskResults:
         entry = self.catalogue.get(self.encoders.get(series, str(series).partition("(")[0].strip()))
         return str(entry.declared.get("family", "")) if entry else ""
 
+    def is_own(self, series: Any) -> bool:
+        """Whether the encoder of a series came from a file of the user's."""
+        entry = self.catalogue.get(self.encoders.get(series, ""))
+        return bool(entry and entry.declared.get("file"))
+
     def page_of(self, series: Any) -> str:
         """Return the path of the page of a series' encoder; blank for one that has none."""
         return page_of("encoders", self.encoders[series], self.results) if series in self.encoders else ""
