@@ -34,6 +34,8 @@ PATIENCE = 30.0
 """Seconds of timing after which no further encoder of a setting is timed, once each setting has one."""
 TOLD = 0.1
 """Share of the time from which on the start of the command is told."""
+OFTEN = 2.0
+"""Times that a run reads its text from which on that is told."""
 LONG = 86_400.0
 """Seconds from which on a missing GPU is told of."""
 BUSY = 1.3
@@ -53,6 +55,8 @@ class Cost:
     measuring: float
     repeated: float
     wait: float
+    text: float
+    """Tokens of the text to train on; 0 without one."""
 
     @property
     def seconds(self) -> float:
@@ -138,7 +142,7 @@ def _cost(config: RunConfig, speed: Speed) -> Cost:
     training = steps * speed.step + steps / max(1, train.check_every) * speed.check
     measuring = speed.preparing + speed.measuring + times * speed.beyond
     repeated = training * (train.most_rounds - 1)
-    return Cost(speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait)
+    return Cost(speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait, speed.text)
 
 
 def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
@@ -177,6 +181,9 @@ def text(
     if repeated:
         more = f"at most {span(seconds + repeated)}{', added up' if workers > 1 else ''}"
         lines.append(f"A task that is not learned is trained in further rounds: {more}.")
+    if (times := max(cost.tokens / cost.text if cost.text else 0.0 for cost in costs)) >= OFTEN:
+        most = "The largest run" if len({cost.tokens for cost in costs}) > 1 else "A run"
+        lines.append(f"{most} reads its text {times:.0f} times: of more text it would learn more.")
     size, largest = sum(cost.bytes for cost in costs), max(cost.parameters for cost in costs)
     under_way = 3 * FLOAT * largest * (KEPT + 1) * workers * any(cost.training for cost in costs)
     lines.append(f"Disk: {_bytes(size)} when all have ended, and up to {_bytes(under_way)} for checkpoints until then.")

@@ -32,7 +32,7 @@ FEWEST = 8
 
 
 class Speed(NamedTuple):
-    """Seconds of the parts of a run, the tokens of a mean training step, and the parameters of model and encoder."""
+    """Seconds of the parts of a run, tokens of a mean training step, parameters of model and encoder, and its text."""
 
     preparing: float
     step: float
@@ -44,6 +44,8 @@ class Speed(NamedTuple):
     parameters: float
     wait: float
     """Seconds that pass for each second of work beside what else runs here; 1 where the clock does not tell."""
+    text: float = 0.0
+    """Tokens of the text to train on; 0 without one."""
 
 
 def timed(config: RunConfig) -> Speed:
@@ -61,7 +63,7 @@ def timed(config: RunConfig) -> Speed:
             beyond = _measuring(replace(plan, config=forced), clock)
         wait = (time.perf_counter() - began[1]) / (time.process_time() - began[0])
         wait = max(1.0, wait) if clock is time.process_time else 1.0
-        return Speed(preparing, step, check, measuring, beyond, tokens, parameters, wait)
+        return Speed(preparing, step, check, measuring, beyond, tokens, parameters, wait, plan.task.text_length)
 
 
 def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, float]:

@@ -113,6 +113,7 @@ class Text(Task):
         if measured == "all":
             self._check_all(corpus.label, corpus.provenance.get("bytes", 0))
         self._check_lengths(corpus.label, corpus.provenance.get("test_bytes_removed", 0))
+        self.text_length = len(self.splits["train"])
         self.running_length = len(self.splits["test"]) if self._joined else 0
         train, test = (
             torch.bincount(self.splits[name].tokens.int(), minlength=self._num_tokens).double()

@@ -75,6 +75,15 @@ def test_what_else_runs_here_is_told(command: Command, monkeypatch: pytest.Monke
     assert ("it takes about 2.5 times as long" in planned) == (wait == 2.5)
 
 
+@pytest.mark.parametrize(("text", "told"), [(0.0, False), (150_000.0, False), (25_000.0, True)])
+def test_how_often_a_text_is_read_is_told(
+    command: Command, monkeypatch: pytest.MonkeyPatch, text: float, told: bool
+) -> None:
+    monkeypatch.setattr(forecast, "timed", lambda config: Speed(0.0, 1.0, 0.0, 0.0, 0.0, 5000.0, 1e6, 1.0, text))
+    planned = command(*TINY, "train.steps=20", "--plan").out
+    assert ("A run reads its text 4 times: of more text it would learn more." in planned) == told
+
+
 @pytest.fixture
 def configs(command: Command, monkeypatch: pytest.MonkeyPatch) -> list[forecast.RunConfig]:
     found: list[forecast.RunConfig] = []

@@ -89,6 +89,8 @@ class Task:
     train_length: int
     min_length: int
     """Shortest length trained on; each training batch draws its length between the two."""
+    text_length: int = 0
+    """Tokens of the text that it is trained on; 0 if its sequences are made by rule, as many as asked for."""
     running_length: int = 0
     """Length of the running text that it is tested on; 0 if its test sequences stand alone."""
     drawn: ClassVar[str] = ""
