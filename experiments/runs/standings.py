@@ -22,6 +22,7 @@ MOST_TASKS = 2
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
 CLAIMS, CASES = 4, 4
+HEAD = "published claims: each has a measure and tests of its own, and may be decided where places are not"
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
@@ -60,7 +61,7 @@ def _claims(results: Results) -> list[str]:
         for each in found
         if each.numbers
     ]
-    return ["published claims\n" + "\n".join(lines[:CLAIMS])] if lines else []
+    return [f"{HEAD}\n" + "\n".join(lines[:CLAIMS])] if lines else []
 
 
 def _of_task(

@@ -208,7 +208,7 @@ class Subject:
             known.append(str(reason))
             where = ", ".join(filter(None, (str(measured.get("eval_length") or ""), slice_name(measured))))
             log = noted if self.outside and experiment not in SILENT else logger
-            log.info("%s %s%s: unsupported: %s", experiment, metric, where and f" at {where}", reason)
+            log.info("%s %s%s: not measured: %s", experiment, metric, where and f" at {where}", reason)
         return self.row(experiment, metric, status="unsupported", **measured)
 
     def qualities(

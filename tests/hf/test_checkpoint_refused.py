@@ -173,7 +173,7 @@ def test_lengths_beyond_a_table_are_unsupported_with_the_reason(command: Command
         rows = [row for row in csv.DictReader(lines) if row["condition"] == "as trained"]
     assert {row["eval_length"]: row["status"] for row in rows} == {"64": "ok", "128": "ok", "256": "unsupported"}
     assert "unsupported:" not in done.err, "the answer says it"
-    assert ": unsupported: " in (file.parent / "run.log").read_text()
+    assert ": not measured: " in (file.parent / "run.log").read_text()
     why = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
     table = f"{family} has a table of 128 positions and cannot read 256 tokens; pe_zoo.hf.use(model, 'alibi') replaces"
     assert any(reason.startswith(table) for reason in why)
@@ -281,7 +281,7 @@ def test_rows_say_why_nothing_can_be_put_in(
             rows = [row for row in csv.DictReader(lines) if row["condition"] != "as trained"]
         assert {row["status"] for row in rows} == {"unsupported"}
         log = (file.parent / "run.log").read_text()
-        told = [line.partition(": unsupported: ")[2] for line in log.splitlines() if ": unsupported: " in line]
+        told = [line.partition(": not measured: ")[2] for line in log.splitlines() if ": not measured: " in line]
         noted = json.loads((file.parent / "run.json").read_text())["unsupported"]["context_extension"]
         assert noted == list(dict.fromkeys(told)) != []
         assert all(reason in why for why in noted), noted

@@ -404,8 +404,7 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
     )
     assert rest == (
         "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
-        "Our runs of all are in docs/results.md; python run.py -m +statements=length makes them again, and "
-        "--plan behind it says how long."
+        "All: docs/results.md, or python run.py -m +statements=length (--plan: how long)."
     )
     assert (tmp_path / "report/index.html").read_text().count(rest) == 2, "on the first screen and with the claims"
 

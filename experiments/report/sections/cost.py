@@ -31,7 +31,8 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
     cells = pd.DataFrame({"encoding": data["series"], "parameters added": data["encoder_parameters"].map(words.number)})
     for name in shown:
         cells[f"{RATIOS[name]}, ×"] = data[name].map(words.fixed)
-    cells["mean kept, %"] = [words.fixed(100 * kept, ".0f") for kept in data["kept"]]
+    if data["kept"].notna().any():
+        cells["mean kept, %"] = [words.fixed(100 * kept, ".0f") for kept in data["kept"]]
     note = NOTE if shown else "Operations were not measured: experiment=cost measures them."
     return [Section("Cost", parts=[Table("cost_and_quality", "Cost of each encoding", cells, data, note)])]
 

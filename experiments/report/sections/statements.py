@@ -157,8 +157,7 @@ def _missing(each: Decided) -> str:
     """Name the cases of a statement that were not measured, and the command that measures them; blank if none."""
     cases = "; ".join(str(case.test["of"]) for case in each.outcomes if case.verdict == NOT_MEASURED)
     command = f"python run.py -m +statements={each.statement.name}"
-    how = f"Our runs of all are in docs/results.md; {command} makes them again, and --plan behind it says how long"
-    return f"Not measured here: {cases}. {how}." if cases else ""
+    return f"Not measured here: {cases}. All: docs/results.md, or {command} (--plan: how long)." if cases else ""
 
 
 def _measured(case: Outcome, asked: Directed) -> str:
