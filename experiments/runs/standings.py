@@ -22,7 +22,7 @@ MOST_TASKS = 2
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
 CLAIMS, CASES = 4, 4
-HEAD = "published claims: each has a measure and tests of its own, and may be decided where places are not"
+HEAD = "published claims: each has a measure and tests of its own, and may be decided where the table is not"
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
