@@ -9,7 +9,6 @@ python -m pe_zoo --markdown         print the table of docs/encoders.md
 import argparse
 import inspect
 import sys
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +16,7 @@ from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
 from pe_zoo._contract.claims import HOOKS
-from pe_zoo._contract.effect import effect
+from pe_zoo._contract.effect import effect, kin
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
@@ -98,7 +97,11 @@ def _check(name: str) -> bool:
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
     _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
     source = Path(inspect.getfile(cls)) if outside(cls) else None
-    return check.show(name, check.check(cls), source, partial(effect, cls))
+
+    def told() -> str:
+        return " ".join(filter(None, (effect(cls), kin(cls) if source else "")))
+
+    return check.show(name, check.check(cls), source, told)
 
 
 def _print(text: str) -> None:

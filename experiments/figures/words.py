@@ -55,9 +55,9 @@ def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:
 def signed(mean: float, low: float, high: float, digits: int) -> str:
     """``−0.629 [−0.719, −0.539]``: a difference and its interval, each with its sign, what rounds to zero with none.
 
-    One digit more where an interval leaves out zero, and would be printed as if it did not.
+    One digit more where an end of the interval is not zero, and would be printed as zero.
     """
-    digits += low * high > 0 and not all(round(end, digits) for end in (low, high))
+    digits += any(end and not round(end, digits) for end in (low, high))
     return interval(mean, low, high, f"+.{digits}f")
 
 

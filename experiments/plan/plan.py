@@ -81,9 +81,10 @@ class Plan:
         wanted = self.config.model.as_many_as
         if wanted is None:
             return 0
-        with initialising(self.config.seed, "encoder"):
-            other = pe_zoo.build(wanted, self.geometry)
-        theirs, ours = (sum(p.numel() for p in encoder.parameters()) for encoder in (other, self.encoder()))
+        with torch.device("cpu"):  # a rehearsal makes the trunk without numbers, which an encoder may need to be made
+            with initialising(self.config.seed, "encoder"):
+                other = pe_zoo.build(wanted, self.geometry)
+            theirs, ours = (sum(p.numel() for p in encoder.parameters()) for encoder in (other, self.encoder()))
         if theirs <= ours:
             raise ValueError(
                 f"model.as_many_as={wanted} changes nothing: {wanted} has {theirs} parameters here, "

@@ -26,8 +26,9 @@ ABOVE = (
     "The order is that of means. Tests show less where seeds lie apart, so that a lower series may beat more others."
 )
 AT_A_LOOK = (
-    "The column of what is kept has means of all runs. Δ, interval and p are of the look that decided, or of the last: "
-    "the two means compared stand beside them. At a look that decides, a difference is on average a little too large."
+    "The column of what is kept has means of all runs that learned. Δ, interval and p are of the look that decided, or "
+    "of the last: the two means compared stand beside them. At a look that decides, a difference is on average a "
+    "little too large."
 )
 
 OTHER_TEXTS = (

@@ -77,6 +77,12 @@ class Frame(NamedTuple):
         places = [f"{self.x(x):.0f} {self.y(y):.1f}".replace(".0", "") for x, y in points]
         return f'<path class="{kind}" d="M{"L".join(places)}"{more}/>' if len(places) > 1 else ""
 
+    def chance(self) -> str:
+        """Return the line of guesses; blank where it lies beyond the values."""
+        low, high = self.axes.ticks[0], self.axes.ticks[-1]
+        inside = all(low <= value <= high for _, value in self.axes.chance)
+        return self.path(self.axes.chance, "chance") if inside else ""
+
     def shade(self) -> str:
         edge = self.x(max(self.axes.trained, self.axes.lengths[0]))
         return (
@@ -101,7 +107,7 @@ def curves(lines: Sequence[Line], axes: Axes, said: str) -> Markup:
 def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int, height: int) -> Markup:
     narrow = kind == "narrow"
     names = [(line, words.cut(line.name, LONGEST[kind])) for line in lines if line.coloured and line.named]
-    room = SAMPLE + 24 + (8 if narrow else 9) * max((len(name) for _, name in names), default=0)
+    room = SAMPLE + 24 + (9 if narrow else 10) * max((len(name) for _, name in names), default=0)
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
     behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
@@ -149,10 +155,11 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
     if edge - frame.left > 60:
         yield _text((edge + frame.left) / 2, frame.top + 0.45 * (frame.bottom - frame.top), "trained", "tick b")
     if len(axes.chance) > 1:
-        yield frame.path(axes.chance, "chance")
         x, y = axes.chance[0]
         above = frame.y(y) - 5 if frame.y(y) > frame.top + 14 else frame.y(y) + 13
-        yield _text(frame.x(x) + 6, above, "guessing", anchor="start")
+        drawn = frame.chance()
+        yield drawn
+        yield _text(frame.x(x) + 6, above, "guessing" if drawn else f"guessing: {y:.2f}, off the scale", anchor="start")
     doublings = [axes.trained * 2**power for power in range(12)]
     taken = [-math.inf]
     for length in sorted(axes.lengths, key=lambda length: (length not in doublings, length)):
@@ -193,7 +200,7 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
     """Return small curves without text."""
     frame = Frame(axes, 1, width - 1, 3, height - 3)
     edge = frame.x(max(axes.trained, axes.lengths[0]))
-    parts = [frame.path(axes.chance, "chance"), f'<path class="edge" d="M{edge:.0f} 0V{height}"/>']
+    parts = [frame.chance(), f'<path class="edge" d="M{edge:.0f} 0V{height}"/>']
     for line in lines:
         parts.append(f'<g class="{css(line.family)}">{frame.path(line.mean, "mean", _dash(line))}</g>')
     return _svg("spark", width, height, "".join(parts))
@@ -205,7 +212,7 @@ def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
     room, height, letter = max(106.0, 10 + 6.4 * longest), 126, 13.0
     width = 194 + room
     frame = Frame(axes, 30, width - room, 6, height - 20)
-    parts = [frame.path(axes.chance, "chance"), frame.shade()]
+    parts = [frame.chance(), frame.shade()]
     parts.append(f'<path class="grid" d="M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"/>')
     for tick in (axes.ticks[0], axes.ticks[-1]):
         parts.append(_text(frame.left - 4, frame.y(tick) + 4, f"{tick:g}", anchor="end"))

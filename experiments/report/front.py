@@ -80,7 +80,9 @@ def make(
     asked = [each for one in in_order for each in _asked(one, one_by_one=True)]
     if len(asked) > EACH:
         asked = [each for one in in_order for each in _asked(one, one_by_one=False)]
-    heading, found, top = of_task(task, claims), findings(task, () if asked else claims), None
+    heading, top = of_task(task, claims), None
+    # What is kept is not what a heading given from elsewhere is about.
+    found = _fall(task) if named else findings(task, () if asked else claims)
     if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
         heading = f"{task.key}: {verdicts(task)}"
     if len(several) > 1:
@@ -339,7 +341,7 @@ def _claimed(claims: Sequence[Told]) -> list[Finding]:
 
 
 def _fall(task: TaskResults) -> list[Finding]:
-    """Say who loses most from the training length to the next one measured."""
+    """Say who loses most from the training length to the next one measured at which anyone does."""
     rows = learned_only(task.measured)
     if rows.empty:
         return []
@@ -348,25 +350,28 @@ def _fall(task: TaskResults) -> list[Finding]:
     at_end = rows[rows["eval_length"] == trained]
     if beyond.empty or at_end.empty:
         return []
-    next_length, metric = int(beyond.min()), str(rows["metric"].iloc[0])
+    metric, first = str(rows["metric"].iloc[0]), int(beyond.min())
     inside = at_end.groupby("series")["value"].mean()
-    after = rows[rows["eval_length"] == next_length].groupby("series")["value"]
-    sign = 1 if metric_of(metric).higher_is_better else -1
-    lost = ((inside - after.mean()) * sign).dropna().sort_values(ascending=False)
-    if lost.empty or lost.iloc[0] <= 0:
+    up = metric_of(metric).higher_is_better
+    for next_length in sorted(set(beyond)):
+        after = rows[rows["eval_length"] == next_length].groupby("series")["value"]
+        lost = ((inside - after.mean()) * (1 if up else -1)).dropna().sort_values(ascending=False)
+        series, unit = str(next(iter(lost.index), "")), _unit(metric)
+        if series and lost[series] > 0 and written(inside[series], metric) != written(after.mean()[series], metric):
+            break
+    else:
         return []
-    series, unit = str(lost.index[0]), _unit(metric)
 
     def fall(name: str) -> str:
         return f"{written(inside[name], metric)} → {written(after.mean()[name], metric)}{unit}"
 
-    text = f"from length {trained} to {next_length}, the first beyond training"
+    text = f"from length {trained} to {next_length}" + ", the first beyond training" * (next_length == first)
     second = str(lost.index[1]) if len(lost) > 1 and lost.iloc[1] > lost.iloc[0] / 4 else ""
     text += f"; next is {second}: {fall(second)}." if second else "."
     values = after.get_group(series)
     ends = f"{written(values.min(), metric)} to {written(values.max(), metric)}{unit}"
     small = f"{series} at {next_length}: {ends} over {len(values)} seeds." if len(values) > 1 else "One seed."
-    return [Finding(f"{task.named(series)} falls most: {fall(series)}", text, small)]
+    return [Finding(f"{task.named(series)} {'falls' if up else 'rises'} most: {fall(series)}", text, small)]
 
 
 def _open(task: TaskResults) -> list[Finding]:
@@ -385,7 +390,7 @@ def _open(task: TaskResults) -> list[Finding]:
         "The same command adds seeds until it is decided."
         if task.rule
         else "More runs are planned: report.py --status has the command."
-        if task.results.waiting
+        if task.waiting
         else ("More seeds, by a rule that keeps the error rate: seeds=until_decided in place of seed=0,1,2.")
     )
     return [Finding(f"{task.named(series)}: {places}", text, more)]
@@ -439,7 +444,9 @@ def setting(tasks: Sequence[TaskResults], results: Results) -> str:
     runs = pd.concat([task.runs[task.runs["run_id"].isin(task.quality["run_id"])] for task in tasks])
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
     each = words.count(int(seeds.max()), "seed") if seeds.min() == seeds.max() else f"{seeds.min()}–{seeds.max()} seeds"
-    parts = [tasks[0].described if len(tasks) == 1 else f"{len(tasks)} tasks"]
+    bases = {task.key.partition("(")[0] for task in tasks}
+    several = f"{len(tasks)} settings of {min(bases)}" if len(bases) == 1 else f"{len(tasks)} tasks"
+    parts = [tasks[0].described if len(tasks) == 1 else several]
     parts.append(f"{words.count(runs['series'].nunique(), 'encoding')} × {each}")
     judged, learned = int(runs["converged"].notna().sum()), int(runs["converged"].eq(True).sum())
     if results.waiting:

@@ -1,5 +1,6 @@
 """The results of a folder as two tables: the rows of every finished run, and one line for each run."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +54,27 @@ class Results:
         """The runs that were asked for and have not ended."""
         begun = self.runs["status"].isin(("running", "interrupted", "unfinished"))
         return [*self.missing, *self.runs.loc[begun, "run_id"]]
+
+    def waits_for(self, task: str) -> bool:
+        """Whether runs of a task that were asked for have not ended.
+
+        Of a run that has not begun only its encoder, task and seed are known: of several sizes of a task it is taken to
+        be of those without such a run.
+        """
+        if not self.runs.loc[self.runs["run_id"].isin(self.waiting) & (self.runs["task"] == task), "run_id"].empty:
+            return True
+        base = task.partition("(")[0]
+        sizes = {str(each) for each in self.runs["task"].dropna() if str(each).partition("(")[0] == base}
+        begun = {size: {_kind(run) for run in self.runs.loc[self.runs["task"] == size, "run_id"]} for size in sizes}
+        for kind, count in Counter(map(_kind, self.missing)).items():
+            without = [size for size in sizes if kind not in begun[size]]
+            if f"-{base}-seed" in kind and (task in without or count > len(without)):
+                return True
+        return False
+
+
+def _kind(run_id: str) -> str:
+    return run_id.rpartition("-")[0]
 
 
 def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:

@@ -215,8 +215,11 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     ended = pd.concat([each.rows for each in found]).groupby(["task", "series"])["seed"].agg(set).to_dict()
     if not published:  # a look is at all its seeds: those that have ended until then are not judged
         run = [len(ended.get(key, ())) for key in zip(decided["task"], decided["series"], strict=True)]
-        pairs = zip(decided["seeds"], run, strict=True)
-        shown["seeds"] = [f"{judged} of {count}" if count > judged else judged for judged, count in pairs]
+        pairs = zip(decided["seeds"], run, decided["seeds_learned"], strict=True)
+        shown["seeds"] = [
+            (f"{judged} of {count}" if count > judged else f"{judged}") + f", {learned} learned" * (learned < count)
+            for judged, count, learned in pairs
+        ]
     other = "its strongest rival" if rule.question == BEST else rule.question
     named = {BETTER: f"better than {other}", WORSE: f"worse than {other}"} if rule.of_one_series else {}
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"].replace(named))

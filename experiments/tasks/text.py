@@ -23,10 +23,12 @@ LONGER = 4
 
 @tasks.register("text")
 class Text(Task):
-    """Predict the next token of real text, by default the next byte of the source code of Python's own library.
+    """Predict the next token of real text.
 
         tokens   ^ d e f
         targets  d e f ·
+
+    By default the text is the source code of Python's own library, and a token a byte.
 
     Files are ordered by a hash of their names and cut into train, validation and test by file, so that no test file is
     trained on; repeated files are read once. (Where whole files come nowhere near a tenth for test and validation each,

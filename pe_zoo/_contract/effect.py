@@ -3,12 +3,16 @@
 import torch
 
 from pe_zoo._contract.bench import Maker, site_of
-from pe_zoo._encoder import Geometry, Unsupported, raw_scores
+from pe_zoo._contract.claims import HOOKS
+from pe_zoo._encoder import Encoder, Geometry, Unsupported, raw_scores
+from pe_zoo._registry import get, names
 
 BACK = (1, 4, 16, 64)
 """Distances that are told."""
 SIZES = Geometry(model_dim=128, num_heads=4, num_layers=1, train_length=128)
 CONTENTS = 64
+KIN = 12
+"""Most encoders that are named as alike in kind."""
 LEAST = 5e-4
 """Smallest change that prints as a number."""
 
@@ -43,4 +47,19 @@ def effect(make: Maker) -> str:
         f"head that changes most by {', '.join(numbers)} at distances {', '.join(map(str, BACK))}."
         + " What is further away counts for more: was that sign meant?"
         * (ways["rises"] == SIZES.num_heads)
+    )
+
+
+def kin(cls: type[Encoder]) -> str:
+    """Name the encoders that change the same as this one, with the same claims; blank if there are none, or many."""
+
+    def kind(of: type[Encoder]) -> tuple[bool, ...]:
+        return *map(of.overrides, HOOKS), of.static_bias, of.distance_bias
+
+    alike = [name for name in names() if get(name) is not cls and kind(get(name)) == kind(cls)]
+    if not 0 < len(alike) <= KIN:
+        return ""
+    return (
+        f"Of its kind are {', '.join(alike)}. Is it one of them with other starting values? A referee will ask how it "
+        "compares with the nearest."
     )

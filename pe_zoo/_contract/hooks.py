@@ -143,20 +143,30 @@ def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
         hold(parameter.grad.abs().sum() > 1e-9, f"the gradient of {name} is 0 up to rounding")
 
 
-@promise("Logits stay finite where training may take a parameter: at the other sign, and further from 0.")
+@promise("Logits stay finite, and learning goes on, where a parameter has the other sign or is further from 0.")
 def check_parameters_may_move(make: Maker, causal: bool, bench: Bench) -> None:
     model, tokens = bench.model(bench.fresh(make), causal), some_tokens()
+    remedy = "if it must be positive, use `torch.nn.functional.softplus` of it"
     for name, parameter in model.get_submodule("encoder").named_parameters():
-        kept = parameter.detach().clone()
+        # One of a layer inside, such as a bias before a ReLU, is no quantity whose sign means something.
+        kept, learns = parameter.detach().clone(), "." not in name and _learns(model, tokens, parameter)
         for moved in (-kept, -kept.abs() - 1, kept.abs() + 1):
             with torch.no_grad():
                 parameter.copy_(moved)
+            values = f"{name} = {moved.flatten()[0]:.3g}{', …' * (moved.numel() > 1)}"
             if not read(model, tokens).isfinite().all():
-                values = f"{moved.flatten()[0]:.3g}{', …' * (moved.numel() > 1)}"
-                remedy = "if it must be positive, use `torch.nn.functional.softplus` of it"
-                raise Risk(f"logits are not finite with {name} = {values}, which training may reach: {remedy}")
+                raise Risk(f"logits are not finite with {values}, which training may reach: {remedy}")
+            if learns and not _learns(model, tokens, parameter):
+                raise Risk(f"no gradient leads away from {values}, which training may reach: {remedy}")
         with torch.no_grad():
             parameter.copy_(kept)
+
+
+def _learns(model: nn.Module, tokens: Tensor, parameter: Tensor) -> bool:
+    if not parameter.requires_grad:
+        return False
+    (gradient,) = torch.autograd.grad(model(tokens).square().sum(), parameter, allow_unused=True)
+    return gradient is not None and bool(gradient.any())
 
 
 @promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")

@@ -19,11 +19,11 @@ def test_a_measured_value_near_zero_is_zero(value: float, text: str) -> None:
 
 
 def test_a_signed_zero_has_no_sign() -> None:
-    assert words.signed(-0.0004, -0.0009, 0.0001, 3) == "0.000 [−0.001, 0.000]"
+    assert words.signed(-0.0004, -0.0014, 0.0011, 3) == "0.000 [−0.001, +0.001]"
     assert words.fixed(-0.001) == "0.00"
     assert words.signed(-0.629, math.nan, math.nan, 3) == "−0.629"
 
 
-def test_an_interval_that_leaves_out_zero_shows_it() -> None:
+def test_an_end_of_an_interval_that_is_not_zero_is_not_printed_so() -> None:
     assert words.signed(-9, -18, -0.3, 0) == "−9.0 [−18.0, −0.3]"
-    assert words.signed(-9, -18, 0.3, 0) == "−9 [−18, 0]"
+    assert words.signed(-9, -18, 0.3, 0) == "−9.0 [−18.0, +0.3]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from transformers import (
     MistralForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 import pe_zoo.hf
@@ -114,3 +117,35 @@ def test_the_guide_s_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     exec(source, scope)
     assert sorted(place.name for place in (tmp_path / "longer").iterdir()) == ["rope", "self_extend", "yarn"]
     assert scope["model"].config.pe_zoo[0]["sliding_window"] == 128
+
+
+def test_the_guide_s_layers_are_those_of_command_a() -> None:
+    """Of four, three see a window and mind the order; the fourth sees all, and does not."""
+    guide = (Path(__file__).parents[2] / "docs" / "choose.md").read_text("utf-8")
+    told: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(from transformers import SmolLM3Config.*?)```", guide, re.DOTALL)[0], told)
+    config = told["config"]
+    assert len(config.layer_types) == len(config.no_rope_layers) == config.num_hidden_layers
+    given = torch.randint(1, 30, (1, 24), generator=torch.Generator().manual_seed(0))
+    far, swapped = given.clone(), given.clone()
+    far[0, 3] += 30
+    swapped[0, [10, 20]] = given[0, [20, 10]]
+    for layer in range(4):
+        sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+        one = SmolLM3Config(
+            num_hidden_layers=1,
+            no_rope_layers=config.no_rope_layers[layer : layer + 1],
+            layer_types=config.layer_types[layer : layer + 1],
+            use_sliding_window=config.use_sliding_window,
+            sliding_window=16,
+            rope_parameters=config.rope_parameters,
+            vocab_size=64,
+            pad_token_id=0,
+            **sizes,
+        )
+        torch.manual_seed(0)
+        model = SmolLM3ForCausalLM(one).eval()
+        last, other, order = (logits(model, each)[0, -1] for each in (given, far, swapped))
+        sees_all = layer == 3
+        assert torch.equal(last, other) != sees_all
+        assert torch.allclose(last, order, atol=1e-6) == sees_all

@@ -16,6 +16,7 @@ import pe_zoo
 from pe_zoo.__main__ import main
 from pe_zoo._contract import check as _contract
 from pe_zoo._contract.bench import FAILS, HOLDS, NOT_APPLICABLE
+from pe_zoo._contract.effect import kin
 
 GOOD = '''
 """Lowers scores with the square root of the distance."""
@@ -194,6 +195,19 @@ def test_a_check_of_what_changes_no_score_or_takes_two_axes_says_nothing_of_scor
 ) -> None:
     assert main(["check", name]) == 0
     assert "an equal token" not in capsys.readouterr().out
+
+
+def test_of_an_encoder_from_a_file_others_of_its_kind_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Few of them: twenty others rotate alone. Of an encoder of the zoo they stand in the catalogue."""
+    (tmp_path / "root.py").write_text(GOOD)
+    assert main(["check", str(tmp_path / "root.py")]) == 0
+    said = unwrapped(capsys.readouterr().out)
+    assert re.search(r"Of its kind are alibi, .*kerple_log, .*t5\. Is it one of them with other starting values\?", said)
+    assert main(["check", "alibi"]) == 0
+    assert "Of its kind" not in capsys.readouterr().out
+    assert kin(pe_zoo.get("rope")) == kin(pe_zoo.get("none")) == ""
 
 
 def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[str]) -> None:

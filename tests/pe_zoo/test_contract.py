@@ -609,6 +609,13 @@ class LearnsALogarithm(Fake):
         return scores - torch.log1p(self.scale * site.distance.abs()).to(scores.dtype)
 
 
+class ClampsAParameter(LearnsALogarithm):
+    """Finite everywhere; but a scale that training brings below 0 has no gradient there, and stays."""
+
+    def score(self, scores: Tensor, q: Tensor, k: Tensor, site: Site) -> Tensor:
+        return scores - torch.log1p(self.scale.clamp(min=0) * site.distance.abs()).to(scores.dtype)
+
+
 class AddsAConstant(Fake):
     """A learned number per head, the same for all keys: softmax cannot see it."""
 
@@ -889,6 +896,7 @@ FAKES: list[tuple[type[Encoder], str, Check, type[BaseException]]] = [
     (DeadParameter, "gradients", asked(hooks.check_gradients), Broken),
     (AddsAConstant, "gradients", asked(hooks.check_gradients), Broken),
     (LearnsALogarithm, "parameters may move", asked(hooks.check_parameters_may_move), Broken),
+    (ClampsAParameter, "parameters may move", asked(hooks.check_parameters_may_move), Broken),
     (MixesTheBatch, "batch", asked(hooks.check_batch_does_not_matter), Broken),
     (SharedTable, "state", STATE, Broken),
     (ForgetsItsState, "state", STATE, Broken),

@@ -40,7 +40,7 @@ from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build, drawing, front
-from experiments.report.sections import cards
+from experiments.report.sections import cards, curves
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
 from experiments.rows.packed import unpack
@@ -636,7 +636,7 @@ def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tm
         ("none", (3, 5), (), "open"),
         ("statements", (3, 5), (), "undecided"),
         ("", (), (), "undecided"),
-        ("", (), ("none-copy-seed3",), "open"),
+        ("", (), ("none-copy-seed3-abc1234",), "open"),
     ],
 )
 def test_what_planned_runs_may_decide_is_open(
@@ -715,6 +715,48 @@ def test_a_task_that_no_run_learned_has_named_curves(tmp_path: Path) -> None:
     assert set(re.findall(r'<text class="lab [^>]+>(\w+)<', wide)) == {"none", "rope", "alibi"}
     assert wide.count('class="seed lost"') == 2 + 2 + 1, "of more than eight, their mean"
     assert "<span>ring: did not learn</span>" in page
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [([1.31, 1.55], [1.3, 1.4, 1.5, 1.6]), ([2.0, 2.0], [2.0, 2.1]), ([1.2, 7.9], [0.0, 2.0, 4.0, 6.0, 8.0])],
+)
+def test_bits_have_ticks_that_set_them_apart(values: list[float], ticks: list[float]) -> None:
+    """Where guesses lie beyond them, no line is drawn at a wrong place: their value stands there."""
+    rows = pd.DataFrame({"value": values, "eval_length": [128, 256], "chance": 9.5})
+    axes = curves.axes(rows.assign(metric="bits_per_byte", train_length=128))
+    assert list(axes.ticks) == ticks
+    drawn = drawing.curves([drawing.Line("one", "input", [(128, values[0]), (256, values[1])])], axes, "")
+    assert 'class="chance"' not in drawn
+    assert "guessing: 9.50, off the scale" in drawn
+    assert 'class="chance"' not in drawing.small([], axes, 100, 26)
+
+
+def test_what_rises_is_told_at_the_first_length_where_it_shows(tmp_path: Path) -> None:
+    """Bits of 1.420 and 1.424 are printed alike; and they rise where a share falls."""
+
+    def bits(before: list[Row]) -> list[Row]:
+        values = {8: 1.42, 16: 1.42, 32: 1.424, 64: 1.53}
+        found = {row.eval_length: row for row in main_rows(before) if row.eval_length in values}
+        measured = {"metric": "bits_per_byte", "chance": 2.8}
+        return [replace(row, value=values[length], **measured) for length, row in found.items()]
+
+    write_sweep(tmp_path, ("none", "rope"), 1, rows=bits, task="text")
+    assert report.main([str(tmp_path)]) == 0
+    text = read_page(tmp_path).text
+    assert re.search(r"none rises most: 1\.42 → 1\.53 bits per byte\s*from length 16 to 64[.;]", text)
+
+
+def test_a_run_to_come_is_of_the_size_that_lacks_it() -> None:
+    """Only its encoder, task and seed are known before it begins."""
+    names = {"text(1M)": ["rope-text-seed0-1", "rope-text-seed1-2"], "text(2M)": ["rope-text-seed0-3"]}
+    names["copy"] = ["rope-copy-seed0-4"]
+    lines = [{"run_id": run, "task": task, "status": "ok"} for task, runs in names.items() for run in runs]
+    found = results.Results(Path(), pd.DataFrame(), pd.DataFrame(lines), {}, {}, ("rope-text-seed1-5",))
+    assert [found.waits_for(task) for task in names] == [False, True, False]
+    assert all(replace(found, missing=("rope-text-seed0-6",)).waits_for(task) for task in list(names)[:2])
+    begun = replace(found, runs=found.runs.assign(status=["running", "ok", "ok", "ok"]), missing=())
+    assert [begun.waits_for(task) for task in names] == [True, False, False]
 
 
 def test_curves_are_named_at_their_ends_in_the_order_of_these() -> None:

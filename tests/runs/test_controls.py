@@ -127,7 +127,9 @@ def test_a_control_has_its_own_series(command: Command, tmp_path: Path) -> None:
 
 def test_a_control_of_an_encoder_of_a_file_is_named_by_it(command: Command, tmp_path: Path) -> None:
     source = (
-        "from pe_zoo import register\nfrom pe_zoo.t5 import T5\n\n\n@register('own_t5')\nclass Own(T5):\n    'Mine.'\n"
+        "import torch\nfrom pe_zoo import register\nfrom pe_zoo.t5 import T5\n\n\n@register('own_t5')\nclass Own(T5):\n"
+        "    'Mine.'\n\n    def __init__(self, geometry):\n        super().__init__(geometry)\n"
+        "        self.start = float(torch.tensor(0.5).expm1().log())  # a number, which the meta device has none of\n"
     )
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     assert command("-m", *QUICK, "plugin=mine.py", "encoder=own_t5,none").code == 0

@@ -186,10 +186,12 @@ def content(line: Mapping[str, float]) -> str:
 
 
 def times_of(line: Mapping[str, float]) -> str:
-    """Return in how many times the time of the unchanged model a text is read, to one digit: a machine is not steadier.
+    """Return in how many times the time of the unchanged model a text is read, to one digit, below 2 to two.
 
     ``1`` where some readings took longer and others less; blank where nothing was timed several times.
     """
     if line["time_low"] != line["time_low"]:
         return ""
-    return "1" if line["time_low"] <= 1 <= line["time_high"] else f"{float(format(line['time'], '.1g')):g}"
+    if line["time_low"] <= 1 <= line["time_high"]:
+        return "1"
+    return f"{float(format(line['time'], '.2g' if 1 < line['time'] < 2 else '.1g')):g}"

@@ -83,7 +83,8 @@ def _finding(rows: pd.DataFrame, name: str) -> str:
     right = f"{'up to ' * (len(leaders) > 1)}{100 * best:.0f} % right at length {length}"
     if len(means) == 1:
         return f"{task}: {leaders[0]} gets {right}"
-    return f"{task}: {words.brief(leaders, len(means))} keep{'s' * (len(leaders) == 1)} most, {right}"
+    highest = "has the highest mean" if len(leaders) == 1 else "have the highest means"
+    return f"{task}: {words.brief(leaders, len(means))} {highest}, {right}"
 
 
 def _over_training(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:

@@ -13,6 +13,8 @@ from experiments.statistics.intervals import over_seeds
 
 COLOURED = 6
 """Most series with a colour and a name in one picture."""
+STEPS, TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), 5
+"""Steps between the ticks of values that are no shares, and how many they span at most."""
 SEEDS = 8
 """Most runs of a series that are drawn one by one; of more, their interval is."""
 
@@ -84,7 +86,9 @@ def axes(rows: pd.DataFrame) -> Axes:
     chance = rows.groupby("eval_length")["chance"].mean().dropna() * scale
     ticks = [0.0, 25.0, 50.0, 75.0, 100.0]
     if scale == 1:
-        low, high = math.floor(rows["value"].min()), math.ceil(rows["value"].quantile(0.98))
-        ticks = [float(tick) for tick in range(low, max(high, low + 1) + 1, max(1, (high - low) // 5))]
+        low, high = rows["value"].min(), rows["value"].quantile(0.98)
+        step = next((step for step in STEPS if high - low <= TICKS * step), STEPS[-1])
+        first = math.floor(low / step)
+        ticks = [round(step * tick, 1) for tick in range(first, max(math.ceil(high / step), first + 1) + 1)]
     lengths = sorted(int(length) for length in rows["eval_length"].unique())
     return Axes(lengths, int(rows["train_length"].max()), ticks, list(zip(chance.index, chance, strict=True)))

@@ -135,9 +135,8 @@ def warnings(results: Results) -> list[str]:
     found = [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in columns.items()]
     waiting = results.waiting
     unfinished = (
-        f"Unfinished: {len(runs)} of {of_all} runs have ended with rows; {len(waiting)} have not, and are in no "
-        f"number here: {words.few(waiting)}. report.py --status lists them and the "
-        "command that completes them."
+        f"Unfinished: {len(runs)} of {of_all} runs have ended with rows. In no number here: {words.few(waiting)}. "
+        "report.py --status lists them and the command that completes them."
     )
     return [*_unchecked(runs), *[unfinished] * bool(waiting), *itertools.chain(*found)]
 

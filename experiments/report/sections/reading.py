@@ -18,9 +18,10 @@ ALIKE = 1e-6
 """Bits per byte by which a change that changes nothing differs from the model as trained."""
 LIMITED = "with a window"
 NOTE = (
-    "Means over seeds. Behind each: its difference from the first line, paired by seed, with the 95 % interval of that "
-    f"mean, each by itself, where there are {FEWEST} seeds. Seeds hold other files out, so that levels vary between "
-    "them and differences hardly. Changes that change nothing are left out."
+    "Means over seeds. “With” names how a trained model is read; only what is fine-tuned has trained so. Behind each: "
+    "its difference from the first line, paired by seed, with the 95 % interval of that mean, each by itself, where "
+    f"there are {FEWEST} seeds. Seeds hold other files out, so that levels vary between them and differences hardly. "
+    "Changes that change nothing are left out."
 )
 
 

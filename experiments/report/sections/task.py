@@ -129,13 +129,18 @@ class TaskResults:
             return False
         return self.declared or self.baseline != default_baseline(self.beyond)
 
+    @cached_property
+    def waiting(self) -> bool:
+        """Whether more of its runs were asked for."""
+        return self.results.waits_for(self.key)
+
     @property
     def declared(self) -> bool:
         """Whether the rule by which seeds were added tests comparisons with one series alone."""
         return self.rule is not None and self.rule[0].of_one_series
 
     def _family(self, table: pd.DataFrame) -> comparisons.Family:
-        return sequential.verdicts(table, self.rule, self.baseline, waiting=bool(self.results.waiting))
+        return sequential.verdicts(table, self.rule, self.baseline, waiting=self.waiting)
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
