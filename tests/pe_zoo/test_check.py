@@ -204,7 +204,9 @@ def test_of_an_encoder_from_a_file_others_of_its_kind_are_named(
     (tmp_path / "root.py").write_text(GOOD)
     assert main(["check", str(tmp_path / "root.py")]) == 0
     said = unwrapped(capsys.readouterr().out)
-    assert re.search(r"Of its kind are alibi, .*kerple_log, .*t5\. Is it one of them with other starting values\?", said)
+    assert re.search(
+        r"Of its kind are alibi, .*kerple_log, .*t5\. Is it one of them with other starting values\?", said
+    )
     assert main(["check", "alibi"]) == 0
     assert "Of its kind" not in capsys.readouterr().out
     assert kin(pe_zoo.get("rope")) == kin(pe_zoo.get("none")) == ""
