@@ -1,6 +1,7 @@
 """Promises that every encoder keeps, whatever it claims."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -145,28 +146,35 @@ def check_gradients(make: Maker, causal: bool, bench: Bench) -> None:
 
 @promise("Logits stay finite, and learning goes on, where a parameter has the other sign or is further from 0.")
 def check_parameters_may_move(make: Maker, causal: bool, bench: Bench) -> None:
-    model, tokens = bench.model(bench.fresh(make), causal), some_tokens()
+    # Far below the training length: a learned threshold near it would look like a number that must be positive.
+    sizes = replace(bench.geometry, train_length=max(bench.geometry.train_length, 8 * LENGTH))
+    model, tokens = bench.model(bench.fresh(make, sizes), causal), some_tokens()
     remedy = "if it must be positive, use `torch.nn.functional.softplus` of it"
     for name, parameter in model.get_submodule("encoder").named_parameters():
-        # One of a layer inside, such as a bias before a ReLU, is no quantity whose sign means something.
-        kept, learns = parameter.detach().clone(), "." not in name and _learns(model, tokens, parameter)
+        kept = parameter.detach().clone()
         for moved in (-kept, -kept.abs() - 1, kept.abs() + 1):
             with torch.no_grad():
                 parameter.copy_(moved)
             values = f"{name} = {moved.flatten()[0]:.3g}{', …' * (moved.numel() > 1)}"
             if not read(model, tokens).isfinite().all():
                 raise Risk(f"logits are not finite with {values}, which training may reach: {remedy}")
-            if learns and not _learns(model, tokens, parameter):
-                raise Risk(f"no gradient leads away from {values}, which training may reach: {remedy}")
+        # One of a layer inside, such as a bias before a ReLU, is no quantity whose sign means something.
+        if "." not in name and parameter.requires_grad and _clamped(model, tokens, parameter):
+            raise Risk(f"no gradient leads {name} away from numbers below 0, which training may reach: {remedy}")
         with torch.no_grad():
             parameter.copy_(kept)
 
 
-def _learns(model: nn.Module, tokens: Tensor, parameter: Tensor) -> bool:
-    if not parameter.requires_grad:
-        return False
-    (gradient,) = torch.autograd.grad(model(tokens).square().sum(), parameter, allow_unused=True)
-    return gradient is not None and bool(gradient.any())
+def _clamped(model: nn.Module, tokens: Tensor, parameter: Tensor) -> bool:
+    """Whether a parameter learns just above 0, and nowhere below."""
+
+    def learns(value: float) -> bool:
+        with torch.no_grad():
+            parameter.fill_(value)
+        (gradient,) = torch.autograd.grad(model(tokens).square().sum(), parameter, allow_unused=True)
+        return gradient is not None and bool(gradient.any())
+
+    return learns(0.05) and not any(map(learns, (-0.05, -1.0, -2.0)))
 
 
 @promise("All state is in the state_dict, which restores the encoder; copies and other instances share nothing.")
