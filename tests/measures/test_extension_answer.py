@@ -264,8 +264,8 @@ def test_a_window_keeps_the_encoder_that_a_model_has() -> None:
 def test_zero_has_no_minus() -> None:
     found = told({AS_TRAINED: 2.5, "yarn": 2.3, "other": 2.3001}, {}, yarn=0.0, other=0.0)
     assert "−0.000" not in " ".join([found.heading, *found.sentences])
-    line = {"content": -0.0004, "content_low": -0.0009, "content_high": 0.0001}
-    assert content(line) == "0.000 [−0.001, 0.000]"
+    line = {"content": -0.0004, "content_low": -0.0014, "content_high": 0.0011}
+    assert content(line) == "0.000 [−0.001, +0.001]"
 
 
 def test_the_unchanged_model_may_be_the_one_that_uses_distant_text() -> None:
