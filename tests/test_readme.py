@@ -137,15 +137,18 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
         kept.setdefault(series, []).extend([float(line["kept"])] if line["kept"] else [])
     tasks = ("copy", "text", "associative_recall")
     ranked = sorted((series for series in kept if len(kept[series]) == len(tasks)), key=lambda each: -sum(kept[each]))
-    head = r"^\| \w+ \| `copy` \| `text` \| `associative_recall` \|\n\|[-|]+\n((?:\|.*\n)+)"
+    times = pd.read_csv(ROOT / "results" / "decided" / "report" / "tables" / "cost_and_quality.csv")
+    times = times.set_index("series")["relative_inference_time"]
+    head = r"^\| \w+ \| `copy` \| `text` \| `associative_recall` \| \w+ \|\n\|[-|]+\n((?:\|.*\n)+)"
     board = re.search(head, (ROOT / file).read_text("utf-8"), re.M)
     assert board
     lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in board[1].splitlines()]
     told = [series for series, *_ in lines]
     assert told[:10] == ranked[:10]
     assert told[10:] == [series for series in ranked if series in ("alibi", "none", "rope", "sinusoidal")]
-    for series, *cells in lines:
+    for series, *cells, time in lines:
         assert cells == [headline(measured[task, series]) for task in tasks], series
+        assert time == f"{times[series]:.2g}", series
     assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
 
 
