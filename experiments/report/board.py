@@ -30,9 +30,8 @@ AT_A_LOOK = (
     "of the last: the two means compared stand beside them. At a look that decides, a difference is on average a "
     "little too large."
 )
-
 OTHER_TEXTS = (
-    " Not ranked here, because context_extension read other texts than length_extrapolation: {}. Give both the same "
+    "Not ranked here, because context_extension read other texts than length_extrapolation: {}. Give both the same "
     "samples."
 )
 
@@ -136,7 +135,7 @@ def _note(task: TaskResults, metric: str) -> str:
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
     note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
-    note += OTHER_TEXTS.format(words.few(task.on_other_texts)) * bool(task.on_other_texts)
+    note += f" {OTHER_TEXTS.format(words.few(task.on_other_texts))}" * bool(task.on_other_texts)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
 

@@ -20,7 +20,7 @@ LIMITED = "with a window"
 NOTE = (
     "Means over seeds. “With” names how a trained model is read; only what is fine-tuned has trained so. Behind each: "
     "its difference from the first line, paired by seed, with the 95 % interval of that mean, each by itself, where "
-    f"there are {FEWEST} seeds. Seeds hold other files out, so that levels vary between them and differences hardly. "
+    f"there are {FEWEST} seeds. Seeds hold other files out, so that levels vary between them. "
     "Changes that change nothing are left out."
 )
 
