@@ -22,7 +22,6 @@ from experiments.model.guest import Guest, Insight
 from experiments.plan.places import FUNCTION, KNOWN, files_of
 from experiments.tasks import Task
 from experiments.tasks.text import Text
-from experiments.tasks.texts.borrowed import file_of
 from pe_zoo import Geometry, Unsupported
 
 BLOCKS, BLOCK = 64, 2**16
@@ -63,7 +62,7 @@ def defaults(place: str) -> dict[str, Any]:
     """
     if FUNCTION.fullmatch(place):
         return {}
-    return {"tokenizer": place if file_of(place) else None, "train_length": _lengths(place)[0]}
+    return {"tokenizer": place, "train_length": _lengths(place)[0]}
 
 
 def reach(place: str) -> int | None:
@@ -86,12 +85,9 @@ def _lengths(place: str) -> tuple[int | None, int | None]:
     return (None, None) if FUNCTION.fullmatch(place) else _hub().lengths(place)
 
 
-def lacking(place: str, knob: str) -> str:
-    """Say that a saved model does not bring what `defaults` looks for, and what to do."""
-    if knob == "tokenizer":
-        remedy = "write one beside it, tokenizer.save_pretrained(folder), or set task.tokenizer="
-        return f"checkpoint={place!r} has no tokenizer (no tokenizer.json is there): {remedy}"
-    text = f"checkpoint={place!r} does not say how many positions it was made for: set task.{knob}="
+def lengthless(place: str) -> str:
+    """Say that a saved model does not tell its length, and what to do."""
+    text = f"checkpoint={place!r} does not say how many positions it was made for: set task.train_length="
     if why := _hub().refused(place):
         text += f"; but no method to read further can be put into it ({why}), so that it is measured unchanged alone"
     return text

@@ -2,18 +2,20 @@
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pe_zoo._knobs import hint
+from pe_zoo._saved import file_of
 
 FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 """``my_model:logits``: a file and what it has."""
 KNOWN = "a folder that save_pretrained wrote, a name on the hub (owner/name), or my_model:logits"
 TEXTS, SOURCE = ("task.path", "task.dataset"), "task.source"
 """Options that name a text; the last has a default, so that it names one only where it is given."""
+TOKENIZER = "task.tokenizer"
 ON_THE_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 """``owner/name``."""
 OF_PLACES = re.compile("retrieval|place_bias")
@@ -30,7 +32,7 @@ def files_of(place: str) -> list[Path]:
         if Path(place, "config.json") not in files:
             raise ValueError(f"checkpoint={place!r} is a folder without config.json; give {KNOWN}.{_models(place)}")
     else:
-        files = _of_the_hub(place)
+        files = [file for name in OF_THE_HUB if (file := file_of(place, name))]
     if not files and ON_THE_HUB.fullmatch(place) and not Path(place).parent.is_dir():
         why = "its files are not on this machine, and pe-zoo downloads nothing"
         raise ValueError(f"checkpoint={place!r}: {why}; first: hf download {place}. Or give {KNOWN}")
@@ -63,10 +65,13 @@ def _configs(place: str) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def check_question(place: str, task: str, knobs: Collection[str], experiment: object, *, has_text: bool) -> None:
+def check_question(
+    place: str, task: str, knobs: Collection[str], experiment: object, given: Mapping[str, bool]
+) -> None:
     """Refuse what a saved model, which has a tokenizer of its own, cannot be asked.
 
-    ``knobs`` are those of the task, ``experiment`` is what is measured, as it was given.
+    ``knobs`` are those of the task, ``experiment`` is what is measured, as it was given; ``given`` says whether a
+    text and a tokenizer are.
     """
     if FUNCTION.fullmatch(place):
         return
@@ -74,9 +79,12 @@ def check_question(place: str, task: str, knobs: Collection[str], experiment: ob
         why = f"task={task} has symbols of its own, which mean nothing to a saved language model"
         instead = "needles" if OF_PLACES.search(str(experiment)) else "text"
         raise ValueError(f"checkpoint={place!r}: {why}; add task={instead} task.path=file.txt")
-    if not has_text:
+    if not given["text"]:
         more = "task.path=file.txt (a file or a folder), or task.dataset="
         raise ValueError(f"checkpoint={place!r}: task={task} does not say which text to read; add {more}")
+    if not given["tokenizer"] and file_of(place) is None:
+        remedy = f"write one beside it, tokenizer.save_pretrained(folder), or set {TOKENIZER}="
+        raise ValueError(f"checkpoint={place!r} has no tokenizer (no tokenizer.json is there): {remedy}")
 
 
 def check_text(path: str) -> None:
@@ -96,13 +104,3 @@ def _models(place: str) -> str:
     known = [str(path) for path in found if (path / "config.json").is_file()]
     known += [f"{path}:logits" for path in found if path.suffix == ".py" and FUNCTION.fullmatch(place)]
     return hint(place, known, "In it" if within else "Beside it") if known else ""
-
-
-def _of_the_hub(place: str) -> list[Path]:
-    try:
-        from huggingface_hub import try_to_load_from_cache  # optional
-
-        found = [try_to_load_from_cache(place, name) for name in OF_THE_HUB]
-    except (ImportError, ValueError):
-        return []
-    return [Path(file) for file in found if isinstance(file, str)]

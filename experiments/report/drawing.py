@@ -159,7 +159,9 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
         above = frame.y(y) - 5 if frame.y(y) > frame.top + 14 else frame.y(y) + 13
         drawn = frame.chance()
         yield drawn
-        yield _text(frame.x(x) + 6, above, "guessing" if drawn else f"guessing: {y:.2f}, off the scale", anchor="start")
+        yield _text(
+            frame.x(x) + 6, above, "guessing" if drawn else f"guessing: {y:.2f}, off the scale", "tick over", "start"
+        )
     doublings = [axes.trained * 2**power for power in range(12)]
     taken = [-math.inf]
     for length in sorted(axes.lengths, key=lambda length: (length not in doublings, length)):

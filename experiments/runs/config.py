@@ -216,7 +216,8 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is{own}")
     task = config["task"]
     has_text = places.SOURCE in given or any(task.get(knob.removeprefix("task.")) for knob in places.TEXTS)
-    places.check_question(config["checkpoint"], task["name"], task, config["experiment"], has_text=has_text)
+    brought = {"text": has_text, "tokenizer": places.TOKENIZER in given}
+    places.check_question(config["checkpoint"], task["name"], task, config["experiment"], brought)
     if config["context_extension"].get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
@@ -236,7 +237,7 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
     for knob, value in checkpoint.defaults(config["checkpoint"]).items():
         if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
             if value is None:
-                raise BadRequest(checkpoint.lacking(config["checkpoint"], knob))
+                raise BadRequest(checkpoint.lengthless(config["checkpoint"]))
             config["task"][knob] = value
     reach = checkpoint.reach(config["checkpoint"])
     if reach and config["task"].get("train_length", 0) > reach:

@@ -25,7 +25,7 @@ from experiments.runs import pool
 from experiments.runs.folder import ending
 from experiments.runs.timing import Speed, timed
 from experiments.training.checkpoint import KEPT
-from experiments.training.heartbeat import BEGAN, doing, span
+from experiments.training.heartbeat import BEGAN, ahead, doing, span
 from experiments.training.tune import rates
 
 MOST_TIMED = 4
@@ -106,16 +106,19 @@ def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[st
         return
     times = -(-workers // len(chosen))
     tasks = [(name, config, plugins) for name, config in chosen.items()] * times
-    done = list[str]()
+    ended = list[float]()
     began = time.monotonic()
 
     def progress() -> str:
-        left = (time.monotonic() - began) / len(done) * (len(tasks) - len(done)) if done else 0.0
-        return f"timing: {len(done)} of {len(tasks)} done" + f", about {span(left)} left" * bool(done)
+        text, done, to_do = f"timing: {len(ended)} of {len(tasks)} done", len(ended), len(tasks) - len(ended)
+        if not done:
+            return text
+        left = ahead(time.monotonic() - began, ended[-1], done, to_do, min(workers, to_do))
+        return f"{text}, about {span(left)} left"
 
     with doing(progress), closing(pool.launch(_timed_there, tasks, workers)) as timings:
         for ((name, speed),) in timings:
-            done.append(name)
+            ended.append(time.monotonic() - began)
             yield name, speed
 
 

@@ -28,7 +28,7 @@ from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
 from experiments.statistics.rule import Rule
 from experiments.training import checkpoint, evaluate
-from experiments.training.heartbeat import doing, span
+from experiments.training.heartbeat import ahead, doing, span
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.parallel import Team, joined
 from pe_zoo import PluginError, load_files
@@ -284,8 +284,7 @@ class Launch:
     def _progress(self, began: float) -> str:
         """Return how far workers are: runs done, the time left by the pace so far, and one that is under way.
 
-        The pace is that of the runs this command did from the beginning, up to the last of them; so what is left falls
-        with the clock. Where none ends for long, it rises again.
+        The pace is that of the runs this command did from the beginning.
         """
         passed, every = time.monotonic() - began, len(self._before)
         before = sum(outcome.status == "finished before" for outcome in self._outcomes)
@@ -297,9 +296,8 @@ class Launch:
                 each not in told and (record or {}).get("status") not in ("ok", "diverged")
                 for each, record in self._before.items()
             )
-            pace, since = (self._last - began) / self._whole, time.monotonic() - self._last
-            least = passed / (self._whole + len(under_way)) * (to_do - len(under_way) / 2)
-            text += f", about {span(max(pace * to_do - since, least))} left"
+            left = ahead(passed, self._last - began, self._whole, to_do, len(under_way))
+            text += f", about {span(left)} left"
         with suppress(OSError, IndexError):
             text += f"; {(under_way[0] / LOG).read_text(encoding='utf-8').splitlines()[-1].partition(' INFO ')[2]}"
         return text

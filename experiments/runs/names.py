@@ -125,8 +125,9 @@ def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
             places.files_of(place)
             if task in entries("task") and set(given).isdisjoint(LISTS):
                 has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
+                brought = {"text": has_text, "tokenizer": places.TOKENIZER in given}
                 knobs = entries("task")[task].knobs
-                places.check_question(place, task, knobs, given.get("experiment"), has_text=has_text)
+                places.check_question(place, task, knobs, given.get("experiment"), brought)
     except ValueError as error:
         raise BadRequest(str(error)) from error
 

@@ -43,7 +43,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
             if failed := int((kept["status"] == UNLEARNED).sum()):
                 unlearned = rows.loc[rows["converged"].eq(False), "run_id"].unique()
                 tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it. "
-                tables[-1] += advice(results.configs[run] for run in unlearned)
+                tables[-1] += advice(unlearned, results.configs)
     return "\n\n".join([*tables, *_claims(whole)])
 
 

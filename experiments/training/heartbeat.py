@@ -111,6 +111,18 @@ def listen(*, quiet: bool = False) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
 
 
+def ahead(passed: float, last: float, done: int, to_do: int, under_way: int) -> float:
+    """Return the seconds that jobs will take, by the pace up to the ``last`` that ended.
+
+    So they fall with the clock. Where none ends for long, they rise again.
+
+    >>> [ahead(passed, 10, 2, 2, 2) for passed in (10, 14, 40)]
+    [10.0, 6.0, 10.0]
+    """
+    least = passed / (done + under_way) * (to_do - under_way / 2)
+    return max(last / done * to_do - (passed - last), least)
+
+
 def span(seconds: float) -> str:
     """Return a time for people: ``8 s``, ``2 min 5 s``, ``3 h 20 min``.
 

@@ -61,7 +61,7 @@ def test_only_causal_language_models_are_taken(command: Command, tmp_path: Path)
     bert(tmp_path / "bert")
     text = f"task.path={written(tmp_path)}"
     for name, what in (("t5", "T5ForConditionalGeneration"), ("bert", "BertForMaskedLM")):
-        said = refused(command, f"checkpoint={tmp_path / name}", "task=text", text)
+        said = refused(command, f"checkpoint={tmp_path / name}", "task=text", text, "task.tokenizer=bytes")
         assert f"is a {what}; give a causal language model" in said
 
 
@@ -155,6 +155,8 @@ def test_a_place_is_looked_up_before_torch_is_imported(tmp_path: Path) -> None:
         assert reason in str(refusal.value)
     with pytest.raises(BadRequest, match="add task=text"):
         names.check([f"checkpoint={place}"], ROOT / "configs")
+    with pytest.raises(BadRequest, match=r"no tokenizer\.json is there"):
+        names.check([f"checkpoint={place}", "task=text", f"task.path={written(tmp_path)}"], ROOT / "configs")
     code = "import sys; from experiments.runs import names; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

@@ -505,6 +505,21 @@ def test_runs_that_did_not_learn_are_advised_what_they_did_not_have(
     assert f"1 of 5 runs did not learn it. {advice}\n" in printed
 
 
+def test_runs_of_a_budget_that_follows_from_their_size_are_advised_a_larger_one(tmp_path: Path) -> None:
+    for width, steps in ((64, 36), (128, 144)):
+        config = {
+            "model": {"model_dim": width, "num_layers": 4, "ffn_multiple": 4},
+            "train": {"steps": steps, "tokens_per_step": 2 * 48 * 64**2 // 36, "rounds": 1},
+        }
+        for encoder in ("none", "rope"):
+            record = {"converged": (encoder, width) != ("rope", 64)}
+            write_run(tmp_path, encoder, rows=main_rows, record=record, config=config, run_id=f"{encoder}-{width}")
+    assert report.main([str(tmp_path)]) == 0
+    advice = "They had 2 tokens a parameter: try train.tokens_per_parameter=8"
+    assert advice in read_page(tmp_path).text
+    assert advice in standings.text(tmp_path, {run.name for run in (tmp_path / "runs").iterdir()})
+
+
 def test_names_are_escaped(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>_50%&$#{x}|[a](b)"
     write_run(tmp_path, "none")

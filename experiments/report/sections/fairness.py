@@ -11,6 +11,7 @@ from experiments.report.page import Section, Table
 from experiments.report.sections.task import TaskResults
 from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
+from experiments.rows.rungs import rung_of
 from experiments.statistics import comparisons
 from experiments.statistics.scores import agreement
 
@@ -62,11 +63,19 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     return sentences
 
 
-def advice(configs: Iterable[Mapping[str, str]]) -> str:
-    """Say how long runs that did not learn were trained, and which options give them what they did not have."""
+def advice(unlearned: Iterable[str], configs: Mapping[str, Mapping[str, str]]) -> str:
+    """Say how long runs that did not learn were trained, and which options give them what they did not have.
+
+    ``configs`` are those of all runs: where models of several sizes have as many tokens for each parameter, that number
+    is what to raise.
+    """
+    given = [configs[run] for run in unlearned]
+    alike = Counter(rung.budget for rung in {rung_of(config) for config in configs.values()})
+    if most := max((budget for config in given if alike[budget := rung_of(config).budget] > 1), default=0.0):
+        return f"They had {most:g} tokens a parameter: try train.tokens_per_parameter={4 * most:g}"
     options: set[str] = set()
     rounds = longest = doubled = 0
-    for config in configs:
+    for config in given:
         steps, most, last = (_whole(config.get(f"train.{name}")) for name in ("steps", "rounds", "max_steps"))
         rounds, longest = max(rounds, most), max(longest, last or steps)
         if last:

@@ -108,7 +108,7 @@ def marked(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     if len(unlearned := runs[runs["converged"].eq(False)]):
         those = f"{words.count(len(unlearned), 'run')} did not learn the task within the training length"
         marks = f"in curves a ring, in tables †: {words.few(_named(unlearned))}"
-        told = fairness.advice(configs[run] for run in unlearned["run_id"])
+        told = fairness.advice(unlearned["run_id"], configs)
         sentences.append(f"{those} ({marks}). Their results beyond it say little about their encoder. {told}.")
     if len(diverged := runs[runs["status"] == "diverged"]):
         sentences.append(f"{words.count(len(diverged), 'run')} diverged: {words.few(_named(diverged))}.")

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from experiments.tasks.texts.corpus import Corpus
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.tokenizer import Tokenized, pieces
+from pe_zoo._saved import file_of
 
 MOST_LOST = 0.01
 """Share of the bytes by which the tokens may spell another text: a space put at the start of each piece, at most."""
@@ -48,20 +48,6 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
             lost = f"its tokens spell {told} bytes of the {real} of the {name} text"
             raise ValueError(f"task.tokenizer={place!r} changes the text: {lost}; take another, or bytes")
     return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
-
-
-def file_of(place: str, name: str = "tokenizer.json") -> Path | None:
-    """A file of a folder, or of a name on the hub whose files are kept here; None if there is none."""
-    if Path(place).is_dir():
-        file = Path(place) / name
-        return file if file.is_file() else None
-    try:
-        from huggingface_hub import try_to_load_from_cache  # optional, as tokenizers, which needs it
-
-        found = try_to_load_from_cache(place, name)
-    except (ImportError, ValueError):
-        return None
-    return Path(found) if isinstance(found, str) else None
 
 
 def spellings(tokenizer: Any) -> list[bytes]:
