@@ -37,7 +37,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
     "in_use": list,
     "windowed_as": str,
-    "moved": dict,
+    **dict.fromkeys(("moved", "turned", "values"), dict),
     **dict.fromkeys(("started", "finished"), str),
 }
 """What ``run.json`` may hold, with its types; None is allowed, and other keys are ignored."""

@@ -28,6 +28,8 @@ from pe_zoo._registry import outside
 
 PACKAGES = ("pe-zoo", "numpy", "pandas", "scipy", "hydra-core", "omegaconf", "safetensors", "tokenizers", "datasets")
 """Beside torch and Python: what computes, composes, or makes data."""
+NOTED = 32
+"""Most entries of a parameter whose values are noted."""
 
 
 def opening(plan: Plan) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
         "encoder_parameters": own,
         "moved": moved(model.encoder, plan.encoder()) if learns else None,
         "turned": turned(model.encoder, plan.encoder()) if learns else None,
+        "values": values(model.encoder, plan.encoder()) if learns else None,
         "trained": trains,
         "steps": log.steps if trains else None,
         "stopped": log.stopped,
@@ -126,6 +129,16 @@ def turned(encoder: Encoder, initial: Encoder) -> dict[str, str]:
         count = int((parameter.detach().cpu().sign() * before[name].detach().cpu().sign() < 0).sum())
         found |= {name: f"{count} of {parameter.numel()}"} if count else {}
     return found
+
+
+def values(encoder: Encoder, initial: Encoder) -> dict[str, list[list[float]]]:
+    """Return the entries of each small parameter before training and after, three digits each."""
+    before = dict(initial.named_parameters())
+    return {
+        name: [[float(f"{entry:.3g}") for entry in each.flatten().tolist()] for each in (before[name], parameter)]
+        for name, parameter in encoder.named_parameters()
+        if parameter.numel() <= NOTED
+    }
 
 
 def machine(plan: Plan) -> dict[str, Any]:

@@ -1089,6 +1089,20 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     assert finding.text.endswith("Closest: b less “none”, 0 [0, 0] points, p 0.010.")
 
 
+def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:
+    learned = {"moved": {"slope": 0.5}, "turned": {"slope": "1 of 2"}}
+    learned |= {"values": {"slope": [[1.0, 0.25], [-0.5, 0.375]], "odd": "from elsewhere", "other": [["text"]]}}
+    for seed in range(2):
+        write_run(tmp_path, "fire", seed, rows=main_rows, record=learned if seed else {})
+        write_run(tmp_path, "none", seed, rows=main_rows)
+    assert report.main([str(tmp_path)]) == 0
+    told = (tmp_path / "report/encoders/fire.html").read_text("utf-8")
+    assert "slope by 50 % of its size; 1 run" in told
+    assert "slope in 1 of 1 run (entries: 1 of 2)" in told
+    assert "slope 1 0.25 → −0.5 0.375<" in told
+    assert {"moved", "turned", "values"}.isdisjoint(pd.read_csv(tmp_path / "report/tables/runs.csv"))
+
+
 def test_how_far_an_encoder_moved_is_told_of_numbers_alone() -> None:
     noted = [{"slope": 0.03}, {"slope": 0.4}, {"slope": "a folder from elsewhere"}, None]
     assert cards._moved(pd.DataFrame({"moved": noted})) == [

@@ -107,6 +107,8 @@ def test_a_run_notes_how_far_training_moved_the_encoder(command: Command, tmp_pa
     assert set(noted) == {"log_frequency", "weight", "bias"}
     assert noted["log_frequency"] == pytest.approx(float((after - before).norm() / before.norm()), rel=1e-2)
     assert noted["log_frequency"] > 1e-4
+    for listed, whole in zip(record_of(run)["values"]["log_frequency"], (before, after), strict=True):
+        assert listed == pytest.approx(whole.flatten().tolist(), rel=1e-2)
     changed = int((before * after < 0).sum())
     told = record_of(run)["turned"].get("log_frequency")
     assert told == (f"{changed} of {before.numel()}" if changed else None)

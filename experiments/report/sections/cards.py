@@ -96,7 +96,7 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
     if len(parameters):
         low, high = words.number(float(parameters.min())), words.number(float(parameters.max()))
         facts.append(("Parameters", low if low == high else f"{low} to {high}"))
-    facts += _moved(runs)
+    facts += _moved(runs) + _values(runs)
     rows = pd.concat([task.rows_of("cost") for task, _ in of_tasks])
     of_encoder = rows[rows["series"].isin({name for _, names in of_tasks for name in names}) & (rows["status"] == "ok")]
     for metric, what in (("relative_operations", "Operations"), ("relative_train_time", "Training time")):
@@ -136,6 +136,26 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
         if of
     ]
     return found + [("Changed sign in training", "; ".join(changed))] * bool(changed)
+
+
+def _values(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """List the entries of small parameters before training and after, of the first run that noted them."""
+    noted = runs[[isinstance(each, dict) for each in runs.get("values", [None] * len(runs))]]
+    for run in noted.sort_values("seed", kind="stable").to_dict("records"):
+        told = [
+            f"{name} {' → '.join(' '.join(words.minus(f'{entry:g}') for entry in entries) for entries in ends)}"
+            for name, ends in run["values"].items()
+            if _are_entries(ends)
+        ]
+        if told:
+            return [(f"Values before training → after, {run['task']}, seed {run['seed']}", "; ".join(told))]
+    return []
+
+
+def _are_entries(ends: object) -> bool:  # of a folder from elsewhere, too
+    return isinstance(ends, list) and all(
+        isinstance(entries, list) and all(isinstance(entry, int | float) for entry in entries) for entries in ends
+    )
 
 
 def _untrained(name: str, entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[Section]:
