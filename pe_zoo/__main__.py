@@ -15,8 +15,8 @@ from typing import NoReturn
 from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
-from pe_zoo._contract.claims import HOOKS
 from pe_zoo._contract.effect import effect, kin
+from pe_zoo._encoder import HOOKS
 from pe_zoo._knobs import suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile

@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from pe_zoo._positions import at, distances, length_of
 
+HOOKS = ("embed", "rotate", "score", "mix")
+"""The methods by which an encoder tells positions, in the order of a layer."""
+
 
 class Unsupported(Exception):
     """An encoder cannot do what a measurement needs. The measurement becomes a row with ``status=unsupported``."""

@@ -8,10 +8,10 @@ import torch
 
 from pe_zoo._catalogue import Entry, Knob, parse
 from pe_zoo._contract.bench import Bench
-from pe_zoo._contract.claims import HOOKS, depends_on
+from pe_zoo._contract.claims import depends_on
 from pe_zoo._contract.line import on_line
 from pe_zoo._cost import extra_operations
-from pe_zoo._encoder import Encoder, Geometry, Unsupported
+from pe_zoo._encoder import HOOKS, Encoder, Geometry, Unsupported
 from pe_zoo._knobs import knobs
 from pe_zoo._registry import get
 

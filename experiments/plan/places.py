@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from experiments.rows.saved import file_of
 from pe_zoo._knobs import hint
-from pe_zoo._saved import file_of
 
 FUNCTION = re.compile(r"([\w./-]+?)(?:\.py)?:(\w+)")
 """``my_model:logits``: a file and what it has."""

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from experiments.rows.saved import file_of
 from experiments.rows.stretches import ENOUGH, stretch_for
 from experiments.tasks import Batch, Task, tasks
 from experiments.tasks.texts.borrowed import begin_of, tokens_of
@@ -14,7 +15,6 @@ from experiments.tasks.texts.source import INSTALLED, LIBRARY, Source
 from experiments.tasks.texts.tokenizer import byte_pairs_of, bytes_of
 from pe_zoo import Unsupported
 from pe_zoo._knobs import one_of, whole
-from pe_zoo._saved import file_of
 
 OWN = ("bytes", "bpe")
 """Tokenizers that need no other model."""

@@ -28,9 +28,8 @@ from pe_zoo._contract.bench import (
     some_positions,
     some_tokens,
 )
-from pe_zoo._encoder import Encoder, Unsupported, scores
+from pe_zoo._encoder import HOOKS, Encoder, Unsupported, scores
 
-HOOKS = ("embed", "rotate", "score", "mix")
 NEAR = 0.85
 """Likeness, of at most 1, from which on a name counts as one that is misspelt."""
 

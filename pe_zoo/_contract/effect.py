@@ -3,8 +3,7 @@
 import torch
 
 from pe_zoo._contract.bench import Maker, site_of
-from pe_zoo._contract.claims import HOOKS
-from pe_zoo._encoder import Encoder, Geometry, Unsupported, raw_scores
+from pe_zoo._encoder import HOOKS, Encoder, Geometry, Unsupported, raw_scores
 from pe_zoo._registry import get, names
 
 BACK = (1, 4, 16, 64)

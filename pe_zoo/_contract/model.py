@@ -12,9 +12,8 @@ from torch import Tensor
 
 from pe_zoo._contract.bench import Broken, NotApplicable, gap, hold
 from pe_zoo._contract.check import Verdict, judge
-from pe_zoo._encoder import Encoder, scores
+from pe_zoo._encoder import HOOKS, Encoder, scores
 
-HOOKS = ("embed", "rotate", "score", "mix")
 NEAR = 1e-4
 """How far the same number may come out by another way in float32, as a share of the largest."""
 

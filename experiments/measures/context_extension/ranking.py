@@ -189,6 +189,9 @@ def times_of(line: Mapping[str, float]) -> str:
     """Return in how many times the time of the unchanged model a text is read, to one digit, below 2 to two.
 
     ``1`` where some readings took longer and others less; blank where nothing was timed several times.
+
+    >>> [times_of({"time": time, "time_low": 1.1, "time_high": 9.0}) for time in (1.24, 1.98, 2.4, 12.0)]
+    ['1.2', '2', '2', '10']
     """
     if line["time_low"] != line["time_low"]:
         return ""

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from experiments.rows.saved import file_of
 from experiments.tasks.texts.corpus import Corpus
 from experiments.tasks.texts.documents import Documents
 from experiments.tasks.texts.tokenizer import Tokenized, pieces
-from pe_zoo._saved import file_of
 
 MOST_LOST = 0.01
 """Share of the bytes by which the tokens may spell another text: a space put at the start of each piece, at most."""
