@@ -2,10 +2,13 @@
 
 python -m experiments check FILE.py     everything that a file registers, promise by promise
 python -m experiments check NAME        a task or an experiment
-python -m experiments answers results/<name>/runs/<run_id> LENGTH [plugin=FILE.py]
-                                        one sequence of a length, symbol by symbol: right, and what the model says
+python -m experiments answers results/<name>/runs/<run_id> LENGTH [plugin=FILE.py] [sequences=N] [positions_of=LENGTH]
+                                        one sequence of a length, symbol by symbol: right, and what the model says;
+                                        or of N sequences the right share; positions_of: from the first answer on the
+                                        positions are those of a shorter sequence
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +22,8 @@ from pe_zoo._contract.check import check, show
 from pe_zoo._knobs import suggestion
 from pe_zoo._registry import registered_by
 
+OPTION = re.compile(r"plugin=.+|(sequences|positions_of)=[1-9]\d*")
+
 
 def main(arguments: list[str]) -> int:
     """Run the command. Exit code: 0 fine, 1 a promise does not hold, 2 a bad request."""
@@ -30,14 +35,17 @@ def main(arguments: list[str]) -> int:
                     for kind, name in _found(target)
                 ]
                 return 0 if all(found) else 1
-            case ["answers", place, length, *plugins] if length.isdecimal():
-                files = [word.removeprefix("plugin=") for word in plugins]
-                print(answers.text(Path(place), int(length), files))  # noqa: T201
+            case ["answers", place, length, *options] if length.isdecimal() and all(map(OPTION.fullmatch, options)):
+                files = [word.removeprefix("plugin=") for word in options if word.startswith("plugin=")]
+                given = dict(word.split("=") for word in options if not word.startswith("plugin="))
+                numbers = {name: int(number) for name, number in given.items()}
+                print(answers.text(Path(place), int(length), files, **numbers))  # noqa: T201
                 return 0
             case ["-h" | "--help"]:
                 print(__doc__)  # noqa: T201
                 return 0
-        raise ValueError("usage: python -m experiments check FILE.py | NAME, or: answers results/NAME/runs/RUN LENGTH")
+        usage = "answers results/NAME/runs/RUN LENGTH [plugin=FILE.py] [sequences=N] [positions_of=LENGTH]"
+        raise ValueError(f"usage: python -m experiments check FILE.py | NAME, or: {usage}")
     except (ValueError, Unsupported, PluginError) as error:
         print(f"error: {message_of(error)}", file=sys.stderr)  # noqa: T201
         return 2

@@ -263,7 +263,8 @@ def test_every_run_command_composes(command: Command, tmp_path: Path, arguments:
             (tmp_path / named).write_text("a text")
         elif key == "checkpoint" and ":" not in named:
             (tmp_path / named).mkdir(parents=True)
-            (tmp_path / named / "config.json").touch()
+            for name in ("config.json", "tokenizer.json"):
+                (tmp_path / named / name).touch()
     flags = [word for word in words if word == "-m"]
     done = command("--cfg", "job", *[word for word in words if word not in flags])
     # --cfg does not go with -m, and a list of values is refused there for that reason alone.

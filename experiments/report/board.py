@@ -156,7 +156,7 @@ def _better(task: TaskResults, series: str, ranked: int) -> str:
         return against(task, lines[0]) if lines else "–"
     beaten = beaten_by(task, series)
     if len(beaten) == ranked - 1 > 1:
-        return f"all {ranked - 1} others"
+        return f"all {ranked - 1} others" if ranked > 3 else "both others"
     return words.listed(beaten) if 0 < len(beaten) <= 3 else f"{len(beaten)} others" if beaten else "–"
 
 

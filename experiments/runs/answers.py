@@ -1,31 +1,39 @@
-"""What a trained model answers to one test sequence, symbol by symbol, beside what is right."""
+"""What a trained model answers to test sequences, symbol by symbol, beside what is right."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import safetensors.torch
 from tabulate import tabulate
+from torch import Tensor
 
 from experiments.model.precision import repeatable
+from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.rows.read import read_run
 from experiments.rows.row import OVER_LENGTHS
 from experiments.rows.untrusted import read_mapping
 from experiments.runs.rerun import config_of
-from experiments.training.evaluate import in_chunks
+from experiments.training.evaluate import Subject, in_chunks
 from experiments.training.log import TrainLog
 
 ACROSS = 20
 """Symbols in a line."""
 
 
-def text(place: Path, length: int, plugin: Sequence[str] = ()) -> str:
-    """Return the answers of a run's model to one sequence, each after the true ones, and how sure it is of them.
+def text(
+    place: Path, length: int, plugin: Sequence[str] = (), sequences: int = 1, positions_of: int | None = None
+) -> str:
+    """Return the answers of a run's model, each after the true ones: to one sequence, and how sure it is, or the right
+    share of many.
 
     Args:
         place: ``results/<name>/runs/<run_id>``.
         length: of the sequence, in the task's unit.
         plugin: the files that its encoder or task came from, if they were not ours.
+        sequences: how many, 1 or more.
+        positions_of: a length, at most ``length``; from where the answer is asked for on, the positions are those of a
+            sequence of that length.
 
     Raises:
         ValueError: no trained weights are there, or the task has no right answers, or not this length.
@@ -44,25 +52,58 @@ def text(place: Path, length: int, plugin: Sequence[str] = ()) -> str:
     task.check_length(length)
     model = plan.model()
     model.load_state_dict(safetensors.torch.load_file(weights, device=str(plan.device)))
+    subject = plan.subject(model, TrainLog())
     with repeatable(plan.config.threads):
-        batch, positions = plan.subject(model, TrainLog()).question(OVER_LENGTHS, 1, length)
-        logits = in_chunks(model, batch.tokens, positions, model)[0, batch.counted]
-    right, answers = batch.targets[0, batch.counted], logits.argmax(-1)
-    sure = logits.softmax(-1).amax(-1)
-    first = int(batch.counted.nonzero()[0]) + 1
-    lines = [
-        ["symbol", *range(1, len(right) + 1)],
-        ["right", *right.tolist()],
-        ["answer", *answers.tolist()],
-        ["wrong", *("" if same else "x" for same in (right == answers).tolist())],
-        ["sure, %", *(f"{100 * each:.0f}" for each in sure.tolist())],
+        batch, positions = subject.question(OVER_LENGTHS, sequences, length)
+        first = int(batch.counted.nonzero()[0])
+        if positions_of is not None:
+            positions = _as_of(plan, subject, positions, first, length, positions_of)
+        logits = in_chunks(model, batch.tokens, positions, model)[:, batch.counted]
+    right = batch.targets[:, batch.counted]
+    same = logits.argmax(-1) == right
+    head = f"{plan.config.name_measured} on {task.name}, seed {plan.config.seed}, trained to {task.train_length}: "
+    head += f"{_many(same)} right at length {length}, each after the true ones"
+    if positions_of:
+        head += f"; positions from the first answer on as at length {positions_of}"
+    symbols: list[object] = ["symbol", *range(1, right.shape[1] + 1)]
+    if sequences > 1:
+        shares: list[object] = ["right, %", *(f"{100 * share:.0f}" for share in same.double().mean(0).tolist())]
+        return "\n\n".join([head, *_tables([symbols, shares])])
+    lines: list[list[object]] = [
+        symbols,
+        ["right", *right[0].tolist()],
+        ["answer", *logits[0].argmax(-1).tolist()],
+        ["wrong", *("" if each else "x" for each in same[0].tolist())],
+        ["sure, %", *(f"{100 * each:.0f}" for each in logits[0].softmax(-1).amax(-1).tolist())],
     ]
+    reads = " ".join(map(str, batch.tokens[0, : first + 1].tolist()))
+    return "\n\n".join([head, f"reads   {reads}", *_tables(lines)])
+
+
+def _many(same: Tensor) -> str:
+    sequences, symbols = same.shape
+    if sequences == 1:
+        return f"{int(same.sum())} of {symbols}"
+    return f"{100 * same.double().mean():.0f} % of the symbols of {sequences:,} sequences"
+
+
+def _as_of(plan: Plan, subject: Subject, positions: Tensor, first: int, length: int, other: int) -> Tensor:
+    """Return the positions with those from ``first`` on as a sequence of another length has them."""
+    if plan.config.positions["name"] != "sequential":
+        raise ValueError("positions_of= needs a run with positions=sequential")
+    if not 1 <= other <= length:
+        raise ValueError(f"positions_of={other} must be between 1 and the length, {length}")
+    plan.task.check_length(other)
+    shorter = int(subject.question(OVER_LENGTHS, 1, other)[0].counted.nonzero()[0])
+    positions = positions.clone()
+    positions[..., first:] -= first - shorter
+    return positions
+
+
+def _tables(lines: list[list[object]]) -> list[str]:
+    """Return lines that begin with their names in tables of `ACROSS` columns."""
     parts = [[[line[0], *line[at : at + ACROSS]] for line in lines] for at in range(1, len(lines[0]), ACROSS)]
-    tables = [
+    return [
         tabulate(part, tablefmt="plain", disable_numparse=True, colalign=("left", *["right"] * (len(part[0]) - 1)))
         for part in parts
     ]
-    head = f"{plan.config.name_measured} on {task.name}, seed {plan.config.seed}, trained to {task.train_length}: "
-    head += f"{int((right == answers).sum())} of {len(right)} right at length {length}, each after the true ones"
-    reads = " ".join(map(str, batch.tokens[0, :first].tolist()))
-    return "\n\n".join([head, f"reads   {reads}", *tables])

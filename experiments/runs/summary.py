@@ -227,16 +227,18 @@ def meaning(lengths: list[Row], converged: bool | None) -> str:
     if not beyond:
         return ""
     trained, works = lengths[0].train_length, _works(lengths)
-    keeping = f"keeping at least {100 * KEEPS:.0f} % of its quality (what it has above guessing)"
+    far = (
+        f"This model extrapolates, keeping at least {100 * KEEPS:.0f} % of its quality (what it has above guessing), to"
+    )
     if works >= beyond[-1].eval_length:
-        return f"It extrapolates, {keeping}, to all measured, {works / trained:g} times the longest in training."
+        return f"{far} all measured, {works / trained:g} times the longest in training."
     guesses = next((row.eval_length for row in beyond if _kept(row, lengths) <= GUESSES), None)
-    far = f"; from {guesses} on it keeps next to none" if guesses else ""
+    end = f"; from {guesses} on it keeps next to none" if guesses else ""
     if works > trained:
-        return f"It extrapolates, {keeping}, to {works / trained:.3g} times the longest length in training{far}."
+        return f"{far} {works / trained:.3g} times the longest length in training{end}."
     first, kept = beyond[0].eval_length, max(0.0, _kept(beyond[0], lengths))
     share = f"{100 * kept:.0f} % of its quality, what it has above guessing"
-    return f"It does not extrapolate: at {first}, beyond those trained, it keeps {share}{far}."
+    return f"This model does not extrapolate: at {first}, beyond those trained, it keeps {share}{end}."
 
 
 def _show_results(outcome: Outcome) -> None:

@@ -58,8 +58,8 @@ def test_bits_are_judged_by_the_loss(tmp_path: Path) -> None:
     found = [Row(**{**vars(row), "train_length": 128}) for row in found]
     assert "works up to 256; at length 512, 3.95 bits per byte (guessing: 4.00)" in headline(tmp_path, found)
     assert summary.meaning(found, converged=True) == (
-        "It extrapolates, keeping at least 90 % of its quality (what it has above guessing), to 2 times the longest "
-        "length in training; from 512 on it keeps next to none."
+        "This model extrapolates, keeping at least 90 % of its quality (what it has above guessing), to 2 times the "
+        "longest length in training; from 512 on it keeps next to none."
     )
 
 

@@ -392,14 +392,14 @@ def test_the_first_screen_and_the_terminal_say_what_becomes_of_a_claim(
 ) -> None:
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     text = standings.text(tmp_path, set(results.read(tmp_path).runs["run_id"]))
-    claim = r"^fails +Sinusoidal encodings extrapolate: .* \(in the 1 case measured, of 3\)\n"
+    claim = r"^fails +Sinusoidal encodings extrapolate: .* \(1 of its 3 cases measured\)\n"
     claim += r" +(copy, sinusoidal: .*)\n +(Not measured here: .*)$"
     ((line, rest),) = re.findall(claim, text, re.M)
     measured = r"token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
     assert re.fullmatch(rf"copy, sinusoidal: {measured}; needed: above 0\.9", line)
     assert report.main([str(tmp_path)]) == 0
     assert (
-        f"“Sinusoidal encodings extrapolate”: fails on {line} (in the 1 case measured, of 3). {rest}"
+        f"“Sinusoidal encodings extrapolate”: fails on {line} (1 of its 3 cases measured). {rest}"
         in capsys.readouterr().out
     )
     assert rest == (

@@ -215,9 +215,12 @@ def _numbers(task: TaskResults, series: str) -> str:
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
     text = [f"keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     own, other = series == task.baseline, task.against.to_dict("records")
+    baseline = words.quoted(str(task.baseline))
     if own and task.asked:
-        text += [f"{each['series']} less {series} {board.against(task, each)}" for each in other[:RIVALS]]
-    text += [f"less {task.baseline} {board.against(task, each)}" for each in other if each["series"] == series]
+        text += [
+            f"{words.quoted(each['series'])} less {baseline} {board.against(task, each)}" for each in other[:RIVALS]
+        ]
+    text += [f"less {baseline} {board.against(task, each)}" for each in other if each["series"] == series]
     return "; ".join(text)
 
 

@@ -139,9 +139,7 @@ def claim(each: Decided) -> dict[str, Any]:
         for case, one, asked in compared[:STRIPS]
     ]
     statement = each.statement
-    verdict = (", " if each.verdict.startswith((ONLY, IN_PART)) else " ").join(
-        filter(None, (each.verdict, _of_all(each)))
-    )
+    verdict = ", ".join(filter(None, (each.verdict, _of_all(each))))
     what = "; ".join(dict.fromkeys(in_words(case.test) for case, *_ in compared[:STRIPS]))
     shown = {"statement": statement.statement, "source": statement.source, "what": what, "verdict": verdict}
     return shown | {"css": _css(each.verdict), "tests": tests, "missing": _missing(each)}
@@ -150,7 +148,7 @@ def claim(each: Decided) -> dict[str, Any]:
 def _of_all(each: Decided) -> str:
     """Return how many cases of a statement were measured; blank where all were."""
     measured, every = sum(case.verdict != NOT_MEASURED for case in each.outcomes), len(each.outcomes)
-    return f"in the {count(measured, 'case')} measured, of {every}" * (measured < every)
+    return f"{measured} of its {every} cases measured" * (measured < every)
 
 
 def _missing(each: Decided) -> str:
