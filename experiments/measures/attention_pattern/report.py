@@ -68,7 +68,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
     rows = rows[rows["status"] == "ok"]
-    return {"attention_profile": _profiles(rows, looks), "attention_heads": _heads(rows, looks)}
+    return {"attention_heads": _heads(rows, looks), "attention_profile": _profiles(rows, looks)}
 
 
 def _profiles(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
@@ -123,13 +123,16 @@ def _heads(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     if not metrics:
         return None
     best = {name: over_heads(rows[rows["metric"] == name], [], largest=True) for name in metrics}
-    first = best[metrics[0]].groupby("series")["value"].mean().sort_values(ascending=False, kind="stable")
-    having = first[first > CLEAR]
-    kind = metric_of(metrics[0]).label.removesuffix(" score")
-    title = f"{rows['task'].iloc[0]}: a {kind} head grows with {words.brief(having.index, len(first))}"
-    title = title if len(having) else f"{rows['task'].iloc[0]}: the most pronounced heads"
+    means = {name: best[name].groupby("series")["value"].mean() for name in metrics}
+    having = {name: of[of > CLEAR].sort_values(ascending=False, kind="stable").index for name, of in means.items()}
     titles = [metric_of(name).label.removesuffix(" score").removesuffix(" weight") for name in metrics]
-    order = list(first.index)
+    kinds = [name for name in metrics if len(having[name])]
+    kinds.sort(key=lambda name: len(having[name]) == len(means[name]))  # what some have tells more than what all have
+    title = f"{rows['task'].iloc[0]}: the most pronounced heads"
+    if kinds:
+        kind, grown = titles[metrics.index(kinds[0])], words.brief(having[kinds[0]], len(means[kinds[0]]))
+        title = f"{rows['task'].iloc[0]}: {'an' if kind[0] in 'aeiou' else 'a'} {kind} head grows with {grown}"
+    order = list(means[metrics[0]].sort_values(ascending=False, kind="stable").index)
     figure, panels = dots.panels(title, HEADS, order, titles, y="share of the head's weight", alike="xy")
     for axes, name in zip(panels, metrics, strict=True):
         before = over_heads(rows[rows["metric"] == INITIAL + name], [], largest=True)
