@@ -141,14 +141,14 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
 def _values(runs: pd.DataFrame) -> list[tuple[str, str]]:
     """List the entries of small parameters before training and after, of the first run that noted them."""
     noted = runs[[isinstance(each, dict) for each in runs.get("values", [None] * len(runs))]]
-    for run in noted.sort_values("seed", kind="stable").to_dict("records"):
+    for run in noted.to_dict("records"):
         told = [
             f"{name} {' → '.join(' '.join(words.minus(f'{entry:g}') for entry in entries) for entries in ends)}"
             for name, ends in run["values"].items()
             if _are_entries(ends)
         ]
         if told:
-            return [(f"Values before training → after, {run['task']}, seed {run['seed']}", "; ".join(told))]
+            return [(f"Values before training → after ({run['run_id']})", "; ".join(told))]
     return []
 
 
