@@ -99,7 +99,7 @@ def _check(name: str) -> bool:
     source = Path(inspect.getfile(cls)) if outside(cls) else None
 
     def told() -> str:
-        return " ".join(filter(None, (effect(cls), kin(cls) if source else "")))
+        return "\n".join(filter(None, (effect(cls), kin(cls) if source else "")))
 
     return check.show(name, check.check(cls), source, told)
 

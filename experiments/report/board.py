@@ -95,6 +95,7 @@ def of_task(task: TaskResults) -> Board:
                 last=words.fixed(100 * free[series], ".0f")
                 if known and free.get(series, math.nan) == free.get(series)
                 else "",
+                pinned=task.is_own(series) or series == task.baseline,
             )
         )
     trained, last = axes.trained, int(task.standing["up_to"].max()) if len(task.standing) else 1

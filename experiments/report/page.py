@@ -43,7 +43,8 @@ class Cell:
 class Entry:
     """A line of a board, with the ``ends`` of the mean's interval.
 
-    ``remark`` says what a reader has to know of its runs, such as that some did not learn.
+    ``remark`` says what a reader has to know of its runs, such as that some did not learn. What is ``pinned``, the
+    reader's own encoding or what others are compared with, stays in sight below the first lines.
     """
 
     places: str
@@ -59,6 +60,7 @@ class Entry:
     better: str
     last: str = ""
     ends: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import torch
 
+from pe_zoo import _catalogue
 from pe_zoo._contract.bench import Maker, site_of
 from pe_zoo._encoder import HOOKS, Encoder, Geometry, Unsupported, raw_scores
 from pe_zoo._registry import get, names
@@ -50,7 +51,10 @@ def effect(make: Maker) -> str:
 
 
 def kin(cls: type[Encoder]) -> str:
-    """Name the encoders that change the same as this one, with the same claims; blank if there are none, or many."""
+    """Name the encoders that change the same as this one, with the same claims, and their equations.
+
+    Blank if there are none, or many.
+    """
 
     def kind(of: type[Encoder]) -> tuple[bool, ...]:
         return *map(of.overrides, HOOKS), of.static_bias, of.distance_bias
@@ -58,7 +62,9 @@ def kin(cls: type[Encoder]) -> str:
     alike = [name for name in names() if get(name) is not cls and kind(get(name)) == kind(cls)]
     if not 0 < len(alike) <= KIN:
         return ""
-    return (
-        f"Of its kind are {', '.join(alike)}. Is it one of them with other starting values? A referee will ask how it "
-        "compares with the nearest."
+    ours = {entry.name: entry.equation for entry in _catalogue.encoders()}
+    told = (
+        f"Of its kind are {len(alike)}. Is it one of them, with other starting values or written otherwise? A referee "
+        "will ask how it compares with the nearest."
     )
+    return "\n".join([told, *(f"{name}: {' '.join(ours.get(name, '').split())}" for name in alike)])

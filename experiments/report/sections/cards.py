@@ -139,17 +139,18 @@ def _moved(runs: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _values(runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """List the entries of small parameters before training and after, of the first run that noted them."""
+    """List the entries of small parameters before training and after, of the first run of each series that has them."""
     noted = runs[[isinstance(each, dict) for each in runs.get("values", [None] * len(runs))]]
-    for run in noted.to_dict("records"):
+    found = []
+    for run in noted.drop_duplicates("series").to_dict("records"):
         told = [
             f"{name} {' → '.join(' '.join(words.minus(f'{entry:g}') for entry in entries) for entries in ends)}"
             for name, ends in run["values"].items()
             if _are_entries(ends)
         ]
         if told:
-            return [(f"Values before training → after ({run['run_id']})", "; ".join(told))]
-    return []
+            found.append((f"Values before training → after, {run['series']} ({run['run_id']})", "; ".join(told)))
+    return found
 
 
 def _are_entries(ends: object) -> bool:  # of a folder from elsewhere, too
