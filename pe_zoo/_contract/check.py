@@ -173,7 +173,10 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, eff
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     if not counts[FAILS] and (does := effect()):
-        _print("\n" + "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in does.splitlines()) + "\n")
+        _print("")
+        for line in does.splitlines():
+            _print(textwrap.fill(line, 110, subsequent_indent="    " if line.startswith(" ") else ""))
+        _print("")
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
     _print(f"{name}: {held}")

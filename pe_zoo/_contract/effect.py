@@ -64,7 +64,7 @@ def kin(cls: type[Encoder]) -> str:
         return ""
     ours = {entry.name: entry.equation for entry in _catalogue.encoders()}
     told = (
-        f"Of its kind are {len(alike)}. Is it one of them, with other starting values or written otherwise? A referee "
-        "will ask how it compares with the nearest."
+        f"{len(alike)} encodings change the same. Is it one of them, with other starting values or written otherwise? "
+        "A referee will ask how it compares with the nearest:"
     )
-    return "\n".join([told, *(f"{name}: {' '.join(ours.get(name, '').split())}" for name in alike)])
+    return "\n".join([told, *(f"  {name}: {' '.join(ours.get(name, '').split())}" for name in alike)])
