@@ -110,7 +110,8 @@ def own_rotation(model: PreTrainedModel, heard: list[Heard]) -> Rotation:
     if len(alike) == len(modules):
         raise Unsupported(f"{name}'s rotation differs between its layers (layers=[…] can name those that are alike)")
     if alike:
-        raise Unsupported(f"{name} rotates as rope does, but not in all of these layers (layers=[…] can name some)")
+        those = [getattr(one.module, "layer_idx", place) for place, one in enumerate(heard) if one.module in alike]
+        raise Unsupported(f"{name} rotates as rope does, but not in all of these layers: name those, layers={those}")
     raise Unsupported(f"{name} does not rotate as rope does")
 
 

@@ -156,7 +156,7 @@ def test_a_model_in_bfloat16_is_taken_over() -> None:
     [
         (lambda: llama(rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0}), "scaled.*yarn"),
         (lambda: six("gemma3_text"), "differs between its layers"),
-        (lambda: six("smollm3"), "not in all of these layers"),
+        (lambda: six("smollm3"), "not in all of these layers: name those"),
         (lambda: small("gpt_neox"), "0.25 of each head"),
     ],
 )
@@ -169,6 +169,17 @@ def test_a_rotation_that_cannot_be_taken_over_is_refused(model: Any, reason: str
     assert not hasattr(model.config, "pe_zoo")
     pe_zoo.hf.use(model, "self_extend", base=10000.0)
     pe_zoo.hf.use(model, "rope", **({"base": 10000.0} if "scaled" in reason else {}))
+
+
+def test_layers_that_rotate_are_named_where_others_do_not() -> None:
+    model, given = six("smollm3"), tokens(12)
+    before = logits(model, given)
+    with pytest.raises(Unsupported, match=r"name those, layers=\[0, 1, 2, 4, 5\]"):
+        pe_zoo.hf.use(model, "yarn")
+    pe_zoo.hf.use(model, "rope", layers=[0, 1, 2, 4, 5])
+    torch.testing.assert_close(logits(model, given), before, rtol=1e-4, atol=1e-4)
+    pe_zoo.hf.use(model, "yarn", layers=[0, 1, 2, 4, 5])
+    assert not torch.allclose(logits(model, given), before, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [name for name in EXTENSIONS if pe_zoo.get(name).rope_type])
