@@ -56,6 +56,14 @@ def test_where_nothing_was_tried_the_reason_is_said() -> None:
     assert found.sentences[0].startswith("No method could be tried: llama's rotation is scaled already")
     assert 'in its config.json, set rope_type to "default" and max_position_embeddings' in found.sentences[0]
     assert "best" not in found.heading + found.sentences[0]
+    why = (
+        "nothing can be put into the model: smollm3 rotates as rope does, but not in all of these layers: name those, "
+    )
+    mixed = told({AS_TRAINED: 2.5}, {}, (f"{why}layers=[0, 1, 2]",))
+    assert mixed.sentences[0].endswith(
+        "name those, layers=[0, 1, 2]. A method can be put into those, and the model measured again: "
+        'pe_zoo.hf.use(model, "yarn", layers=[…]), save_pretrained, checkpoint=.'
+    )
 
 
 def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:

@@ -42,6 +42,9 @@ REMEDIES = {
     "scaled already": "To compare methods, measure the model without the scaling: in its config.json, set rope_type to "
     '"default" and max_position_embeddings to its training length. A model that was trained with the scaling is '
     "extended already.",
+    "not in all of these layers": "A method can be put into those, and the model measured again: "
+    'pe_zoo.hf.use(model, "yarn", layers=[…]), save_pretrained, checkpoint=.',
+    "in use in some of its layers": "",  # what was put in is said with what it means
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
