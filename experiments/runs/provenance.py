@@ -87,15 +87,13 @@ def described(plan: Plan) -> dict[str, dict[str, str]]:
 def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
     """Return how the training ended."""
     trains, (own, trunk) = plan.config.trains, model.num_parameters()
-    learns = trains and own and not model.encoder_dropped
+    initial = plan.encoder() if trains and own and not model.encoder_dropped else None
     return {
         "status": log.status,
         "message": log.divergence if log.status == "diverged" else "",
         "model_parameters": trunk,
         "encoder_parameters": own,
-        "moved": moved(model.encoder, plan.encoder()) if learns else None,
-        "turned": turned(model.encoder, plan.encoder()) if learns else None,
-        "values": values(model.encoder, plan.encoder()) if learns else None,
+        **{note.__name__: note(model.encoder, initial) if initial is not None else None for note in NOTES},
         "trained": trains,
         "steps": log.steps if trains else None,
         "stopped": log.stopped,
@@ -139,6 +137,10 @@ def values(encoder: Encoder, initial: Encoder) -> dict[str, list[list[float]]]:
         for name, parameter in encoder.named_parameters()
         if parameter.numel() <= NOTED
     }
+
+
+NOTES = (moved, turned, values)
+"""What is noted of an encoder that has learned, by the function's name."""
 
 
 def machine(plan: Plan) -> dict[str, Any]:
