@@ -166,6 +166,7 @@ def _measured(
         page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
     elif len(of_pages) == 1:  # nothing over lengths, so what was measured is the answer
         page.sections += of_pages[0].sections
+    statements.folded = any(task.about_own for task in of_tasks)  # who asks of an encoder came for no claim
     page.sections += [statements] if statements.title else []
     page.sections += [section for opening in openings if opening is not titled for section in opening.sections]
     page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))

@@ -192,7 +192,9 @@ def verdicts(task: TaskResults) -> str:
         else f"{_few(series, size)}: {verdict}"
         for verdict, series in sorted(names.items(), key=lambda group: group[0] not in (OPEN, UNDECIDED))
     ]
-    return "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)
+    said = "; ".join([f"{task.baseline} {', '.join(known)}"] * bool(known) + left)
+    first, of, more = said.partition(f" of {size} others")
+    return first + of + more.replace(of, "")
 
 
 def _few(names: Sequence[str], size: int) -> str:
@@ -215,7 +217,8 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
     won, lost = (task.against.loc[task.against["verdict"] == verdict, "series"] for verdict in (WORSE, BETTER))
     left = {verdict: (task.against["verdict"] == verdict).sum() for verdict in (OPEN, UNDECIDED, EQUAL)}
     apart = len(lines) - len(won) - len(lost) - sum(left.values())
-    rest = [f"loses to {words.few(lost)}"] * bool(len(lost))
+    most = f"{f'{words.few(lost)}, most to ' * (len(lost) > 1)}{_highest(task, BETTER)}"
+    rest = [f"loses to {most}"] * bool(len(lost))
     rest += [f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count]
     rest += [f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart)
     text = f"{'; '.join([words.quoted(words.few(won)) if len(won) else 'others', *rest])}."
@@ -226,14 +229,19 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line, 1)}" for line in near_by)
         text += f" {'These' if len(near_by) > 1 else 'This'}, in points: {'; '.join(each)}."
     elif len(won):
-        near = max((line for line in lines if line["verdict"] == WORSE), key=lambda line: line["difference"])
-        who = words.quoted(f"{near['series']} less {task.baseline}")
-        text += f" Closest: {who}, {board.points(near)} points{board.tested(near)}."
+        text += f" Of those beaten, nearest: {_highest(task, WORSE)}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
     head = f"{before}{task.baseline} beats {len(won)} of {len(lines)}"
     return [Finding(head + ":" * (len(won) > 0 and len(lines) > EACH), text, small)]
+
+
+def _highest(task: TaskResults, verdict: str) -> str:
+    """Return who of those with this verdict keeps most beside the baseline, and the test; blank if nobody has it."""
+    lines = task.against[task.against["verdict"] == verdict].to_dict("records")
+    line = max(lines, key=lambda line: line["difference"], default={})
+    return f"{words.quoted(line['series'])} ({board.points(line)} points{board.tested(line)})" if line else ""
 
 
 def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:

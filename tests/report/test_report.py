@@ -1086,7 +1086,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     assert finding.text == counted + "This, in points: e less none, 0.0 [0.0, 0.0]."
     task.against = against.iloc[[0, 1, 2, 3, 5]]
     (finding,) = front._asked(task, one_by_one=False)
-    assert finding.text.endswith("Closest: b less “none”, 0 [0, 0] points, p 0.010.")
+    assert finding.text.endswith("Of those beaten, nearest: b (0 [0, 0] points, p 0.010).")
 
 
 def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:

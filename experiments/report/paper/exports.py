@@ -96,7 +96,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
     # The means of the look that decided are told where later seeds have moved those of the table.
     ours, other = (against[name] for name in ("mean", "baseline_mean"))
     kept = known["kept"], known["kept"].get(task.baseline, math.nan)
-    moved = bool(((ours - kept[0]).abs().gt(5e-4) | (other - kept[1]).abs().gt(5e-4)).any())
+    moved = (ours - kept[0]).abs().gt(5e-4) | (other - kept[1]).abs().gt(5e-4)
     lines = []
     for series in known.index:
         learned, runs = known.loc[series, ["seeds_learned", "seeds"]]
@@ -112,7 +112,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
                 line = against.loc[series]
                 untested = math.isnan(line["difference"])
                 means = f"{100 * line['mean']:.1f}, {100 * line['baseline_mean']:.1f}; "
-                compared = f" ({means}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * moved
+                compared = f" ({means}{line['seeds']:.0f}, {line['baseline_seeds']:.0f})" * bool(moved[series])
                 cells.append(NOTHING if untested else f"${100 * line['difference']:+.1f}${_interval(line)}{compared}")
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
                 cells += [NOTHING if untested else str(line["verdict"])] * bool(task.rule)
@@ -128,8 +128,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
         f"95 % intervals; p: as in the methods{own}{operations}. Bold: the best "
         f"mean{'; of what is kept, all that may be first' * (not task.declared)}."
-        + " Δ and p are of the look that decided or the last; in parentheses: the means compared, the runs of each."
-        * moved
+        + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "
+        "means compared and the runs of each." * bool(moved.any())
     )
     return latex.main_table(heads, lines, caption, f"tab:{style.slug(task.key)}")
 

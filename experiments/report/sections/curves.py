@@ -29,12 +29,14 @@ def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["converged"].ne(False)]
 
 
-def coloured(ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str]) -> list[str]:
-    """Return the series that have a colour: all of a few; else baseline, best, classic, best of each family."""
+def coloured(
+    ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str], ahead: Sequence[str] = ()
+) -> list[str]:
+    """Return the series that have a colour: all of a few; else baseline, best, ahead, classic, best of each family."""
     if len(ranked) <= COLOURED:
         return list(ranked)
     best = {kinds[series]: series for series in reversed(ranked)}
-    wanted = [baseline, ranked[0], *style.CLASSIC, *(one for one in ranked if one in best.values())]
+    wanted = [baseline, ranked[0], *ahead, *style.CLASSIC, *(one for one in ranked if one in best.values())]
     return list(dict.fromkeys(str(one) for one in wanted if one in ranked))[:COLOURED]
 
 

@@ -27,6 +27,8 @@ MOST = 200
 """Most series of a task that figures know of; each chooses by its question which of them have a colour."""
 PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
+AHEAD = 3
+"""Most series that beat the user's own encoder which pictures colour for that."""
 FREE_RUNNING = "generated_token_accuracy"
 MEANS = (
     "Mean over seeds [95 % interval, no narrower than the noise of the evaluation, though all seeds agree; none from "
@@ -129,6 +131,11 @@ class TaskResults:
             return False
         return self.declared or self.baseline != default_baseline(self.beyond)
 
+    @property
+    def about_own(self) -> bool:
+        """Whether it was asked how others compare with an encoder of the user's."""
+        return self.asked and self.is_own(self.baseline)
+
     @cached_property
     def waiting(self) -> bool:
         """Whether more of its runs were asked for."""
@@ -218,7 +225,9 @@ class TaskResults:
     def coloured(self) -> list[str]:
         """The series with a colour and a name in pictures."""
         ranked = [str(series) for series in self.standing["series"]] or self.order
-        return curves.coloured(ranked, self.baseline, {series: self.kind_of(series) for series in ranked})
+        kinds = {series: self.kind_of(series) for series in ranked}
+        won = self.against.loc[self.against["verdict"] == comparisons.BETTER, "series"] if self.about_own else ()
+        return curves.coloured(ranked, self.baseline, kinds, [each for each in ranked if each in set(won)][:AHEAD])
 
     @cached_property
     def curves(self) -> list[Line]:
