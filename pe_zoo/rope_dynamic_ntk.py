@@ -61,5 +61,6 @@ class DynamicNTKRoPE(Encoder):
             angle = distance * frequencies[..., pair]
             here, there = (x[..., 2 * pair : 2 * pair + 2].to(exact) for x in (q, k))
             quarter = torch.stack([here[..., 1], -here[..., 0]], -1)
-            rotated = rotated + (here @ there.mT) * angle.cos().to(exact) - (quarter @ there.mT) * angle.sin().to(exact)
+            rotated = torch.addcmul(rotated, here @ there.mT, angle.cos().to(exact))
+            rotated = torch.addcmul(rotated, quarter @ there.mT, angle.sin().to(exact), value=-1)
         return (rotated * self.geometry.head_dim**-0.5).to(scores.dtype)

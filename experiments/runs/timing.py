@@ -23,10 +23,10 @@ STEPS, SECONDS = 4, 0.5
 """A step is repeated this often at least, and for this long."""
 OPERATIONS = 2e10
 """Of a timed step on a CPU: of a larger batch only as many sequences are taken, and the time of all follows."""
-SHARES = (32.0, 4.0, 1.0)
-"""A measurement is timed with this part of its samples, then with the next where that is SHORT."""
+PART, TIMES = 32.0, 4.0
+"""A measurement is timed with this part of its samples, and so many times that: what grows with them, and what not."""
 SHORT = 8.0
-"""Seconds."""
+"""Seconds up to which all of it is timed."""
 FEWEST = 8
 """Samples of a timed measurement, at least: in tokens, the longest sequences are as long."""
 
@@ -103,11 +103,15 @@ def _measuring(plan: Plan, clock: Callable[[], float]) -> float:
         return _seconds(clock, lambda: pipeline.attempt(name, subject, measured, TrainLog()))
 
     for name, given in plan.config.experiments.items():
-        most, found = max(1.0, (given.get("samples") or 0) / FEWEST), 0.0
-        for share in dict.fromkeys(min(share, most) for share in SHARES):
-            if found < SHORT * share:  # a larger part tells better: what does not grow was multiplied too
-                found = share * seconds(name, share)
-        total += found
+        most = max(1.0, (given.get("samples") or 0) / FEWEST)
+        small = min(PART, most)
+        large = max(1.0, small / TIMES)
+        found = first = seconds(name, small)
+        if large < small:
+            found = seconds(name, large)
+            growing = max(0.0, found - first) / (1 / large - 1 / small)
+            found += (1 - 1 / large) * growing
+        total += seconds(name, 1.0) if large > 1 and found < SHORT else found
     return total
 
 

@@ -1082,11 +1082,18 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     task.is_own.return_value = False
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.head == "copy: none beats 2 of 6:"
-    counted = "b and c; loses to a; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
-    assert finding.text == counted + "This, in points: e less none, 0.0 [0.0, 0.0]."
+    counted = "; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
+    assert (
+        finding.text
+        == "b and c; loses to a (0 [0, 0] points, p 0.010)" + counted + "This, in points: e less none, 0.0 [0.0, 0.0]."
+    )
     task.against = against.iloc[[0, 1, 2, 3, 5]]
     (finding,) = front._asked(task, one_by_one=False)
     assert finding.text.endswith("Of those beaten, nearest: b (0 [0, 0] points, p 0.010).")
+    task.against = against.iloc[:2].assign(verdict="better", difference=[0.1, 0.2], low=0.05, high=0.3)
+    task.against = pd.concat([task.against, against.iloc[1:5]])
+    (finding,) = front._asked(task, one_by_one=False)
+    assert "loses to a and b, most to b (+20 [+5, +30] points, p 0.010); " in finding.text
 
 
 def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:

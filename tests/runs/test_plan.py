@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 from support import Command
 
-from experiments.runs import forecast, status
+from experiments.plan.plan import Plan
+from experiments.plan.prepare import prepare
+from experiments.runs import forecast, status, timing
 from experiments.runs.timing import Speed, timed
+from experiments.training.evaluate import Subject
+from experiments.training.log import TrainLog
 
 TINY = ["model=tiny", "train.steps=20", "train.rounds=1", "task.train_length=4", "experiment=length_extrapolation"]
 TINY += ["length_extrapolation.multiples=[1,2]", "length_extrapolation.samples=16", "name=p"]
@@ -140,6 +144,21 @@ def test_a_large_batch_is_timed_in_part(configs: list[forecast.RunConfig], monke
     size = 4  # whatever the lengths drawn, whole sequences of a full batch
     assert found.tokens == pytest.approx(16_384, abs=8 * size)
     assert found.step > 10 * timed(configs[0]).step, "64 times the tokens"
+
+
+def test_what_does_not_grow_with_the_samples_is_not_multiplied(
+    configs: list[forecast.RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def attempt(name: str, subject: Subject, plan: Plan, log: TrainLog) -> None:
+        now[0] += 20 + 0.1 * int(str(plan.config.experiments[name]["samples"]))
+
+    monkeypatch.setattr("experiments.pipeline.attempt", attempt)
+    for samples in (8, 16, 100, 256, 4096):
+        knobs = {"length_extrapolation": {"samples": samples}}
+        plan = prepare(replace(configs[0], experiments=knobs))
+        assert timing._measuring(plan, lambda: now[0]) == pytest.approx(20 + 0.1 * samples, rel=0.05)
 
 
 def test_timing_ends_once_each_setting_has_one_and_patience_is_over(
