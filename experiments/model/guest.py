@@ -35,6 +35,8 @@ class Insight:
     replace: Callable[[Encoder | None, int | None], None] | None = None
     window: int | None = None
     """Keys that each query sees now, if ``replace`` can change that; None: all."""
+    rotating: tuple[list[int], list[int]] | None = None
+    """The layers that have ``encoder``, and those in which nothing tells order; None: all have it."""
     fixed: str = ""
     """Why there is no ``replace``, if that is known."""
     parameters: tuple[int, int] = (0, 0)

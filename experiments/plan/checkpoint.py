@@ -110,6 +110,7 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
         encoder=found.encoder,
         replace=found.replace if found.encoder else None,
         window=found.window if found.encoder else None,
+        rotating=found.rotating,
         fixed=f"nothing can be put into the model: {found.reason}" if found.reason else "",
         parameters=found.num_parameters(),
         vocabulary=found.model.config.get_text_config().vocab_size,

@@ -35,7 +35,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("threads", "processes", "seeds_together"), int),
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
-    "in_use": list,
+    **dict.fromkeys(("in_use", "rotating"), list),
     "windowed_as": str,
     **dict.fromkeys(("moved", "turned", "values"), dict),
     **dict.fromkeys(("started", "finished"), str),
@@ -68,6 +68,15 @@ def used(record: Mapping[Any, Any]) -> list[dict[str, Any]]:
     """Return what `pe_zoo.hf.use` put into the model that a run measured, from its ``run.json``."""
     noted = record.get("in_use")
     return [spec for spec in noted if isinstance(spec, dict)] if isinstance(noted, list) else []
+
+
+def rotating(record: Mapping[Any, Any]) -> tuple[list[int], list[int]] | None:
+    """Return the layers of a measured model that rotate, and the others, from its ``run.json``; None: all rotate."""
+    noted = record.get("rotating")
+    if not isinstance(noted, list) or len(noted) != 2 or not all(isinstance(layers, list) for layers in noted):
+        return None
+    having, without = ([layer for layer in layers if isinstance(layer, int)] for layers in noted)
+    return having, without
 
 
 def used_as(record: Mapping[Any, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import pe_zoo
+from experiments.model.guest import Guest
 from experiments.model.transformer import Transformer
 from experiments.plan.measures import measures
 from experiments.plan.places import in_use, windowed_as
@@ -93,6 +94,7 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
         "message": log.divergence if log.status == "diverged" else "",
         "model_parameters": trunk,
         "encoder_parameters": own,
+        "rotating": model.insight.rotating if isinstance(model, Guest) else None,
         **{note.__name__: note(model.encoder, initial) if initial is not None else None for note in NOTES},
         "trained": trains,
         "steps": log.steps if trains else None,

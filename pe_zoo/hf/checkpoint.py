@@ -13,10 +13,10 @@ from pe_zoo import Encoder, Geometry, Unsupported
 from pe_zoo.hf.families import REFUSED, tried
 from pe_zoo.hf.listen import family, read, tokens_for
 from pe_zoo.hf.order import table_of
-from pe_zoo.hf.own import configured, own_rotation, rotates
+from pe_zoo.hf.own import Partial, configured, own_rotation, rotates
 from pe_zoo.hf.saved import load
-from pe_zoo.hf.seat import seat_of
-from pe_zoo.hf.swap import USED, chosen, noted_length, restore, use
+from pe_zoo.hf.seat import Seat, seat_of
+from pe_zoo.hf.swap import USED, chosen, noted_length, put, restore, use
 
 TAKEN = "give a causal language model, such as Llama or GPT-2"
 BEFORE = "original_max_position_embeddings"
@@ -24,7 +24,7 @@ BEFORE = "original_max_position_embeddings"
 
 @dataclass
 class Opened:
-    """A model in evaluation mode, and ``encoder``, if the zoo has what tells it order in every layer, or the reason."""
+    """A model in evaluation mode, and ``encoder``, if the zoo has what tells it order, or the reason why not."""
 
     model: PreTrainedModel
     geometry: Geometry
@@ -32,6 +32,8 @@ class Opened:
     reason: str = ""
     positions: int | None = None
     """How many positions a table of the model has; None: it has no table."""
+    still: Encoder | None = None
+    """What stands in layers in which nothing tells order, beside others that have ``encoder``."""
 
     def logits(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
         """``(batch, length)`` tokens and positions, or None for its own, to ``(batch, length, vocab)``."""
@@ -59,13 +61,22 @@ class Opened:
     @property
     def window(self) -> int | None:
         """The keys that each query sees by what `use` was told; None: all that the model lets it see."""
-        return next((seat.window for module in self.model.modules() if (seat := seat_of(module))), None)
+        return next((seat.window for seat in _seats(self.model)), None)
 
     def replace(self, encoder: Encoder | None, window: int | None) -> None:
         """Put another encoder (None: none) into every layer, and let queries see a window of keys (None: all)."""
-        for module in self.model.modules():
-            if (seat := seat_of(module)) is not None:
-                seat.encoder, seat.window = encoder or Encoder(self.geometry), window
+        for seat in _seats(self.model):
+            seat.window = window
+            if seat.encoder is not self.still:
+                seat.encoder = encoder or Encoder(self.geometry)
+
+    @property
+    def rotating(self) -> tuple[list[int], list[int]] | None:
+        """The layers that have ``encoder``, and those in which nothing tells order; None: all have it."""
+        if self.still is None:
+            return None
+        having, without = (list(spec["layers"]) for spec in getattr(self.model.config, USED))
+        return having, without
 
     def _numbered(self, tokens: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
         if self.positions is not None:
@@ -133,13 +144,17 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     if _sees_later(model):
         raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
     own = getattr(model.base_model, USED, None)
-    encoder, reason = None, "encoders of pe_zoo are in use in some of its layers"
+    encoder, still, reason = None, None, "encoders of pe_zoo are in use in some of its layers"
     if own is None:
-        encoder, reason = _rotation(model, train_length)
+        encoder, still, reason = _rotation(model, train_length)
     elif len(own) == 1 and own.specs[0]["layers"] is None:
         encoder = own[0]
-    geometry = encoder.geometry if encoder else _sizes(model, train_length)
-    return Opened(model, geometry, encoder, "" if encoder else reason, table_of(model))
+    geometry = encoder.geometry if encoder and still is None else _sizes(model, train_length)
+    return Opened(model, geometry, encoder, "" if encoder else reason, table_of(model), still)
+
+
+def _seats(model: PreTrainedModel) -> list[Seat]:
+    return [seat for module in model.modules() if (seat := seat_of(module))]
 
 
 def _sees_later(model: PreTrainedModel) -> bool:
@@ -151,17 +166,26 @@ def _sees_later(model: PreTrainedModel) -> bool:
     return bool((after - before).abs().max() > near * before.std())
 
 
-def _rotation(model: PreTrainedModel, train_length: int) -> tuple[Encoder | None, str]:
-    """Let our rotation take the place of the model's, if that changes nothing; otherwise say why it cannot."""
+def _rotation(model: PreTrainedModel, train_length: int) -> tuple[Encoder | None, Encoder | None, str]:
+    """Let our rotation take the place of the model's, if that changes nothing; otherwise say why it cannot.
+
+    Where some layers do not rotate, the second is what stands in those.
+    """
     try:
         heard = chosen(model, None)
         if not rotates(heard):
             raise Unsupported(f"{family(model)} has no rotation")
-        own_rotation(model, heard)
-        return use(model, "rope", train_length=train_length), ""
+        try:
+            own_rotation(model, heard)
+        except Partial as part:
+            others = [one for one in heard if one.layer not in part.layers]
+            encoder = use(model, "rope", layers=part.layers, train_length=train_length)
+            given: dict[str, Any] = {"layers": [one.layer for one in others], "train_length": train_length}
+            return encoder, put(model, others, "none", **given), ""
+        return use(model, "rope", train_length=train_length), None, ""
     except (Unsupported, ValueError) as reason:
         restore(model)
-        return None, str(reason)
+        return None, None, str(reason)
 
 
 def _sizes(model: PreTrainedModel, train_length: int) -> Geometry:

@@ -25,6 +25,14 @@ class Scaled(Unsupported):
     """A model has angles of a length beyond its first training, which `rope` in their place would lose."""
 
 
+class Partial(Unsupported):
+    """A model rotates as `rope` does in some ``layers``, and not at all in the others."""
+
+    def __init__(self, reason: str, layers: list[int]) -> None:
+        super().__init__(reason)
+        self.layers = layers
+
+
 @dataclass(frozen=True)
 class Rotation:
     """A rotation as knobs of `rope`, and of how many dimensions of a head the two halves form its pairs."""
@@ -110,8 +118,12 @@ def own_rotation(model: PreTrainedModel, heard: list[Heard]) -> Rotation:
     if len(alike) == len(modules):
         raise Unsupported(f"{name}'s rotation differs between its layers (layers=[…] can name those that are alike)")
     if alike:
-        those = [getattr(one.module, "layer_idx", place) for place, one in enumerate(heard) if one.module in alike]
-        raise Unsupported(f"{name} rotates as rope does, but not in all of these layers: name those, layers={those}")
+        those = [one.layer for one in heard if one.module in alike]
+        reason = f"{name} rotates as rope does, but not in all of these layers: name those, layers={those}"
+        still = all(
+            torch.equal(*each) for m in modules if m not in alike for each in zip(found[m], plain[m], strict=True)
+        )
+        raise Partial(reason, those) if still else Unsupported(reason)
     raise Unsupported(f"{name} does not rotate as rope does")
 
 

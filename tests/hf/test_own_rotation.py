@@ -182,6 +182,30 @@ def test_layers_that_rotate_are_named_where_others_do_not() -> None:
     assert not torch.allclose(logits(model, given), before, atol=1e-4)
 
 
+def test_where_some_layers_do_not_rotate_methods_go_into_the_others_and_a_window_into_all(tmp_path: Path) -> None:
+    model, given = six("smollm3"), tokens(12)
+    before = logits(model, given)
+    measured = opened(model, tmp_path)
+    having, without = [0, 1, 2, 4, 5], [3]
+    assert (measured.encoder is not None, measured.rotating) == (True, (having, without))
+    torch.testing.assert_close(measured.logits(given), before, atol=1e-5, rtol=0)
+    rope = measured.encoder
+    measured.replace(pe_zoo.build("yarn", rope.geometry, base=rope.base, factor=4.0), None)
+    pe_zoo.hf.use(model, "yarn", layers=having, train_length=32, factor=4.0)
+    torch.testing.assert_close(measured.logits(given), logits(model, given), atol=1e-5, rtol=0)
+    assert not torch.allclose(measured.logits(given), before, atol=1e-3)
+    measured.replace(rope, 4)
+    for name, layers in (("rope", having), ("none", without)):
+        pe_zoo.hf.use(model, name, layers=layers, sliding_window=4)
+    torch.testing.assert_close(measured.logits(given), logits(model, given), atol=1e-5, rtol=0)
+    measured.replace(None, None)
+    for layers in (having, without):
+        pe_zoo.hf.use(model, "none", layers=layers)
+    torch.testing.assert_close(measured.logits(given), logits(model, given), atol=1e-5, rtol=0)
+    measured.replace(rope, None)
+    torch.testing.assert_close(measured.logits(given), before, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("name", [name for name in EXTENSIONS if pe_zoo.get(name).rope_type])
 def test_what_a_configuration_can_hold_is_the_same_there(name: str) -> None:
     more = {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if name == "llama3_rope" else {}

@@ -24,6 +24,7 @@ def told(
     in_use: Any = None,
     family: str | None = None,
     more: tuple[Row, ...] = (),
+    rotating: Any = None,
     **noise: float,
 ) -> Answer:
     """The answer where ways of reading have such bits at four times the length, their difference as noisy as said."""
@@ -37,7 +38,7 @@ def told(
         rows.append(row(name, times[1], 256, metric=TIME))
         rows += [row(name, each, 256, metric=TIME, part=part) for part, each in enumerate(times, 1)]
     record = {"unsupported": {NAME: [*refusals]}, "checkpoint": "my/model", "in_use": in_use, "windowed_as": family}
-    found = answer(frame(rows), record)
+    found = answer(frame(rows), record | {"rotating": rotating})
     assert found is not None
     return found
 
@@ -64,6 +65,17 @@ def test_where_nothing_was_tried_the_reason_is_said() -> None:
         "name those, layers=[0, 1, 2]. A method can be put into those, and the model measured again: "
         'pe_zoo.hf.use(model, "yarn", layers=[…]), save_pretrained, checkpoint=.'
     )
+
+
+def test_where_some_layers_do_not_rotate_the_lines_name_those_that_do() -> None:
+    found = told({AS_TRAINED: 2.9, "yarn": 2.3, WINDOW: 2.2}, {"yarn": 0.1}, rotating=[[0, 1, 2], [3]])
+    assert found.advice[-1].startswith("3 of the 4 layers of this model rotate: a method was put into those")
+    lines = [line for line in found.code if "pe_zoo.hf.use" in line]
+    assert lines == [
+        'for name, layers in (("rope", [0, 1, 2]), ("none", [3])): '
+        "pe_zoo.hf.use(model, name, layers=layers, sliding_window=64)",
+        '# pe_zoo.hf.use(model, "yarn", train_length=64, factor=4.0, layers=[0, 1, 2])',
+    ]
 
 
 def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:

@@ -30,7 +30,7 @@ from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
 from experiments.rows.read import refusals as refusals_of
-from experiments.rows.read import used, used_as
+from experiments.rows.read import rotating, used, used_as
 from experiments.rows.row import main_metric, metric_of
 from experiments.rows.stretches import ENOUGH
 from experiments.statistics import blocks
@@ -48,6 +48,8 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
 }
 """What to do where no method could be tried, by a part of the reason."""
+IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
+"""Where a model's layers do not all rotate."""
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "are not shown to change with"
 """What bits per byte do where other text stands in the place of distant text."""
 
@@ -157,7 +159,8 @@ def answer(
     other = min(enough, key=lambda ranking: abs(ranking.multiple - FAR))
     place = place if isinstance(place, str) else "path/to/model"
     family = record.get("windowed_as")
-    lines = code(main, window, place, in_use, family)
+    layers = rotating(record)
+    lines = code(main, window, place, in_use, family, layers)
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
     return Answer(
         heading=_heading(opening, main, metric),
@@ -167,6 +170,7 @@ def answer(
             *unanswered,
             *_served(main, metric, in_use, f"a window of {window}" if windowed(main, window, family) else ""),
             *_in_use(used_as(record), windowed=limit is not None),
+            *_in_some(layers),
         ],
         evidence=[
             *_levels(main, metric, window),
@@ -280,6 +284,10 @@ def _in_use(held: str, *, windowed: bool) -> list[str]:
         f"{'; every method keeps the window' * windowed}. "
         "To see what that change gains, measure the model before it as well."
     ]
+
+
+def _in_some(layers: tuple[list[int], list[int]] | None) -> list[str]:
+    return [] if layers is None else [IN_SOME.format(len(layers[0]), sum(map(len, layers)))]
 
 
 def _time(main: Ranking, name: str) -> str:

@@ -49,12 +49,18 @@ ALIKE = ("low_freq_factor", "high_freq_factor")
 
 
 def code(
-    main: Ranking, window: int, place: str, in_use: Sequence[Mapping[str, Any]] = (), family: str | None = None
+    main: Ranking,
+    window: int,
+    place: str,
+    in_use: Sequence[Mapping[str, Any]] = (),
+    family: str | None = None,
+    rotating: tuple[list[int], list[int]] | None = None,
 ) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other.
 
     ``in_use`` is what `pe_zoo.hf.use` has put into the model: methods were measured in its place, beneath its window.
-    ``family`` is one that computes the same and can have a window by its configuration.
+    ``family`` is one that computes the same and can have a window by its configuration. ``rotating`` are the layers
+    that take a method, and the others, which can have a window alone; None: all take it.
     """
     held = dict(in_use[0]) if in_use else {"name": "rope"}
     seen = held.get("sliding_window")
@@ -64,11 +70,15 @@ def code(
     lines = dict[str, list[str]]()
     if main.methods and WINDOW in main.better:  # with a method that can take its place its encoder is rope, or in use
         limit = _use(held["name"], length | knobs | {"sliding_window": window})
+        if rotating:
+            limit = f'for name, layers in (("rope", {rotating[0]}), ("none", {rotating[1]})): '
+            limit += f"pe_zoo.hf.use(model, name, layers=layers, sliding_window={window})"
         lines[WINDOW] = [f"# attends to the last {window} tokens", limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
         given: dict[str, Any] = {"train_length": window, **({} if factor != factor else {"factor": factor})}
         given |= {"base": knobs["base"]} if "base" in knobs else {}
+        given |= {"layers": rotating[0]} if rotating else {}
         text = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
         lines[main.chosen] = [text, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
         if not _limits(main):

@@ -192,7 +192,7 @@ def runs_section(results: Results) -> Section:
     if len(shown) < len(runs):
         what = "those that did not end well or did not learn first; tables/runs.csv has all"
         note += f" Shown are {len(shown)} of {len(runs)} runs, {what}."
-    apart = ["corpus", "tuning", "packages", "source", "described", "in_use", "windowed_as"]
+    apart = ["corpus", "tuning", "packages", "source", "described", "in_use", "rotating", "windowed_as"]
     apart += ["moved", "turned", "values"]
     data = runs.drop(columns=apart).assign(configuration=runs["run_id"].map(own))
     return Section("Runs", parts=[Table("runs", "Every run of the folder", cells, data, note)])
