@@ -399,7 +399,7 @@ def test_an_encoder_that_needs_a_geometry_of_its_own_says_so() -> None:
 
 
 def test_the_guide_lists_what_the_command_finds() -> None:
-    guide = (ROOT / "docs" / "hugging_face.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     asked = [tried(name) for name in (*FAMILIES, *REFUSALS, "blt")]
     supported, untested, _ = (
         guide.partition(f"**{word}**")[2].partition("\n")[0] for word in ("Supported", "Untested", "Refused")

@@ -116,7 +116,7 @@ def test_the_guide_s_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     scope: dict[str, Any] = {}
     exec(source, scope)
     assert sorted(place.name for place in (tmp_path / "longer").iterdir()) == ["rope", "self_extend", "yarn"]
-    assert scope["model"].config.pe_zoo[0]["sliding_window"] == 128
+    assert scope["model"].config.pe_zoo[0]["sliding_window"] == 4096
 
 
 def test_the_guide_s_layers_are_those_of_command_a() -> None:

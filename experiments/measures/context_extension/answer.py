@@ -45,7 +45,7 @@ REMEDIES = {
     "not in all of these layers": "A method can be put into those, and the model measured again: "
     'pe_zoo.hf.use(model, "yarn", layers=[…]), save_pretrained, checkpoint=.',
     "in use in some of its layers": "",  # what was put in is said with what it means
-    FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/hugging_face.md lists the families.",
+    FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/families.md lists them.",
 }
 """What to do where no method could be tried, by a part of the reason."""
 IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
