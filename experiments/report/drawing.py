@@ -162,6 +162,7 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
         yield _text(
             frame.x(x) + 6, above, "guessing" if drawn else f"guessing: {y:.2f}, off the scale", "tick over", "start"
         )
+    yield _text(frame.right + 18, frame.bottom + 17, "length", anchor="start")
     doublings = [axes.trained * 2**power for power in range(12)]
     taken = [-math.inf]
     for length in sorted(axes.lengths, key=lambda length: (length not in doublings, length)):
