@@ -13,6 +13,7 @@ from experiments.report import board, drawing
 from experiments.report.board import at, written
 from experiments.report.page import Finding, Front
 from experiments.report.sections.curves import learned_only, legend, percent
+from experiments.report.sections.likeness import CONTROL
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
@@ -455,7 +456,9 @@ def setting(tasks: Sequence[TaskResults], results: Results) -> str:
     bases = {task.key.partition("(")[0] for task in tasks}
     several = f"{len(tasks)} settings of {min(bases)}" if len(bases) == 1 else f"{len(tasks)} tasks"
     parts = [tasks[0].described if len(tasks) == 1 else several]
-    parts.append(f"{words.count(runs['series'].nunique(), 'encoding')} × {each}")
+    controls = {series for task in tasks for series, mark in task.marks.items() if mark == CONTROL}
+    also = f" and {words.count(len(controls), 'control')}" * bool(controls)
+    parts.append(f"{words.count(len(set(runs['series']) - controls), 'encoding')}{also} × {each}")
     judged, learned = int(runs["converged"].notna().sum()), int(runs["converged"].eq(True).sum())
     if results.waiting:
         parts.insert(0, f"unfinished: {len(results.finished)} of {len(results.runs) + len(results.missing)} runs")

@@ -16,6 +16,7 @@ NOTE = (
     "Scores: distance from those of a relative, ‖S − S'‖ / ‖S'‖ over training sequences; the same up to "
     f"{SAME:.0%}, nearly up to {NEAR:.0%}."
 )
+CONTROL = " (control)"
 SAME_TEXT = ["run_id", "eval_length", "n"]
 """What rows of two experiments share that read the same texts."""
 EXTENDING = (
@@ -77,7 +78,7 @@ def marks(rows: pd.DataFrame, configs: Mapping[str, Mapping[str, str]]) -> dict[
     for run in rows.drop_duplicates("series").to_dict("records"):
         declared, config = known.get(_plain(run["encoder"]), {}), configs.get(run["run_id"], {})
         if declared.get("control") or config.get("model.as_many_as", "null") != "null":
-            found[str(run["series"])] = " (control)"
+            found[str(run["series"])] = CONTROL
         elif declared.get("extends") and "train.elsewhere" not in config:
             found[str(run["series"])] = ", trained from scratch"
     return found
