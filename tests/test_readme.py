@@ -102,6 +102,19 @@ def test_what_the_first_command_prints(path: Path, tmp_path: Path, capsys: pytes
     assert shown in capsys.readouterr().out
 
 
+def test_the_guide_s_numberings_are_those_of_their_rows() -> None:
+    table = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
+    means = {str(name): part.set_index("eval_length")["mean"] for name, part in table.groupby("series")}
+    guide = (ROOT / "docs" / "see_one_fail.md").read_text("utf-8")
+    (section,) = re.findall(r"^\| numbering in training.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.M)
+    lines = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.splitlines()]
+    assert len(lines) == len(means) == 6
+    for name, *told in lines:
+        encoder, *numbering = re.findall(r"`(\w+)`", name)
+        (series,) = (each for each in means if each.partition("(")[0] == " · ".join([encoder, *numbering]))
+        assert told == [f"{100 * means[series][length]:.0f}" for length in (16, 32, 64, 128)], series
+
+
 def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(file)}
