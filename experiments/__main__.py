@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
                 files = [word.removeprefix("plugin=") for word in options if word.startswith("plugin=")]
                 given = dict(word.split("=") for word in options if not word.startswith("plugin="))
                 numbers = {name: int(number) for name, number in given.items()}
-                print(answers.text(Path(place), int(length), files, **numbers))  # noqa: T201
+                print(answers.text(Path(place), int(length), files, **numbers), flush=True)  # noqa: T201
                 return 0
             case ["-h" | "--help"]:
                 print(__doc__)  # noqa: T201
@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
     except (ValueError, Unsupported, PluginError) as error:
         print(f"error: {message_of(error)}", file=sys.stderr)  # noqa: T201
         return 2
+    except BrokenPipeError:  # piped into head
+        return 0
 
 
 def _found(target: str) -> list[tuple[str, str]]:
