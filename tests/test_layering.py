@@ -52,6 +52,7 @@ NAMES_ALLOWED = {
     ("pe_zoo/layered.py", "rope"),  # the encoders of its published list
     ("pe_zoo/_knobs.py", "none"),  # the English word
     ("pe_zoo/hf/checkpoint.py", "rope"),  # what the rotation of a saved model is, if it is that
+    ("pe_zoo/hf/checkpoint.py", "none"),  # what stands in the layers of one that do not rotate
     ("pe_zoo/hf/own.py", "rope"),  # what models rotate by
     ("experiments/measures/context_extension/lines.py", "rope"),  # the same, in the line that puts a window into one
     ("pe_zoo/hf/families.py", "fox"),  # what families are tried with: it reads the layer's input

@@ -21,6 +21,8 @@ from experiments.statistics.scores import DOUBLINGS
 
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
+AGREE = 0.5
+"""Correlation over seeds from which on a paired difference is told beside an undecided test, which pairs no seeds."""
 NO_INTERVAL = "Two groups: fewer than twelve seeds, so far apart that an interval would leave out the mean too often."
 ABOVE = (
     "The order is that of means. Tests show less where seeds lie apart, so that a lower series may beat more others."
@@ -195,7 +197,17 @@ def runs(line: Mapping[Any, Any]) -> str:
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
     """Return a comparison with the baseline: difference in points of quality kept, interval, p, runs and verdict."""
     numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
-    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}"
+    told = f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}"
+    return told + _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
+
+
+def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:
+    """Return the paired difference from the baseline where the seeds of both agree, as those of relatives do."""
+    agree, mean, low, high = comparisons.paired(task.family, line["series"], str(task.baseline))
+    if not agree >= AGREE:
+        return ""
+    less = words.signed(100 * mean, 100 * low, 100 * high, 1)
+    return f" (paired by seed, not part of the test: {less}; correlation {words.fixed(agree)})"
 
 
 def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:

@@ -91,7 +91,7 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
     rule, outside = declared_in(results.folder), checkpoint.alone(results)
     noted = sweeps.read(results.folder)[0]
     by_hand = set(results.finished["run_id"]) - set(sweeps.asked(noted))
-    commands = len({sweep.runs for sweep in noted}) + bool(by_hand)
+    commands = len(set({sweeps.lasting(sweep.command): sweep.runs for sweep in noted}.values())) + bool(by_hand)
     method = folder.method(results.rows, rule, commands, outside=outside)
     method += fairness.method(results.runs, results.configs)
     method, settings = methods.paragraph(results, method)

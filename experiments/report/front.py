@@ -311,7 +311,7 @@ def _first(task: TaskResults) -> list[Finding]:
     kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
     text = f"of its quality kept{_within(best)}, {board.mean_of(best['up_to'])}"
     text += (
-        f", the most{f'; compared with {task.baseline} alone' * (series != task.baseline)}."
+        f", the most{f' (tests are against {task.baseline} alone)' * (series != task.baseline)}."
         if task.declared
         else f", {_told_apart(task, beaten, rivals, len(seeds))}."
     )

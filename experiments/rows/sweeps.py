@@ -41,7 +41,7 @@ def write(folder: Path, sweep: Sweep) -> None:
     A plan changes nothing that was begun. Seeds that a rule added, and that have results, stay noted.
     """
     # The 1 gives a command the file name that earlier releases gave it.
-    digest = hashlib.sha256(f"{sweep.command}\n1".encode(errors="replace")).hexdigest()[:8]
+    digest = hashlib.sha256(f"{lasting(sweep.command)}\n1".encode(errors="replace")).hexdigest()[:8]
     path = folder / "sweeps" / f"{digest}.json"
     if sweep.runs:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +96,11 @@ def asked(sweeps: Iterable[Sweep]) -> dict[str, str]:
     for sweep in sweeps:
         found = dict.fromkeys(sweep.runs, sweep.command) | found
     return found
+
+
+def lasting(command: str) -> str:
+    """Return a command without what was one sitting's: with more minutes or workers it is the same request."""
+    return to_type(command) or command
 
 
 def to_type(command: str | None) -> str:

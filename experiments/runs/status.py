@@ -273,7 +273,9 @@ def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
             f"{seeds} in a sweep of one look show it in four of five"
         )
     if len(undecided):
+        delta = rule.delta or 0.05
+        equal = f"delta={delta:g} counts series as equal that are surely within {100 * delta:g} points"
         yield (
             "To go on, with N seeds that nobody has seen: the same command with name=again seed=100 'looks=[N]' "
-            "'weights=[1]'; delta=0.05 counts series as equal that are surely within 5 points"
+            f"'weights=[1]'; {equal}{', as declared' * (rule.delta is not None)}"
         )

@@ -51,7 +51,7 @@ def effect(make: Maker) -> str:
 
 
 def kin(cls: type[Encoder]) -> str:
-    """Name the encoders that change the same as this one, with the same claims, and their equations.
+    """Name the encoders that act where this one does, with the same claims, and their equations.
 
     Blank if there are none, or many.
     """
@@ -64,7 +64,7 @@ def kin(cls: type[Encoder]) -> str:
         return ""
     ours = {entry.name: entry.equation for entry in _catalogue.encoders()}
     told = (
-        f"{len(alike)} encodings change the same. Is it one of them, with other starting values or written otherwise? "
-        "A referee will ask how it compares with the nearest:"
+        f"{len(alike)} encodings act in the same place. Is it one of them, with other starting values or written "
+        "otherwise? Compare the equations; a referee will ask for the nearest:"
     )
     return "\n".join([told, *(f"  {name}: {' '.join(ours.get(name, '').split())}" for name in alike)])

@@ -205,11 +205,11 @@ def test_of_an_encoder_from_a_file_others_of_its_kind_are_named(
     assert main(["check", str(tmp_path / "root.py")]) == 0
     said = unwrapped(capsys.readouterr().out)
     assert re.search(
-        r"\d+ encodings change the same\. .* alibi: scores.* kerple_log: scores\[h, q, k\] −= .* t5: ",
+        r"\d+ encodings act in the same place\. .* alibi: scores.* kerple_log: scores\[h, q, k\] −= .* t5: ",
         said,
     )
     assert main(["check", "alibi"]) == 0
-    assert "change the same" not in capsys.readouterr().out
+    assert "act in the same place" not in capsys.readouterr().out
     assert kin(pe_zoo.get("rope")) == kin(pe_zoo.get("none")) == ""
 
 

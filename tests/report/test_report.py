@@ -1073,6 +1073,25 @@ def test_the_users_own_encoder_is_the_first_finding(tmp_path: Path) -> None:
     )
 
 
+def test_beside_an_undecided_relative_stands_its_difference_by_seed(tmp_path: Path) -> None:
+    """Seeds that lie far apart, and the same for both but for .02, and .01 in one of them."""
+
+    def with_loss(worse: float) -> dict[str, Any]:
+        def value(row: Row) -> float:
+            return 0.9 - (worse + 0.1 * row.seed + 0.01 * worse * (row.seed == 1)) * (row.eval_length > 16)
+
+        return {"rows": lambda rows: [replace(row, value=value(row)) for row in main_rows(rows)]}
+
+    mine = {"source": {"file": "mine.py", "check": "30 promises hold, 0 fail"}}
+    write_sweep(tmp_path, ("mine",), 5, **with_loss(0.2), record=mine)
+    write_sweep(tmp_path, ("none",), 5, **with_loss(0.22))
+    declare(tmp_path, "mine", 5)
+    assert report.main([str(tmp_path)]) == 0
+    text = read_page(tmp_path).text
+    (told,) = set(re.findall(r"undecided \(paired by seed, not part of the test: ([^;]*); correlation 1.00\)", text))
+    assert re.fullmatch(r"−2\.\d \[−2\.\d, −2\.\d\]", told)
+
+
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
     against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})

@@ -31,6 +31,7 @@ def test_a_sweep_stops_and_resumes(command: Command, tmp_path: Path, monkeypatch
     assert done.code == 0, done.err
     assert sorted(record_of(run)["resumed"] for run in runs_of(tmp_path, "b")) == [0, 1]
     assert command(*WORDS).out.count("finished before"), "the budget is no part of a run's id"
+    assert len([*(tmp_path / "results" / "b" / "sweeps").iterdir()]) == 1, "nor of what was asked"
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan"])

@@ -1,6 +1,7 @@
 """A page for each encoder: what it is, from its docstring, a curve for each task, claims about it, and its cost."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from experiments.report.paper import bibliography
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import claim
 from experiments.report.sections.task import TaskResults
+from experiments.rows import sweeps
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics import intervals
 from experiments.statistics.scores import NOT_MEASURED, UNLEARNED
@@ -175,9 +177,17 @@ def _untrained(name: str, entry: _catalogue.Entry, of_tasks: list[tuple[TaskResu
         return [Section(title, parts=[Block("list", lines), Block("links", [link])])]
     if not entry.name or entry.declared.get("axes", 1) > 1:  # not in this package, or not measured
         return []
-    file = f"plugin={entry.declared['file']} " if entry.declared.get("file") else ""
+    file = f"{_plugin(entry, of_tasks)} " if entry.declared.get("file") else ""
     command = f"python run.py {file}encoder={name} experiment=structure"
     return [Section(title, [f"{command} shows what it is before training, in figures and numbers, in seconds."])]
+
+
+def _plugin(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> str:
+    """Return the option that names an encoder's file as a run of it did, which may lie in a folder."""
+    task, names = of_tasks[0]
+    commands = task.runs.loc[task.runs["series"].isin(names), "command"].dropna()
+    given = (word for command in commands for word in shlex.split(sweeps.to_type(command)))
+    return shlex.quote(next((word for word in given if word.startswith("plugin=")), f"plugin={entry.declared['file']}"))
 
 
 def _of_series(cells: pd.DataFrame, head: str) -> str:

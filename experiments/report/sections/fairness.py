@@ -44,9 +44,12 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
         sentences.append(f"{one if len(rates) == 1 else many}, not tuned, which can decide a ranking of encoders.")
     steps = pd.to_numeric(trained["run_id"].map(lambda run: configs[run].get("train.steps")), errors="coerce")
     if longer := int((trained["steps"] > steps).sum()):
+        repeated = Counter(trained.loc[trained["steps"] > steps, "series"])
+        of_each = words.listed(f"{count} of {series}" for series, count in repeated.most_common())
         sentences.append(
             f"{longer} of {total} had not learned the task within the training length by the end of the learning-rate "
-            f"schedule and repeated it, up to {(trained['steps'] / steps).max():.0f} times in all."
+            f"schedule and repeated it, up to {(trained['steps'] / steps).max():.0f} times in all"
+            f"{f': {of_each}' * (len(repeated) <= LISTED)}."
         )
     learned, cut = (trained[trained["stopped"] == why] for why in ("converged", "max_steps"))
     if len(learned):
