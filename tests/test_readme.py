@@ -89,6 +89,13 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
         at_twice = {line["series"]: line["mean"] for line in csv.DictReader(file) if line["eval_length"] == "32"}
     named = dict(re.findall(r"`(\w+)` (\d+)", first))
     assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
+    free = pd.read_csv(tables / "copy_generated_token_accuracy.csv").set_index(["series", "eval_length"])["mean"]
+    assert f"{100 * free['alibi', 32]:.0f}" in first.rpartition("`alibi`")[2]
+    drawn = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
+    drawn = drawn.set_index(["series", "eval_length"])["mean"]
+    text = path.read_text(encoding="utf-8")
+    told = {f"{100 * drawn[series, 32]:.0f}" for series in ("sinusoidal", "sinusoidal · randomized(limit=300)")}
+    assert told <= set(re.findall(r"\d+", re.split("positions drawn|中抽取位置", text)[1].partition("\n\n")[0]))
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)

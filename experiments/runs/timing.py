@@ -24,7 +24,7 @@ STEPS, SECONDS = 4, 0.5
 OPERATIONS = 2e10
 """Of a timed step on a CPU: of a larger batch only as many sequences are taken, and the time of all follows."""
 PART, TIMES = 32.0, 4.0
-"""A measurement is timed with this part of its samples, and so many times that: what grows with them, and what not."""
+"""A measurement is timed with one in `PART` samples, then with `TIMES` as many, to tell what grows with them."""
 SHORT = 8.0
 """Seconds up to which all of it is timed."""
 FEWEST = 8
