@@ -36,6 +36,8 @@ TOLD = 0.1
 """Share of the time from which on the start of the command is told."""
 OFTEN = 2.0
 """Times that a run reads its text from which on that is told."""
+SLOW = 300.0
+"""Seconds of a model from outside from which on cores that it leaves idle are told of."""
 LONG = 86_400.0
 """Seconds from which on a missing GPU is told of."""
 BUSY = 1.3
@@ -57,6 +59,8 @@ class Cost:
     wait: float
     text: float
     """Tokens of the text to train on; 0 without one."""
+    least: bool
+    """Whether it takes longer: timing was ended before it was known how long."""
 
     @property
     def seconds(self) -> float:
@@ -145,7 +149,8 @@ def _cost(config: RunConfig, speed: Speed) -> Cost:
     training = steps * speed.step + steps / max(1, train.check_every) * speed.check
     measuring = speed.preparing + speed.measuring + times * speed.beyond
     repeated = training * (train.most_rounds - 1)
-    return Cost(speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait, speed.text)
+    parts = speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait, speed.text
+    return Cost(*parts, least=speed.least > 0)
 
 
 def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
@@ -172,8 +177,13 @@ def text(
     told = f", {span(start)} of it to start" if start > TOLD * seconds / workers else ""
     told += f"; {span(seconds)} for all runs added up" * (workers > 1)
     alone = ", if nothing else needs these cores" * here
-    lines = [f"Estimated time: {whole}{several}{told}{alone}."]
-    if here and seconds / workers > LONG and not torch.cuda.is_available():
+    more = "more than " * any(cost.least for cost in costs)
+    lines = [f"Estimated time: {more}{whole}{several}{told}{alone}."]
+    cores = pool.cores()
+    on_cpu = here and not torch.cuda.is_available()
+    if on_cpu and len(costs) == 1 and configs[0].checkpoint and configs[0].threads == 1 < cores and seconds > SLOW:
+        lines.append(f"It uses one of {cores} cores: threads={cores} takes all.")
+    if on_cpu and seconds / workers > LONG:
         lines.append("That is without a GPU: none was found here.")
     if minutes and seconds / workers > 60 * minutes:
         often = f"about {math.ceil(seconds / workers / 60 / minutes)} times in all"

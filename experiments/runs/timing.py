@@ -1,7 +1,8 @@
 """How long the parts of a run take, timed here: a few training steps, a check, and a part of each measurement."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.request import RunConfig
 from experiments.training.graphs import WARM
+from experiments.training.heartbeat import counted
 from experiments.training.log import TrainLog
 from experiments.training.progress import Training
 from experiments.training.step import Step
@@ -27,6 +29,8 @@ PART, TIMES = 32.0, 4.0
 """A measurement is timed with one in `PART` samples, then with `TIMES` as many, to tell what grows with them."""
 SHORT = 8.0
 """Seconds up to which all of it is timed."""
+MOST = 60.0
+"""Seconds after which the timing of a measurement of a model from outside ends: what it takes at the least is known."""
 FEWEST = 8
 """Samples of a timed measurement, at least: in tokens, the longest sequences are as long."""
 
@@ -46,6 +50,15 @@ class Speed(NamedTuple):
     """Seconds that pass for each second of work beside what else runs here; 1 where the clock does not tell."""
     text: float = 0.0
     """Tokens of the text to train on; 0 without one."""
+    least: float = 0.0
+    """Above 0 where timing was ended, so that measuring takes longer than told."""
+
+
+class _Enough(Exception):
+    """Ends a measurement that is timed: its parts that have begun, and all of them."""
+
+    def __init__(self) -> None:
+        self.begun, self.parts = counted()
 
 
 def timed(config: RunConfig) -> Speed:
@@ -57,13 +70,14 @@ def timed(config: RunConfig) -> Speed:
         preparing = _seconds(clock, lambda: prepare(config))
         parameters = sum(plan.model().num_parameters())
         step, tokens, check = _training(plan, clock) if config.trains else (0.0, 0.0, 0.0)
-        measuring, beyond = _measuring(plan, clock), 0.0
+        (measuring, least), beyond = _measuring(plan, clock), 0.0
         if config.tune and (knobs := plan.config.experiments.get(OVER_LENGTHS)):
             forced = replace(plan.config, experiments={OVER_LENGTHS: knobs | {"generated": 0}})
-            beyond = _measuring(replace(plan, config=forced), clock)
+            beyond, _ = _measuring(replace(plan, config=forced), clock)
         wait = (time.perf_counter() - began[1]) / (time.process_time() - began[0])
         wait = max(1.0, wait) if clock is time.process_time else 1.0
-        return Speed(preparing, step, check, measuring, beyond, tokens, parameters, wait, plan.task.text_length)
+        parts = preparing, step, check, measuring, beyond, tokens, parameters, wait, plan.task.text_length
+        return Speed(*parts, least)
 
 
 def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, float]:
@@ -90,9 +104,13 @@ def _training(plan: Plan, clock: Callable[[], float]) -> tuple[float, float, flo
     return fmean(seconds), fmean(tokens), _seconds(clock, run.check)
 
 
-def _measuring(plan: Plan, clock: Callable[[], float]) -> float:
-    """Return seconds of all measurements, of the model before training: in full where short, else from a part."""
-    subject, total = plan.subject(plan.model(), TrainLog()), 0.0
+def _measuring(plan: Plan, clock: Callable[[], float]) -> tuple[float, bool]:
+    """Return seconds of all measurements, of the model before training: in full where short, else from a part.
+
+    And whether they are the least, as the timing of a large model from outside was ended.
+    """
+    model, total, least = plan.model(), 0.0, False
+    subject = plan.subject(model, TrainLog())
 
     def seconds(name: str, share: float) -> float:
         given = plan.config.experiments[name]
@@ -106,13 +124,34 @@ def _measuring(plan: Plan, clock: Callable[[], float]) -> float:
         most = max(1.0, (given.get("samples") or 0) / FEWEST)
         small = min(PART, most)
         large = max(1.0, small / TIMES)
-        found = first = seconds(name, small)
+        try:
+            with _limited(model, clock) if plan.guest else nullcontext():
+                found = first = seconds(name, small)
+        except _Enough as ended:  # the part that was under way counts as whole
+            total, least = total + MOST * small * max(1, ended.parts) / max(1, ended.begun), True
+            continue
         if large < small:
             found = seconds(name, large)
             growing = max(0.0, found - first) / (1 / large - 1 / small)
             found += (1 - 1 / large) * growing
         total += seconds(name, 1.0) if large > 1 and found < SHORT else found
-    return total
+    return total, least
+
+
+@contextmanager
+def _limited(model: torch.nn.Module, clock: Callable[[], float]) -> Iterator[None]:
+    """Raise `_Enough` before a pass of the model that begins too late."""
+    ends = clock() + MOST
+
+    def check(*_: object) -> None:
+        if clock() > ends:
+            raise _Enough
+
+    hook = model.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _seconds(clock: Callable[[], float], do: Callable[[], object]) -> float:

@@ -58,6 +58,11 @@ def doing(what: str | Callable[[], str], share: Callable[[], float] | None = Non
             _doing[-1].began = time.monotonic()
 
 
+def counted() -> tuple[int, int]:
+    """Return how many parts of what is counted have begun, and how many there are; (0, 0) where nothing is."""
+    return next(((phase.begun, phase.parts) for phase in reversed(_doing) if phase.parts), (0, 0))
+
+
 @contextmanager
 def beating() -> Iterator[None]:
     """Report within the block, from a thread."""

@@ -34,6 +34,7 @@ from experiments.model.streams import stream
 from experiments.rows.results import load
 from experiments.rows.stretches import samples_for
 from experiments.runs import config as requests
+from experiments.runs import forecast, pool, timing
 from experiments.statistics import blocks
 from experiments.tasks import tasks
 from experiments.training import heartbeat
@@ -87,6 +88,16 @@ def measure(command: Command, saved: Path, *more: str) -> Any:
     text = f"task.path={saved.parent / 'text.py'}"
     words = [f"checkpoint={saved}", "task=text", text, "task.duplicates=kept", *SMALL]
     return command(*words, f"experiment=[length_extrapolation,{MEASURED}]", *more)
+
+
+def test_a_plan_gives_up_on_a_large_model(command: Command, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells what is known: that it takes longer than the parts that were timed say."""
+    monkeypatch.setattr(timing, "MOST", 0.0)
+    monkeypatch.setattr(forecast, "SLOW", -1.0)
+    monkeypatch.setattr(pool, "cores", lambda: 4)
+    planned = measure(command, saved, "--plan")
+    assert "Estimated time: more than " in planned.out, planned.err
+    assert "It uses one of 4 cores: threads=4 takes all." in planned.out
 
 
 def test_a_saved_model_is_measured(command: Command, saved: Path, tmp_path: Path) -> None:

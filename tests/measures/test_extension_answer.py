@@ -100,6 +100,10 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
         "the same weights compute the same",
     ]
     assert llama.code[-2:] == found.code[-2:]
+    assert llama.code[-5] == found.code[-3]
+    assert found.code[-3].endswith(
+        "task.train_length=64 experiment=length_extrapolation 'length_extrapolation.multiples=[1,4]'"
+    ), "the command that shows that what was saved reads as measured"
     worse = told({AS_TRAINED: 2.9, "self_extend": 2.2, "yarn": 2.4, WINDOW: 2.5}, {}, family="mistral")
     assert "Mistral" not in "".join(worse.code), "a window is not recommended"
     alone = told({AS_TRAINED: 2.9, "yarn": 2.4}, {})

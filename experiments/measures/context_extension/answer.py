@@ -160,8 +160,8 @@ def answer(
     place = place if isinstance(place, str) else "path/to/model"
     family = record.get("windowed_as")
     layers = rotating(record)
-    lines = code(main, window, place, in_use, family, layers)
     text = text or f"task.path={corpus.get('source', 'file.txt')}"
+    lines = code(main, window, place, in_use, family, layers, text if metric == "bits_per_byte" else "")
     return Answer(
         heading=_heading(opening, main, metric),
         advice=[

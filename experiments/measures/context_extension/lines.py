@@ -30,6 +30,7 @@ AFTER = [
     "AutoTokenizer.from_pretrained({place}).save_pretrained({new})",
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
+CHECKED = "# does that folder, or one whose config.json was changed, read as measured?"
 """How the lines that apply a method begin and end."""
 SERVED = (
     "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
@@ -55,12 +56,14 @@ def code(
     in_use: Sequence[Mapping[str, Any]] = (),
     family: str | None = None,
     rotating: tuple[list[int], list[int]] | None = None,
+    text: str = "",
 ) -> list[str]:
     """Return the lines that apply the best replacement, and a window where that is as good or better: one or other.
 
     ``in_use`` is what `pe_zoo.hf.use` has put into the model: methods were measured in its place, beneath its window.
     ``family`` is one that computes the same and can have a window by its configuration. ``rotating`` are the layers
-    that take a method, and the others, which can have a window alone; None: all take it.
+    that take a method, and the others, which can have a window alone; None: all take it. ``text`` is the option that
+    names the text: with it a line tells how to measure what was saved.
     """
     held = dict(in_use[0]) if in_use else {"name": "rope"}
     seen = held.get("sliding_window")
@@ -79,8 +82,8 @@ def code(
         given: dict[str, Any] = {"train_length": window, **({} if factor != factor else {"factor": factor})}
         given |= {"base": knobs["base"]} if "base" in knobs else {}
         given |= {"layers": rotating[0]} if rotating else {}
-        text = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
-        lines[main.chosen] = [text, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
+        note = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
+        lines[main.chosen] = [note, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
         if not _limits(main):
             lines.pop(WINDOW, None)
     if not lines:
@@ -89,9 +92,11 @@ def code(
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
     before = BEFORE_AGAIN if in_use else BEFORE
     whole = [*before, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
-    written = {"{place}": place, "{length}": main.length, "{new}": f"{Path(place).name}_{main.length}"}
+    new = f"{Path(place).name}_{main.length}"
+    written = {"{place}": place, "{length}": main.length, "{new}": new}
     for blank, value in written.items():
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
+    whole += [CHECKED, f"# {_check(main, window, new, text)}"] if text else []
     if in_use:
         return whole
     entries = windowed(main, window, family)
@@ -134,6 +139,13 @@ def next_command(main: Ranking, place: str, text: str) -> str:
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
     words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
+    return shlex.join(words)
+
+
+def _check(main: Ranking, trained: int, place: str, text: str) -> str:
+    """Return the command that reads text with a model as it was saved; a server's folder does not say its length."""
+    words = ["python", "run.py", f"checkpoint={place}", "task=text", text, f"task.train_length={trained}"]
+    words += ["experiment=length_extrapolation", f"length_extrapolation.multiples=[1,{main.multiple:g}]"]
     return shlex.join(words)
 
 
