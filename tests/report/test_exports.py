@@ -46,8 +46,8 @@ def test_the_main_table_has_caption_label_and_the_best_in_bold(tmp_path: Path) -
     assert lines[0] == r"\begin{table*}[t]"
     assert any(line.startswith(r"\caption{copy, trained to length 16") for line in lines)
     assert r"\label{tab:copy}" in lines
-    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Kept & $\Delta$ kept & $p$ \\" in lines, "no cost"
-    rows = {line.split(" & ")[0]: line for line in lines if line.count(" & ") == 6}
+    assert r"Encoder & In range & 2$\times$ & 4$\times$ & 8$\times$ & Kept & $\Delta$ kept & $p$ \\" in lines, "no cost"
+    rows = {line.split(" & ")[0]: line for line in lines if line.count(" & ") == 7}
     assert set(rows) == {"Encoder", "none", "alibi", r"mine\_1"}
     standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     best = _latex.escape(standing["kept"].idxmax())
@@ -67,8 +67,8 @@ def test_the_main_table_has_free_running_and_who_learned(tmp_path: Path) -> None
     write_run(tmp_path, "alibi", 3, rows=lambda rows: generated(of_lengths(rows)), record={"converged": False})
     assert report.main([str(tmp_path), "--paper"]) == 0
     lines = (tmp_path / "report/paper/table.tex").read_text().splitlines()
-    assert r"Encoder & In range & 2$\times$ & 4$\times$ & Kept & $\Delta$ kept & $p$ & Free \\" in lines
-    rows = {line.split(" & ")[0]: line.removesuffix(r" \\").split(" & ") for line in lines if line.count(" & ") == 7}
+    assert r"Encoder & In range & 2$\times$ & 4$\times$ & 8$\times$ & Kept & $\Delta$ kept & $p$ & Free \\" in lines
+    rows = {line.split(" & ")[0]: line.removesuffix(r" \\").split(" & ") for line in lines if line.count(" & ") == 8}
     assert set(rows) == {"Encoder", "none", "alibi (3 of 4 learned)"}
     standing = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index("series")
     assert f"{100 * standing['free_running_kept']['none']:.1f}" in rows["none"][-1]

@@ -23,6 +23,7 @@ from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of, write_whole
 from experiments.rows.untrusted import stays_within
+from experiments.statistics.scores import DOUBLINGS
 
 COLUMN = (3.3, 0.72)
 """Inches of a column of the usual two-column styles, and the size of type relative to the page."""
@@ -71,7 +72,7 @@ def _marked(figure: Figure) -> bool:
 
 
 def table(tasks: Sequence[TaskResults]) -> str:
-    """Return the main table: quality in range, at ×2 and ×4, kept, less the baseline with p, and cost.
+    """Return the main table: quality in range and at the multiples that count, kept, less the baseline, p, and cost.
 
     The best of each column is bold, and of what is kept all that may be the best, where all pairs were tested. What is
     kept free-running and cost are left out where they were not measured.
@@ -84,9 +85,11 @@ def table(tasks: Sequence[TaskResults]) -> str:
     costs = cost.numbers([task]).set_index("series")["relative_operations"].reindex(known.index)
     against = task.against.set_index("series").reindex(known.index)
     share, up = percent(name), bool(metric.higher_is_better)
+    multiples = [multiple for multiple in DOUBLINGS if multiple <= known["up_to"].max()]
     columns = {
-        head: board.at(task, multiple).reindex(known.index) * (100 if share else 1)
-        for head, multiple in (("In range", 1), (r"2$\times$", 2), (r"4$\times$", 4))
+        rf"{multiple:g}$\times$" if multiple > 1 else "In range": board.at(task, multiple).reindex(known.index)
+        * (100 if share else 1)
+        for multiple in (1, *multiples)
     }
     free = 100 * task.free_standing.set_index("series")["kept"].reindex(known.index).astype(float)
     columns |= {"Kept": 100 * known["kept"], "Free": free, "Cost": costs}
@@ -124,9 +127,10 @@ def table(tasks: Sequence[TaskResults]) -> str:
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
     caption = (
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}, means over {seeds}: {metric.label} "
-        f"({'%' if share else metric.unit}) in range and at two and four times that length. Kept: % of the quality in "
+        f"({'%' if share else metric.unit}) in range and at multiples of that length. Kept: % of the quality in "
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
-        f"95 % intervals; p: as in the methods{own}{operations}. Bold: the best "
+        f"95 % intervals, each of one mean or comparison; p: with the correction of the methods, so that it may be "
+        f"above .05 where an interval leaves out 0{own}{operations}. Bold: the best "
         f"mean{'; of what is kept, all that may be first' * (not task.declared)}."
         + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "
         "means compared and the runs of each." * bool(moved.any())
