@@ -987,6 +987,17 @@ def test_an_encoder_that_fails_its_contract_is_warned_of(tmp_path: Path, check: 
     assert (warned in page) if warned else ("mine breaks" not in page and "mine was not" not in page)
 
 
+def test_a_parameter_that_training_left_where_it_was_is_told(tmp_path: Path) -> None:
+    """A variant that fixes it tests next to nothing."""
+    write_sweep(tmp_path, ("none",), 1, rows=main_rows)
+    for seed, share in enumerate((0.001, 0.004)):
+        moved = {"offset": share, "slope": 0.5, "gate": None, "width": 20 * share}
+        record = {"source": {"file": "mine.py", "check": "28 promises hold, 0 fail"}, "moved": moved}
+        write_run(tmp_path, "mine", seed, rows=main_rows, record=record)
+    assert report.main([str(tmp_path)]) == 0
+    assert "mine: offset moved by less than 1 % in every run: to learn it or to fix it" in read_page(tmp_path).text
+
+
 def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
     for seed in range(3):

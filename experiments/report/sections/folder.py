@@ -20,6 +20,8 @@ SHOWN_ELSEWHERE = ("seed", "seeds", "name", "trained")
 """Keys of a configuration that have a column of their own, or decide nothing."""
 MOST_RUNS = 300
 """Most lines of the table of runs: 10 000 would make the page two megabytes large."""
+STILL = 0.01
+"""Share of its size by which training moved a parameter that a reader should know to have stayed."""
 CONVERGED = {True: "yes", False: "no †"}
 
 
@@ -138,7 +140,7 @@ def warnings(results: Results) -> list[str]:
         f"Unfinished: {len(runs)} of {of_all} runs have ended with rows. In no number here: {words.few(waiting)}. "
         "report.py --status lists them and the command that completes them."
     )
-    return [*_unchecked(runs), *[unfinished] * bool(waiting), *itertools.chain(*found)]
+    return [*_unchecked(runs), *_still(runs), *[unfinished] * bool(waiting), *itertools.chain(*found)]
 
 
 def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
@@ -150,6 +152,20 @@ def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
             yield f"{name} was {told.replace(':', ', so that a mistake in it would show nowhere:', 1)}"
         elif told and ", 0 fail" not in told:
             yield f"{name} breaks promises ({told}): its numbers may be those of a mistake."
+
+
+def _still(runs: pd.DataFrame) -> Iterator[str]:
+    """Say which parameters of encoders from outside training left where they were."""
+    theirs = runs[[isinstance(source, dict) for source in runs["source"]]]
+    for choice, of_encoder in theirs.groupby("choice"):
+        noted = [each for each in of_encoder.get("moved", ()) if isinstance(each, dict)]
+        shares = {name: [each.get(name) for each in noted] for name in (noted[0] if noted else ())}
+        still = [
+            name for name, of in shares.items() if all(isinstance(share, int | float) and share < STILL for share in of)
+        ]
+        if still:
+            moved = f"moved by less than {100 * STILL:g} % in every run"
+            yield f"{name_of(str(choice))}: {words.listed(still)} {moved}: to learn it or to fix it is nearly the same."
 
 
 def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:
