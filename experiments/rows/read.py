@@ -81,8 +81,12 @@ def rotating(record: Mapping[Any, Any]) -> tuple[list[int], list[int]] | None:
 
 def used_as(record: Mapping[Any, Any]) -> str:
     """Return the names of what was put in, as in "alibi and a window of 64"; empty where nothing was."""
-    windows = [f" and a window of {size}" if (size := spec.get("sliding_window")) else "" for spec in used(record)]
-    return ", ".join(f"{spec.get('name')}{window}" for spec, window in zip(used(record), windows, strict=True))
+    found = []
+    for spec in used(record):
+        window = f" and a window of {size}" if (size := spec.get("sliding_window")) else ""
+        first = f" beside the first {count} tokens" if (count := spec.get("first_tokens")) else ""
+        found.append(f"{spec.get('name')}{window}{first}")
+    return ", ".join(found)
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -50,7 +50,7 @@ def attend(
     if seat is None:
         return _natively(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
     if seat.window is not None:
-        attention_mask = visible(attention_mask, query, key, causal=seat.causal, window=seat.window)
+        attention_mask = visible(attention_mask, query, key, causal=seat.causal, window=seat.window, first=seat.first)
     query, key = neighbours(query, seat.halves), neighbours(key, seat.halves)
     encoder, heads = seat.encoder, query.shape[1]
     scale = encoder.geometry.head_dim**-0.5

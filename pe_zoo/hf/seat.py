@@ -34,6 +34,8 @@ class Seat:
     """Whether the model attended by FlexAttention, and goes on to where that can be."""
     window: int | None = None
     """Keys that a query sees back from its own, that included; None: all."""
+    first: int = 0
+    """First keys of the text that a query sees beside its window."""
     halves: int = 0
     """Dimensions of a head whose two halves form the model's pairs, where the encoder's are neighbours; 0: none."""
     positions: Tensor = NOTHING
@@ -63,7 +65,7 @@ class Seat:
             query_positions=self.positions,
             key_positions=self.key_positions,
             rows=slice(keys - queries, keys),
-            mask=visible(mask, q, k, causal=self.causal, window=self.window),
+            mask=visible(mask, q, k, causal=self.causal, window=self.window, first=self.first),
             causal=self.causal,
             x=self.x,
         )
@@ -103,14 +105,17 @@ def reads_input(encoder: Encoder) -> bool:
     return False
 
 
-def visible(mask: Tensor | None, q: Tensor, k: Tensor, *, causal: bool, window: int | None = None) -> Tensor:
+def visible(
+    mask: Tensor | None, q: Tensor, k: Tensor, *, causal: bool, window: int | None = None, first: int = 0
+) -> Tensor:
     """The mask in full, ``(batch or 1, 1, query, key)``: padding, which may look at nothing, looks at itself."""
     queries, keys = q.shape[-2], k.shape[-2]
     itself = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     if mask is None:
         mask = itself[None, None] if causal else torch.ones_like(itself)[None, None]
     if window is not None:
-        mask = mask & itself.triu(keys - queries - window + 1)
+        near = itself.triu(keys - queries - window + 1)
+        mask = mask & (near | (mask.cumsum(-1) <= first) if first else near)  # padding before the text is not counted
     return mask | (itself.triu(keys - queries) & ~mask.any(-1, keepdim=True))
 
 

@@ -20,7 +20,7 @@ from pe_zoo.hf.seat import Seat, leave, reads_input, seat_of, sit
 USED = "pe_zoo"
 """In a model: its encoders. In its config: their names, layers, lengths and knobs."""
 
-OPTIONS = ("layers", "train_length", "sliding_window")
+OPTIONS = ("layers", "train_length", "sliding_window", "first_tokens")
 """What `use` takes with every encoder, beside its knobs."""
 
 
@@ -48,6 +48,7 @@ def use(
     layers: Sequence[int] | None = None,
     train_length: int | None = None,
     sliding_window: int | None = None,
+    first_tokens: int = 0,
     **knobs: Any,
 ) -> Encoder:
     """Put an encoder into a language model in place of what tells it order now; return the encoder.
@@ -69,6 +70,9 @@ def use(
         train_length: tokens in the longest training sequence; None: what an earlier `use` noted, else the model's
             ``max_position_embeddings``, which may have been raised since.
         sliding_window: keys that each query sees, its own included; None: all that the model lets it see.
+        first_tokens: first keys of a text that each query sees beside its window. Large models put much of their
+            attention there, and fail without (Xiao et al. 2023, arXiv:2309.17453). With ``rerope`` and a ``window`` of
+            the same size they count as being at its end: LM-Infinite (Han et al. 2023, arXiv:2308.16137).
         knobs: the encoder's.
 
     Raises:
@@ -90,6 +94,7 @@ def use(
         "layers": layers,
         "train_length": train_length,
         "sliding_window": sliding_window,
+        "first_tokens": first_tokens,
         "halves": halves,
     }
     encoder = put(model, heard, name, **given, **own | knobs)
@@ -112,12 +117,16 @@ def put(
     layers: Sequence[int] | None,
     train_length: int | None,
     sliding_window: int | None = None,
+    first_tokens: int = 0,
     halves: int = 0,
     **knobs: Any,
 ) -> Encoder:
     """Put an encoder into attention modules as told, as `use` does once it has asked for the model's rotation."""
     if sliding_window is not None:
         whole("sliding_window", sliding_window, at_least=1)
+    whole("first_tokens", first_tokens, at_least=0)
+    if first_tokens and sliding_window is None:
+        raise ValueError(f"first_tokens={first_tokens} keeps these beside a window: give sliding_window=, too")
     text = model.config.get_text_config()
     geometry = Geometry(
         model_dim=text.hidden_size,
@@ -152,13 +161,13 @@ def put(
         used.handles += order.embed(model, heard[0].module, encoder)
     reads = reads_input(encoder)
     for seat in seats:
-        seat.encoder, seat.reads_input, seat.window = encoder, reads, sliding_window
+        seat.encoder, seat.reads_input, seat.window, seat.first = encoder, reads, sliding_window, first_tokens
     used.append(encoder)
     spec = {"name": name, "layers": layers and sorted(layers), "train_length": geometry.train_length}
     if factor := pe_zoo.knobs(type(encoder)).get("factor"):  # though a default: a reader of the file wants to know it
         spec["factor"] = factor.default
     spec |= knobs
-    more = {"sliding_window": sliding_window, "halves": halves or None}
+    more = {"sliding_window": sliding_window, "first_tokens": first_tokens or None, "halves": halves or None}
     used.specs.append(spec | {word: told for word, told in more.items() if told is not None})
     used.keep({taken.encoder for module in model.modules() if (taken := seat_of(module))})
     setattr(model.config, USED, used.specs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from transformers import (
 import pe_zoo.hf
 from experiments.measures.context_extension.lines import held_window
 from experiments.plan.places import windowed_as
+from pe_zoo import raw_scores
 from pe_zoo.hf.families import small, trial
 
 
@@ -45,6 +47,48 @@ def test_no_query_sees_further_than_its_window(name: str) -> None:
     other[:, 0] = (other[:, 0] + 1) % 64
     reached = (logits(model, other) - logits(model, given)).abs().amax(-1)[0] > 1e-6
     assert reached.nonzero().max() == 2 * 3  # two layers, each three tokens back
+
+
+@pytest.mark.parametrize("name", ["rope", "rerope", "none", "alibi"])
+def test_the_first_tokens_stay_in_sight(name: str, tmp_path: Path) -> None:
+    model, given = small("llama"), torch.randint(3, 64, (1, 20))
+    pe_zoo.hf.use(model, name, sliding_window=4, first_tokens=2)
+    for fault, size in trial(model, 20, 9).items():
+        assert size < 1e-4, fault
+    before = logits(model, given)
+    for place, last in ((0, 19), (1, 19), (2, 2 + 2 * 3)):
+        other = given.clone()
+        other[:, place] = (other[:, place] + 1) % 64
+        reached = (logits(model, other) - before).abs().amax(-1)[0] > 1e-6
+        assert reached.nonzero().max() == last, place
+    model.save_pretrained(tmp_path)
+    assert torch.equal(logits(pe_zoo.hf.load(str(tmp_path)).eval(), given), before)
+
+
+def test_kept_first_tokens_count_as_at_the_end_of_the_window() -> None:
+    """LM-Infinite, by hand: the first keys at a distance of the window, the nearest at their own, no others."""
+    model, given, window, first = small("llama"), torch.randint(3, 64, (1, 12)), 4, 2
+    pe_zoo.hf.use(model, "rerope", window=window, sliding_window=window, first_tokens=first)
+    seat = model.model.layers[0].self_attn.pe_zoo_seat
+    logits(model, given)
+    q, k = torch.randn(2, 1, 4, 12, seat.encoder.geometry.head_dim)
+    site = seat.site(q, k, None)
+    scores = raw_scores(seat.encoder, q, k, site)
+    q, k = (torch.view_as_complex(each[0].unflatten(-1, (-1, 2))) for each in (q, k))
+    turns = 10000.0 ** -(torch.arange(q.shape[-1]) / q.shape[-1])
+    for query in range(12):
+        for key in range(12):
+            seen = key <= query and (query - key < window or key < first)
+            assert bool(site.mask[0, 0, query, key]) == seen
+            if seen:
+                turned = q[:, query] * torch.exp(1j * min(query - key, window) * turns)
+                expected = (turned * k[:, key].conj()).real.sum(-1) / math.sqrt(2 * q.shape[-1])
+                torch.testing.assert_close(scores[0, :, query, key], expected, atol=1e-5, rtol=0)
+
+
+def test_first_tokens_without_a_window_are_refused() -> None:
+    with pytest.raises(ValueError, match="first_tokens=4 keeps these beside a window: give sliding_window=, too"):
+        pe_zoo.hf.use(small("llama"), "rope", first_tokens=4)
 
 
 def test_a_window_is_that_of_a_model_made_with_one(tmp_path: Path) -> None:

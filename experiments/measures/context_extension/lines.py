@@ -42,7 +42,8 @@ WINDOWED = (
     "# or, for a server without pe_zoo (a window of {window}): in config.json give max_position_embeddings {length},",
     "# and {held}: the same weights compute the same",
 )
-OPTIONS = ("name", "layers", "train_length", "sliding_window", "halves")
+FIRST = "first_tokens=4 keeps the first in sight, too, which a large model may need"
+OPTIONS = ("name", "layers", "train_length", "sliding_window", "first_tokens", "halves")
 """What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
 ROTATION = ("base", "fraction")
 ALIKE = ("low_freq_factor", "high_freq_factor")
@@ -76,7 +77,7 @@ def code(
         if rotating:
             limit = f'for name, layers in (("rope", {rotating[0]}), ("none", {rotating[1]})): '
             limit += f"pe_zoo.hf.use(model, name, layers=layers, sliding_window={window})"
-        lines[WINDOW] = [f"# attends to the last {window} tokens", limit]
+        lines[WINDOW] = [f"# attends to the last {window} tokens; {FIRST}", limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
         given: dict[str, Any] = {"train_length": window, **({} if factor != factor else {"factor": factor})}
