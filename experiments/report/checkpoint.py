@@ -136,6 +136,12 @@ def heading(results: Results, found: Sequence[Answer], placed: Sequence[Places])
     if quality.empty:
         return placed[0].heading if placed else f"{models}, measured as it is"
     last, metric = quality.iloc[-1], str(quality["metric"].iloc[0])
+    if quality["run_id"].nunique() > 1:
+        ends = quality.drop_duplicates("series", keep="last")
+        unit = "%" if is_share(metric) else metric_of(metric).label
+        levels = {str(line["series"]): number(line["value"], metric) for line in ends.to_dict("records")}
+        each = (f"{series} {told.removesuffix(unit).rstrip()}" for series, told in levels.items())
+        return f"Models as they are, {unit} at {last['eval_length']}: {words.few(each)}"
     inside = quality[quality["eval_length"] == quality["train_length"]]["value"]
     held = next(
         (f", with {held} by pe_zoo.hf.use" for held in map(used_as, results.runs.to_dict("records")) if held), ""

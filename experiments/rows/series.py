@@ -37,6 +37,11 @@ AS_BEFORE = {
     "length_extrapolation.during": "[]",
 }
 """Keys that runs lack where they have this value, the default, which is what earlier releases did."""
+OUTSIDE = "model.checkpoint"
+OF_NAME = {"plugin": "plugin", **dict.fromkeys((OUTSIDE, "model.sha256", "task.tokenizer"), OUTSIDE)}
+"""Keys that the encoder's name stands for, which may be a model's from outside, in runs that have another key."""
+DIGESTS = ("plugin", "model.sha256")
+"""Keys whose value is told in `SHORT` digits."""
 CHOICE = ("experiment", "trained")
 """Keys that change no number of an experiment that only one of two runs measured."""
 Runs = list[tuple[dict[str, Any], dict[str, str]]]
@@ -105,7 +110,7 @@ def _name_task(runs: Runs) -> dict[str, str]:
             parts = [record[part] for part, usual in PLAIN.items() if record.get(part) not in (None, usual)]
             parts = [part for part in parts if not own or part != record.get("layout")]
             told = [key for key in named if key not in own and values[key][place] not in (None, plain[key])]
-            parts += [f"{key}={str(values[key][place])[: SHORT if key == 'plugin' else None]}" for key in told]
+            parts += [f"{key}={str(values[key][place])[: SHORT if key in DIGESTS else None]}" for key in told]
             record["series"] = name_of(" · ".join([_brief(str(record.get("encoder"))), *map(str, parts)]))
 
     write(varying)
@@ -162,9 +167,9 @@ def _is_unsaid(key: str, runs: Runs) -> bool:
 
     The file of an encoder is told by its name, too, or by the model that is widened to as many parameters.
     """
-    component = key.partition(".")[0].replace("plugin", "encoder")
     of_name: dict[tuple[Any, str | None], set[str | None]] = {}
     for record, config in runs:
+        component = "encoder" if OF_NAME.get(key) in config else key.partition(".")[0]
         name = record.get(component) if component in ("encoder", *PLAIN) else None
         wide = config.get("model.as_many_as") if key == "plugin" else None
         of_name.setdefault((name, wide), set()).add(config.get(key))

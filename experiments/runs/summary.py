@@ -199,7 +199,7 @@ def _right(row: Row, digits: int = 0) -> str:
     if row.status != "ok":
         return row.status
     if row.metric == "bits_per_byte":
-        return f"{row.value:.2f} bits per byte"
+        return f"{row.value:.3f} bits per byte"
     return f"{_percent(row, digits)} % of tokens are right"
 
 
@@ -362,7 +362,7 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
         measured = [row for row in rows if row.experiment == OVER_LENGTHS and row.step is row.part is None]
         of = {row.eval_length: row for row in measured if row.metric == metric}
         if of:
-            cells = [f"{row.value:.2f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]
+            cells = [f"{row.value:.3f}" if metric == "bits_per_byte" else _percent(row) for row in of.values()]
             grid.append([labels[metric], *(dict(zip(of, cells, strict=True)).get(length, "") for length in columns)])
     split = sum(length <= trained for length in columns) + 1
     lines = [[*line[:split], "|", *line[split:]] for line in grid]

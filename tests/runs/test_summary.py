@@ -56,7 +56,7 @@ def test_a_run_that_did_not_learn_reaches_nothing(tmp_path: Path) -> None:
 def test_bits_are_judged_by_the_loss(tmp_path: Path) -> None:
     found = rows({128: 2.0, 256: 2.1, 512: 3.95}, "bits_per_byte", 4.0)
     found = [Row(**{**vars(row), "train_length": 128}) for row in found]
-    assert "works up to 256; at length 512, 3.95 bits per byte (guessing: 4.00)" in headline(tmp_path, found)
+    assert "works up to 256; at length 512, 3.950 bits per byte (guessing: 4.00)" in headline(tmp_path, found)
     assert summary.meaning(found, converged=True) == (
         "This model extrapolates, keeping at least 90 % of its quality (what it has above guessing), to 2 times the "
         "longest length in training; from 512 on it keeps next to none."

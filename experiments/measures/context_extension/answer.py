@@ -48,9 +48,10 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/families.md lists them.",
 }
 """What to do where no method could be tried, by a part of the reason."""
+BEST_OF_ALL = "is better than every other way"
 IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
 """Where a model's layers do not all rotate."""
-RISES, FALLS, UNSHOWN = "rise with", "fall with", "are not shown to change with"
+RISES, FALLS, UNSHOWN = "rise with", "fall with", "may stay the same with"
 """What bits per byte do where other text stands in the place of distant text."""
 
 
@@ -219,7 +220,11 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
 
 def _none(metric: str) -> str:
     """Return that no method is worth a change of the model."""
-    return f"no method is shown to gain {'1 point' if is_share(metric) else f'{GAIN:g} {metric_of(metric).label}'}"
+    return f"no method is shown to gain {_least(metric)}"
+
+
+def _least(metric: str) -> str:
+    return "1 point" if is_share(metric) else f"{GAIN:g} {metric_of(metric).label}"
 
 
 def _at(ranking: Ranking, name: str, metric: str) -> str:
@@ -239,7 +244,10 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
     if main.chosen is None:
         same = f"{_none(metric)} at {main.length} tokens."
         if WINDOW not in main.better:
-            return [f"Leave the model as it is: {same}"]
+            reach = f"Set max_position_embeddings to {main.length} in its config.json, and nothing else: without that, "
+            return [
+                f"Leave the model as it is: {same} {reach}generate warns of longer texts, and a server may cut them."
+            ]
         return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
@@ -326,9 +334,10 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     second = str(main.table.index[1])
     less = difference(main.line(second), "best_", metric)
     few = f" on these {main.windows} pieces, which are few" * (0 < main.windows < ENOUGH)
-    text = f"{best[0].upper()}{best[1:]} is better than every other way{few}: the next, {named(second, window)}, is at "
-    small = " That is too little to change the model for." * (main.best != AS_TRAINED and not main.first)
-    return [f"{text}{less} ({of}).{small}"]
+    small = main.best != AS_TRAINED and not main.first
+    ahead = "is ahead of every other way by too little to change the model for" if small else BEST_OF_ALL
+    text = f"{best[0].upper()}{best[1:]} {ahead}{few}: the next, {named(second, window)}, is at {less} ({of})."
+    return [text + f" Below {_least(metric)} no change is advised." * small]
 
 
 def _short(main: Ranking, metric: str, trained: int) -> list[str]:
@@ -396,10 +405,11 @@ def _distant(main: Ranking, window: int) -> list[str]:
     others = f"these and {UNCHANGED}" if len(known) < len(measured) else "these"
     corrected = f", with Bonferroni's correction over {others}" * (len(measured) > 1)
     text = (
-        f"With other text in place of all further back than {window} tokens, bits per byte {'; they '.join(with_each)}"
+        f"Where other text takes the place of all further back than {window} tokens, bits per byte "
+        f"{'; they '.join(with_each)}"
     )
     none = WINDOW in main.table.index and not any(_gains(main, name) for name in known)
-    but = f"Distant text is used to no gain here: methods that use it need more bits than a window of {window}. "
+    but = f"Methods that use distant text need more bits here than a window of {window}, which does not. "
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
     reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
     return [f"{but * (none and bool(told[RISES]))}{text} (95 % intervals{corrected}).{below * reaches}"]

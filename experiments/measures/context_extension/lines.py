@@ -138,8 +138,8 @@ def _use(name: str, given: Mapping[str, Any]) -> str:
 def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
-    words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]", f"name={name}_found"]
+    words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]"]
+    words.append(f"name={plain(place)}_found")
     return shlex.join(words)
 
 
@@ -147,7 +147,12 @@ def _check(main: Ranking, trained: int, place: str, text: str) -> str:
     """Return the command that reads text with a model as it was saved; a server's folder does not say its length."""
     words = ["python", "run.py", f"checkpoint={place}", "task=text", text, f"task.train_length={trained}"]
     words += ["experiment=length_extrapolation", f"length_extrapolation.multiples=[1,{main.multiple:g}]"]
-    return shlex.join(words)
+    return shlex.join([*words, f"name={plain(place)}_check"])
+
+
+def plain(place: str) -> str:
+    """Return a name for results that begins with that of a model's folder."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
 
 
 def configured(names: Iterable[str]) -> str | None:

@@ -157,7 +157,7 @@ def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
 def _still(runs: pd.DataFrame) -> Iterator[str]:
     """Say which parameters of encoders from outside training left where they were."""
     theirs = runs[[isinstance(source, dict) for source in runs["source"]]]
-    for choice, of_encoder in theirs.groupby("choice"):
+    for choice, of_encoder in theirs.groupby("choice") if len(theirs) else ():
         noted = [each for each in of_encoder.get("moved", ()) if isinstance(each, dict)]
         shares = {name: [each.get(name) for each in noted] for name in (noted[0] if noted else ())}
         still = [
