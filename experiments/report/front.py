@@ -126,7 +126,7 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     """Return the finding of one task at twice the training length, or beyond.
 
     It is the verdict on the first claim that speaks of one encoder, with that one beside the best of those that beat it
-    in a test, if any do; else who is best and who is worst.
+    in a test, if any do, or beside itself where it was numbered in several ways; else who is best and who is worst.
     """
     known = task.standing[task.standing["status"] == "ok"]
     metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
@@ -152,6 +152,15 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+    runs = task.runs[(task.runs["encoder"] == named.encoder) & task.runs["positions"].ne("sequential")]
+    numbered = values[values.index.isin(runs["series"])]
+    if len(numbered):  # its own numberings say more than another encoder
+        other = str(getattr(numbered, "idxmax" if up else "idxmin")())
+        told = f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}"
+        return (
+            f"Trained to length {trained}, {named.encoder} {get} {told} with its positions numbered as usual, "
+            f"{written(values[other], metric)}{unit} as {other}"
+        )
     ahead = [str(name) for name in known["series"] if named.encoder in board.beaten_by(task, str(name))]
     best = str(getattr(values[ahead], "idxmax" if up else "idxmin")()) if ahead else best
     of_best = f"; {words.quoted(best)} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
