@@ -249,7 +249,9 @@ def test_the_heading_sets_beside_the_encoder_of_a_claim_one_that_beats_it(tmp_pa
     assert report.main([str(tmp_path)]) == 0
     title = (tmp_path / "report/report.md").read_text().splitlines()[0]
     assert title.endswith("sinusoidal gets 30 % of tokens at 32; alibi gets 70 %")
-    write_sweep(tmp_path, ("sinusoidal",), 3, rows=beyond([0.5, 0.51, 0.52]), positions="offset")
+    for seed in range(3):
+        numbered = {"rows": beyond([0.5, 0.51, 0.52]), "positions": "offset", "run_id": f"offset-{seed}"}
+        write_run(tmp_path, "sinusoidal", seed, **numbered)
     assert report.main([str(tmp_path)]) == 0
     title = (tmp_path / "report/report.md").read_text().splitlines()[0]
     assert title.endswith("at 32 with its positions numbered as usual, 51 % as sinusoidal · offset")
