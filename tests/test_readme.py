@@ -518,6 +518,21 @@ def test_the_guide_s_ladder_is_that_of_its_rows() -> None:
         assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
 
 
+@pytest.mark.parametrize("file", ["docs/choose.md", "docs/log/2026-11-27.md"])
+def test_what_is_said_of_distant_facts_is_measured(file: str) -> None:
+    folder = ROOT / "results" / "shortlist_needles" / "report" / "tables"
+    table = pd.read_csv(folder / "needles-num_needles=1_context_extension.csv")
+    table = table[table["metric"] == "token_accuracy"].set_index(["series", "condition", "eval_length"])["mean"]
+    text = (ROOT / file).read_text("utf-8")
+    (rows,) = re.findall(r"^ *\| layers \| 128 \| 256 \| 512 \|.*\n *\|[-|]+\n((?: *\|.*\n)+)", text, re.M)
+    lines = [[cell.strip() for cell in row.strip().split("|")[1:-1]] for row in rows.splitlines()]
+    assert len(lines) == 7
+    for name, *told, _ in lines:
+        series, *how = re.findall(r"`(\w+)`", name)
+        way = how[0] if how else "window" if "window" in name else "as trained"
+        assert told == [f"{100 * table[series, way, length]:.0f}" for length in (128, 256, 512)], name
+
+
 def test_the_guide_s_shortlist_is_that_of_its_rows() -> None:
     guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
     (section,) = re.findall(r"^## Side by side\n(?:(?!## ).*\n)+", guide, re.M)
