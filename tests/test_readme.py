@@ -138,7 +138,7 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
     for file in ("README.md", "README.zh-CN.md"):
         (line,) = re.findall(
-            r"^- \*\*(?:No encoding often|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+            r"^- \*\*(?:A model without any|不用编码（)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
         )
         found = [int(number) for number in re.findall(r"\d+", line.replace("四", ""))]
         assert found[:5] == [56, *numbers], file
