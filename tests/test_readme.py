@@ -171,7 +171,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
     places = {series: [headline(measured[task, series]).partition(" · ")[2] for task in tasks] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:11]}
-    (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n)+?(?=\n)", (ROOT / file).read_text("utf-8"), re.M)
+    (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n|\n)+?(?=\*\*)", (ROOT / file).read_text("utf-8"), re.M)
     assert re.findall(r"\d+–\d+", said) == [*first, *(place for name in known[1:] for place in places[name])]
     others = sum(all(measured[task, series]["verdict"] == "better" for task in tasks) for series in ranked[10:])
     assert {13: ("thirteen more", "十三种")}[others][file != "README.md"] in " ".join(said.split())
@@ -531,6 +531,12 @@ def test_what_is_said_of_distant_facts_is_measured(file: str) -> None:
         series, *how = re.findall(r"`(\w+)`", name)
         way = how[0] if how else "window" if "window" in name else "as trained"
         assert told == [f"{100 * table[series, way, length]:.0f}" for length in (128, 256, 512)], name
+    for readme in ("README.md", "README.zh-CN.md"):
+        have, train = (line for line in (ROOT / readme).read_text("utf-8").splitlines() if re.search("fact|事实", line))
+        found = [f"{100 * table['rope', way, 512]:.0f}" for way in ("self_extend", "yarn", "as trained", "window")]
+        assert set(found) <= set(re.findall(r"\d+", re.split("A fact|一个事实", have)[1]))
+        found = [f"{100 * table[series, 'as trained', 512]:.0f}" for series in ("command_a", "llama4")]
+        assert set(found) <= set(re.findall(r"\d+", re.split("Facts found|找到的事实", train)[1]))
 
 
 def test_the_guide_s_shortlist_is_that_of_its_rows() -> None:

@@ -993,6 +993,20 @@ def test_an_encoder_that_fails_its_contract_is_warned_of(tmp_path: Path, check: 
     assert (warned in page) if warned else ("mine breaks" not in page and "mine was not" not in page)
 
 
+def test_saved_models_in_one_folder_are_named_each_without_their_paths(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        config = {
+            "model": {"checkpoint": f"/far/{place}", "sha256": place * 9},
+            "task": {"name": "copy", "tokenizer": f"/far/{place}"},
+            "train": {"elsewhere": "true"},
+        }
+        write_run(tmp_path, place, rows=main_rows, config=config)
+    assert set(results.read(tmp_path).runs["series"]) == {"one", "two"}
+    assert report.main([str(tmp_path)]) == 0
+    title = (tmp_path / "report/report.md").read_text().splitlines()[0]
+    assert re.match(r"# Models as they are, % at 128: one [\d.]+ and two [\d.]+$", title), title
+
+
 def test_a_parameter_that_training_left_where_it_was_is_told(tmp_path: Path) -> None:
     """A variant that fixes it tests next to nothing."""
     write_sweep(tmp_path, ("none",), 1, rows=main_rows)

@@ -48,7 +48,6 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/families.md lists them.",
 }
 """What to do where no method could be tried, by a part of the reason."""
-BEST_OF_ALL = "is better than every other way"
 IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
 """Where a model's layers do not all rotate."""
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "may stay the same with"
@@ -335,7 +334,8 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     less = difference(main.line(second), "best_", metric)
     few = f" on these {main.windows} pieces, which are few" * (0 < main.windows < ENOUGH)
     small = main.best != AS_TRAINED and not main.first
-    ahead = "is ahead of every other way by too little to change the model for" if small else BEST_OF_ALL
+    ahead = f"is {'ahead of' if small else 'better than'} every other way"
+    ahead += " by too little to change the model for" * small
     text = f"{best[0].upper()}{best[1:]} {ahead}{few}: the next, {named(second, window)}, is at {less} ({of})."
     return [text + f" Below {_least(metric)} no change is advised." * small]
 

@@ -30,8 +30,8 @@ AFTER = [
     "AutoTokenizer.from_pretrained({place}).save_pretrained({new})",
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
-CHECKED = "# does that folder, or one whose config.json was changed, read as measured?"
 """How the lines that apply a method begin and end."""
+CHECKED = "# does that folder, or one whose config.json was changed, read as measured?"
 SERVED = (
     "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
@@ -139,7 +139,7 @@ def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
     words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]"]
-    words.append(f"name={plain(place)}_found")
+    words.append(f"name={_plain(place)}_found")
     return shlex.join(words)
 
 
@@ -147,10 +147,10 @@ def _check(main: Ranking, trained: int, place: str, text: str) -> str:
     """Return the command that reads text with a model as it was saved; a server's folder does not say its length."""
     words = ["python", "run.py", f"checkpoint={place}", "task=text", text, f"task.train_length={trained}"]
     words += ["experiment=length_extrapolation", f"length_extrapolation.multiples=[1,{main.multiple:g}]"]
-    return shlex.join([*words, f"name={plain(place)}_check"])
+    return shlex.join([*words, f"name={_plain(place)}_check"])
 
 
-def plain(place: str) -> str:
+def _plain(place: str) -> str:
     """Return a name for results that begins with that of a model's folder."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
 
