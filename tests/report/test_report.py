@@ -827,6 +827,24 @@ def test_runs_made_differently_are_warned_of(tmp_path: Path) -> None:
     assert "The runs differ in corpus: aaaaaaaaaaaa (none) and bbbbbbbbbbbb (rope)." in text
 
 
+def test_a_setting_compared_in_every_encoder_is_not_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(encoder: str, rate: float) -> None:
+        write_run(tmp_path, encoder, run_id=f"{encoder}-{rate}", config={"train": {"learning_rate": rate}})
+
+    write("none", 0.01)
+    write("rope", 0.02)
+    assert report.main([str(tmp_path)]) == 0
+    assert "warning: The runs differ in train.learning_rate: 0.01 (none · " in capsys.readouterr().out
+    write("none", 0.02)
+    write("rope", 0.01)
+    assert report.main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "rope · train.learning_rate=0.02" in said
+    assert "warning" not in said
+
+
 def test_a_precision_counts_where_a_model_was_trained(tmp_path: Path) -> None:
     write_run(tmp_path, "none")
     write_run(tmp_path, "rope", record={"precision": "bfloat16"}, config={"train": None})

@@ -175,13 +175,20 @@ def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], ta
             found.setdefault(task, {}).setdefault(str(value), {})[str(series)] = None
     alike: dict[str, list[str]] = {}
     for task, by_value in found.items():
-        if len(by_value) > 1:
+        if len(by_value) > 1 and not _crossed(what, by_value):
             parts = words.few(f"{value} ({words.few(by_value[value])})" for value in sorted(by_value))
             alike.setdefault(parts, []).append(task)
     return [
         f"The runs{f' of {words.few(tasks)}' if len(tasks) < len(found) else ''} differ in {what}: {parts}."
         for parts, tasks in alike.items()
     ]
+
+
+def _crossed(what: str, by_value: dict[str, dict[str, None]]) -> bool:
+    # Every encoder was trained with every value, and the series' names say with which: that is what was compared.
+    others = [{name.replace(f"{what}={value}", "") for name in names} for value, names in by_value.items()]
+    told = all(f"{what}={value}" in name for value, names in by_value.items() for name in names)
+    return told and all(each == others[0] for each in others)
 
 
 def corpus(value: Any) -> str:
