@@ -12,9 +12,11 @@ import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
@@ -305,6 +307,13 @@ def test_the_example_encoder_runs(command: Command, tmp_path: Path) -> None:
     assert done.code == 0, done.err
 
 
+def test_the_example_can_learn_its_slope(tmp_path: Path) -> None:
+    (learned,) = re.findall(r"```python\n( +self\.slope = .*\n)```", (ROOT / "docs/test_your_own.md").read_text())
+    source = EXAMPLES["my_encoder"].replace("        self.slope = slope\n", learned)
+    (tmp_path / "learns.py").write_text(source.replace("log_distance", "log_distance_learned"))
+    assert ", 0 fail" in outside(tmp_path, "-m", "pe_zoo", "check", "learns.py")
+
+
 def write_examples(folder: Path) -> None:
     for name, source in EXAMPLES.items():
         (folder / f"{name}.py").write_text(source, encoding="utf-8")
@@ -450,6 +459,16 @@ def test_the_count_of_verdicts_is_that_of_the_claims_report(file: str) -> None:
     assert told["statement"].nunique() == 28
     assert [int(number) for number in said.groups()] == [verdicts["holds"] - partly, verdicts["fails"], partly]
 
+    def of_a_trained_model(case: dict[str, Any]) -> bool:
+        untrained = case["metric"].startswith("initial_") or "num_rows" in case["encoder"]
+        return case["experiment"] != "structure" and not untrained
+
+    files = [ROOT / "configs" / "statements" / f"{name}.yaml" for name in ("length", "encoding", "order")]
+    asked = [each for path in files for each in yaml.safe_load(path.read_text("utf-8"))["statements"]]
+    of_models = {each["statement"] for each in asked if of_a_trained_model(each["tests"][0]["rows"])}
+    verdict = told[told["statement"].isin(of_models)].drop_duplicates("statement")["verdict"]
+    assert [len(verdict), (verdict == "holds").sum(), (verdict == "fails").sum()] == [10, 1, 1]
+
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
 def test_the_ladder_is_that_of_its_rows(file: str) -> None:
@@ -534,9 +553,9 @@ def test_what_is_said_of_distant_facts_is_measured(file: str) -> None:
     for readme in ("README.md", "README.zh-CN.md"):
         have, train = (line for line in (ROOT / readme).read_text("utf-8").splitlines() if re.search("fact|事实", line))
         found = [f"{100 * table['rope', way, 512]:.0f}" for way in ("self_extend", "yarn", "as trained", "window")]
-        assert set(found) <= set(re.findall(r"\d+", re.split("A fact|一个事实", have)[1]))
+        assert set(found) <= set(re.findall(r"\d+", re.split("to find facts|查找事实", have)[1]))
         found = [f"{100 * table[series, 'as trained', 512]:.0f}" for series in ("command_a", "llama4")]
-        assert set(found) <= set(re.findall(r"\d+", re.split("Facts found|找到的事实", train)[1]))
+        assert set(found) <= set(re.findall(r"\d+", re.split("Facts found|在那里找到的事实", train)[1]))
 
 
 def test_the_guide_s_shortlist_is_that_of_its_rows() -> None:

@@ -139,7 +139,7 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     if getattr(config, USED, None):
         model = load(place, **how)
     else:
-        model = AutoModelForCausalLM.from_pretrained(place, attn_implementation="eager", **how)
+        model = AutoModelForCausalLM.from_pretrained(place, **how)
     model = model.eval().to(device).requires_grad_(False)
     if _sees_later(model):
         raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
