@@ -11,7 +11,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from pe_zoo import Encoder, Geometry, Unsupported
 from pe_zoo.hf.families import REFUSED, tried
-from pe_zoo.hf.listen import family, read, tokens_for
+from pe_zoo.hf.listen import attending_by, family, read, tokens_for
 from pe_zoo.hf.order import table_of
 from pe_zoo.hf.own import Partial, configured, own_rotation, rotates
 from pe_zoo.hf.saved import load
@@ -52,8 +52,9 @@ class Opened:
 
     def attention(self, tokens: Tensor, positions: Tensor) -> list[Tensor]:
         """The weights of each layer, ``(batch, heads, query, key)``; Unsupported if the model does not tell them."""
-        given = self._numbered(tokens, positions)
-        found = self.model(input_ids=tokens, use_cache=False, output_attentions=True, **given).attentions
+        given = self._numbered(tokens, positions) | {"use_cache": False, "output_attentions": True}
+        with attending_by(self.model, self.model.config._attn_implementation if _seats(self.model) else "eager"):
+            found = self.model(input_ids=tokens, **given).attentions
         if not found or found[0] is None:
             raise Unsupported(f"{self.model.config.model_type} does not tell its attention weights")
         return list(found)
@@ -136,11 +137,8 @@ def open_model(place: str, train_length: int, device: torch.device) -> Opened:
     config = AutoConfig.from_pretrained(place, local_files_only=True)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     how: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
-    if getattr(config, USED, None):
-        model = load(place, **how)
-    else:
-        model = AutoModelForCausalLM.from_pretrained(place, **how)
-    model = model.eval().to(device).requires_grad_(False)
+    opened = load if getattr(config, USED, None) else AutoModelForCausalLM.from_pretrained
+    model = opened(place, **how).eval().to(device).requires_grad_(False)
     if _sees_later(model):
         raise ValueError(f"{family(model)} sees later tokens; {TAKEN}")
     own = getattr(model.base_model, USED, None)
