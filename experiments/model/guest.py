@@ -23,8 +23,8 @@ class Insight:
 
     ``hidden`` makes tokens and positions the stream before the first layer and after each, ``attention`` the weights
     of each layer, ``last_outputs`` the embeddings and the last outputs, which depend on them. ``encoder`` is an encoder
-    of the zoo that tells it order now, ``replace(encoder, window)`` puts another in its place (None: none) and lets
-    every query see a window of keys (None: all).
+    of the zoo that tells it order now, ``replace(encoder, window, first)`` puts another in its place (None: none) and
+    lets every query see a window of keys (None: all), and the first ones beside it.
     """
 
     geometry: Geometry
@@ -32,9 +32,11 @@ class Insight:
     attention: Callable[[Tensor, Tensor], list[Tensor]] | None = None
     last_outputs: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
     encoder: Encoder | None = None
-    replace: Callable[[Encoder | None, int | None], None] | None = None
+    replace: Callable[[Encoder | None, int | None, int], None] | None = None
     window: int | None = None
     """Keys that each query sees now, if ``replace`` can change that; None: all."""
+    first: int = 0
+    """First keys that each query sees now beside a window."""
     rotating: tuple[list[int], list[int]] | None = None
     """The layers that have ``encoder``, and those in which nothing tells order; None: all have it."""
     fixed: str = ""
@@ -73,7 +75,8 @@ class Guest(Transformer):
         heads, windows = insight.geometry.num_heads, (insight.window,)
         self.layers = nn.ModuleList(View(heads, windows) for _ in range(insight.geometry.num_layers))
         self.token_embedding = nn.Embedding.from_pretrained(torch.zeros(1, 1, device=device))  # says where it is
-        self._put: tuple[Encoder | None, int | None] = (self.encoder, insight.window)
+        self.first_tokens = insight.first
+        self._put: tuple[Encoder | None, int | None, int] = (self.encoder, insight.window, insight.first)
 
     def num_parameters(self) -> tuple[int, int]:
         return self.insight.parameters
@@ -126,12 +129,13 @@ class Guest(Transformer):
         first = next(iter(self.layers), None)
         window = first.windows[0] if isinstance(first, View) else None
         encoder = None if self.encoder_dropped else self.encoder
-        if (encoder, window) == self._put:
+        wanted = encoder, window, self.first_tokens
+        if wanted == self._put:
             return
         if self.insight.replace is None:
             raise Unsupported(self.fixed)
-        self.insight.replace(encoder, window)
-        self._put = encoder, window
+        self.insight.replace(*wanted)
+        self._put = wanted
 
 
 def _unless_counted(positions: Tensor | None, tokens: Tensor) -> Tensor | None:

@@ -110,6 +110,7 @@ def opened(place: str, digest: str, train_length: int, device: str) -> Guest:
         encoder=found.encoder,
         replace=found.replace if found.encoder else None,
         window=found.window if found.encoder else None,
+        first=found.first,
         rotating=found.rotating,
         fixed=f"nothing can be put into the model: {found.reason}" if found.reason else "",
         parameters=found.num_parameters(),

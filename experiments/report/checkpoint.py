@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, TEXTS, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, LIMITS, TEXTS
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.context_extension.answer import Answer, answer
 from experiments.measures.context_extension.ranking import (
@@ -211,7 +211,7 @@ def _distant(told: Answer, ranking: Ranking, place: int) -> Iterator[Table]:
     cells = _methods(told, ranking)
     cells["last quarter"] = _each(ranking, lambda line: level(line, told.metric, "end"), ended)
     if ranking.known("window_difference"):
-        _compare(cells, ranking, "window_", f"difference from {named(WINDOW, told.window)}", told.metric)
+        _compare(cells, ranking, "window_", f"difference from {named(ranking.limit, told.window)}", told.metric)
     if distant:
         cells["lost with other text there"] = _each(ranking, content, distant)
     order = ranking.table.reset_index(drop=True)["end"].sort_values(kind="stable").index
@@ -261,16 +261,16 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
         return
     scale = 100 if percent(told.metric) else 1
     order = [str(name) for name in told.rankings[0].table.index if name in set(rows["condition"])]
-    shown = list(dict.fromkeys([AS_TRAINED, *([WINDOW] if WINDOW in order else []), *order]))[:COLOURED]
+    shown = list(dict.fromkeys([AS_TRAINED, *[name for name in LIMITS if name in order], *order]))[:COLOURED]
     saved = told.rankings[0].table["saved"]
-    of_rotation = [name for name in order if name not in (AS_TRAINED, WINDOW)]
+    of_rotation = [name for name in order if name not in (AS_TRAINED, *LIMITS)]
     lines = []
     for name in order:
         line = rows[rows["condition"] == name].drop_duplicates("eval_length").set_index("eval_length")["value"]
         if saved[name] == saved[name]:
             line[told.train_length] = saved[name]
         points = [(int(length), value * scale) for length, value in line.sort_index().items()]
-        kind = {AS_TRAINED: "", WINDOW: "score bias"}.get(name, "rotation")
+        kind = "" if name == AS_TRAINED else "score bias" if name in LIMITS else "rotation"
         dash = of_rotation.index(name) if name in of_rotation else 0
         lines.append(drawing.Line(named(name, told.window), kind, points, dash=dash, coloured=name in shown))
     values = rows["value"] * scale

@@ -64,10 +64,18 @@ class Opened:
         """The keys that each query sees by what `use` was told; None: all that the model lets it see."""
         return next((seat.window for seat in _seats(self.model)), None)
 
-    def replace(self, encoder: Encoder | None, window: int | None) -> None:
-        """Put another encoder (None: none) into every layer, and let queries see a window of keys (None: all)."""
+    @property
+    def first(self) -> int:
+        """The first keys that each query sees beside its window."""
+        return next((seat.first for seat in _seats(self.model)), 0)
+
+    def replace(self, encoder: Encoder | None, window: int | None, first: int) -> None:
+        """Put another encoder (None: none) into every layer.
+
+        Queries see a window of keys (None: all), and the first ones beside it.
+        """
         for seat in _seats(self.model):
-            seat.window = window
+            seat.window, seat.first = window, first
             if seat.encoder is not self.still:
                 seat.encoder = encoder or Encoder(self.geometry)
 

@@ -84,6 +84,12 @@ SMALL = (
 )
 
 
+EXTENSION = (
+    *("experiment=context_extension", "context_extension.samples=4", "context_extension.multiples=[1,2]"),
+    "figures=false",
+)
+
+
 def measure(command: Command, saved: Path, *more: str) -> Any:
     text = f"task.path={saved.parent / 'text.py'}"
     words = [f"checkpoint={saved}", "task=text", text, "task.duplicates=kept", *SMALL]
@@ -177,6 +183,58 @@ def test_extensions_are_those_of_transformers(command: Command, saved: Path, tmp
     scaled = bits_of(tmp_path, "scaled")
     assert found["rope_linear", "64"] == pytest.approx(float(scaled["as trained", "64"]["value"]), rel=1e-5)
     assert scaled["window", "64"]["status"] == "unsupported"
+
+
+def test_a_model_that_stays_as_it_is_reads_with_its_own_kernel(saved: Path, tmp_path: Path) -> None:
+    """Plain attention, whose memory grows with the square of the length, is for the weights alone."""
+    config = transformers.AutoConfig.from_pretrained(saved)
+    config.rope_parameters = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+    transformers.AutoModelForCausalLM.from_pretrained(saved, config=config).save_pretrained(tmp_path)
+    found = open_model(str(tmp_path), 32, torch.device("cpu"))
+    assert found.encoder is None
+    assert found.model.config._attn_implementation == "sdpa"
+    weights = found.attention(torch.arange(1, 9)[None], torch.arange(8))
+    assert [each.shape for each in weights] == [(1, 4, 8, 8)] * 2
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(1, 4, 8))
+    assert found.model.config._attn_implementation == "sdpa"
+
+
+def test_a_window_is_measured_with_the_first_tokens_too(command: Command, saved: Path, tmp_path: Path) -> None:
+    measure(command, saved)
+    bits = bits_of(tmp_path)
+    assert bits["window and first tokens", "32"]["value"] == bits["as trained", "32"]["value"]
+    limited = tmp_path / "limited"
+    model = transformers.AutoModelForCausalLM.from_pretrained(saved)
+    pe_zoo.hf.use(model, "rope", train_length=32, sliding_window=32, first_tokens=4)
+    model.save_pretrained(limited)
+    transformers.AutoTokenizer.from_pretrained(saved).save_pretrained(limited)
+    text = f"task.path={saved.parent / 'text.py'}"
+    words = [f"checkpoint={limited}", "task=text", text, "task.duplicates=kept", "task.train_length=32", *EXTENSION]
+    assert command(*words, "name=limited").code == 0
+    again = bits_of(tmp_path, "limited")
+    for condition in ("as trained", "window", "window and first tokens"):  # its own first tokens stay with a window
+        value = float(again[condition, "64"]["value"])
+        assert value == pytest.approx(float(bits["window and first tokens", "64"]["value"]), rel=1e-6)
+    assert float(bits["window", "64"]["value"]) != pytest.approx(value, rel=1e-6)
+
+
+def test_a_method_beyond_the_memory_of_a_gpu_leaves_the_others(
+    command: Command, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = extension.evaluate
+
+    def full(model: Any, *given: Any) -> Any:
+        if model.encoder.name == "self_extend":
+            raise torch.OutOfMemoryError
+        return evaluate(model, *given)
+
+    monkeypatch.setattr(extension, "evaluate", full)
+    text = f"task.path={saved.parent / 'text.py'}"
+    done = command(f"checkpoint={saved}", "task=text", text, "task.duplicates=kept", *EXTENSION)
+    assert done.code == 0, done.err
+    status = {condition: row["status"] for (condition, length), row in bits_of(tmp_path).items() if length == "64"}
+    assert status["self_extend"] == "unsupported"
+    assert status["yarn"] == status["window"] == "ok"
 
 
 def test_a_name_of_the_hub_whose_files_are_kept_here(

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, FIRST, NAME, TIME, WINDOW
 from experiments.measures.context_extension.answer import Answer, answer
 from experiments.measures.context_extension.ranking import UNCHANGED, content
 from experiments.rows.row import Row, frame
@@ -44,8 +44,8 @@ def told(
 
 
 def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: Any) -> Row:
-    size = 64 if condition == WINDOW else None
-    factor = None if condition in (AS_TRAINED, WINDOW) else more.pop("factor", 4.0)
+    size = 64 if condition in (WINDOW, FIRST) else None
+    factor = None if condition in (AS_TRAINED, WINDOW, FIRST) else more.pop("factor", 4.0)
     where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
     return Row(**{**SHARED, **where, **more}, eval_length=length, value=value)
 
@@ -76,6 +76,31 @@ def test_where_some_layers_do_not_rotate_the_lines_name_those_that_do() -> None:
         "pe_zoo.hf.use(model, name, layers=layers, sliding_window=64)",
         '# pe_zoo.hf.use(model, "yarn", train_length=64, factor=4.0, layers=[0, 1, 2])',
     ]
+
+
+def test_first_tokens_stay_in_sight_where_a_window_fails_without() -> None:
+    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 5.0, FIRST: 2.2}, {"yarn": 0.1}, family="mistral")
+    assert "best with a window and the first 4 tokens, which ignores what is between" in found.heading
+    assert found.advice[0].startswith(
+        "To read 256 tokens, limit attention to the last 64 tokens, a window, and to the "
+    )
+    assert found.code[3:6] == [
+        'model = AutoModelForCausalLM.from_pretrained("my/model")',
+        "# attends to the last 64 tokens, and to the first 4",
+        'pe_zoo.hf.use(model, "rope", sliding_window=64, first_tokens=4)',
+    ]
+    assert "mistral" not in "".join(found.code), "its configuration has no first tokens"
+    assert [line[0] for line in found.table[1:]] == ["a window of 64 and the first 4 tokens", "yarn", UNCHANGED]
+    told_of = "A window has 5.000 bits per byte, and with the first 4 tokens in sight beside it 2.200 bits per byte."
+    assert told_of in found.evidence
+
+
+def test_first_tokens_that_gain_nothing_are_left_out() -> None:
+    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 2.2, FIRST: 2.195}, {"yarn": 0.1}, family="mistral")
+    assert 'pe_zoo.hf.use(model, "rope", sliding_window=64)' in found.code
+    assert "mistral" in "".join(found.code)
+    assert [line[0] for line in found.table[1:]] == ["a window of 64", "yarn", UNCHANGED]
+    assert any("and with the first 4 tokens in sight beside it 2.195" in sentence for sentence in found.evidence)
 
 
 def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:

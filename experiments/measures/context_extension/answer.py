@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, FIRST, KEPT, LIMITS, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.lines import code, configured, next_command, windowed
 from experiments.measures.context_extension.pieces import beyond, hint, read, too_few
 from experiments.measures.context_extension.ranking import (
@@ -50,6 +50,10 @@ REMEDIES = {
 """What to do where no method could be tried, by a part of the reason."""
 IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
 """Where a model's layers do not all rotate."""
+WAYS = {
+    WINDOW: "a window, which ignores what is further back",
+    FIRST: f"a window and the first {KEPT} tokens, which ignores what is between",
+}
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "may stay the same with"
 """What bits per byte do where other text stands in the place of distant text."""
 
@@ -120,7 +124,7 @@ def answer(
     corpus = corpus if isinstance(corpus, dict) else {}
     limit = min((spec["sliding_window"] for spec in in_use if spec.get("sliding_window")), default=None)
     if limit is not None and limit <= trained:  # every way of reading has it: none sees what a window would not
-        rows = rows[(rows["condition"] != WINDOW) & ~rows["metric"].isin((END, CONTENT))]
+        rows = rows[~rows["condition"].isin(LIMITS) & ~rows["metric"].isin((END, CONTENT))]
     lengths = sorted({trained, *(int(length) for length in rows["eval_length"].unique() if length > trained)})
     found = {length: ranked(rows, metric, length, trained) for length in lengths}
     found = {length: ranking for length, ranking in found.items() if AS_TRAINED in ranking.table.index}
@@ -176,6 +180,7 @@ def answer(
             *_levels(main, metric, window),
             *at_home,
             *_changes(main, metric, window),
+            *_first_tokens(main, metric),
             *_short(main, metric, trained),
             *_gain(main, metric, window),
             *_distant(main, window),
@@ -204,11 +209,11 @@ def _heading(opening: str, main: Ranking, metric: str) -> str:
     less = main.line(main.first)["trained_difference"]
     gain = f"{words.signed(100 * less, math.nan, math.nan, 1)} points" if is_share(metric) else ""
     gain = gain or f"{words.signed(less, math.nan, math.nan, 3)} {metric_of(metric).label}"
-    way = "a window, which ignores what is further back" if main.first == WINDOW else named(main.first, 0)
+    way = WAYS.get(main.first) or named(main.first, 0)
     better = "best" if main.first == main.best else "better"
     few = f" on {words.count(main.windows, 'piece')}" * (0 < main.windows < ENOUGH)
     told = f"{opening}, reads {main.length} {better} with {way} ({gain} against {UNCHANGED}{few})"
-    if main.first != WINDOW or not main.methods:
+    if main.first != main.limit or not main.methods:
         return told
     if main.chosen is None:
         return f"{told}; to attend to all of it, {_none(metric)}"
@@ -233,16 +238,17 @@ def _at(ranking: Ranking, name: str, metric: str) -> str:
 def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) -> list[str]:
     """Return what to do, as instructions."""
     limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
-    limited += f"{_time(main, WINDOW)}"
-    limited += "." if main.methods else f"; pe_zoo.hf.use sets it by sliding_window={window}."
+    limited += f", and to the first {KEPT}" * (main.limit == FIRST) + _time(main, main.limit)
+    by = f"sliding_window={window}" + f", first_tokens={KEPT}" * (main.limit == FIRST)
+    limited += "." if main.methods else f"; pe_zoo.hf.use sets it by {by}."
     if not main.methods:
         why = next(iter(refusals), "the measure was asked for none")
         remedy = next((text for part, text in REMEDIES.items() if part in why), "")
-        tried = f"No {'other ' * (WINDOW in main.table.index)}method could be tried: {why.removeprefix(FIXED)}."
-        return [limited] * (WINDOW in main.better) + [f"{tried} {remedy}".rstrip()]
+        tried = f"No {'other ' * (main.limit in main.table.index)}method could be tried: {why.removeprefix(FIXED)}."
+        return [limited] * (main.limit in main.better) + [f"{tried} {remedy}".rstrip()]
     if main.chosen is None:
         same = f"{_none(metric)} at {main.length} tokens."
-        if WINDOW not in main.better:
+        if main.limit not in main.better:
             reach = f"Set max_position_embeddings to {main.length} in its config.json, and nothing else: without that, "
             return [
                 f"Leave the model as it is: {same} {reach}generate warns of longer texts, and a server may cut them."
@@ -250,15 +256,18 @@ def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) ->
         return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
-    if main.first == WINDOW:
+    if main.first == main.limit:
         if _nothing_gains(main):
             here = f"On this text no method gains from text further back; where yours must attend to it, use {method}."
             return [f"{limited} {here}"]
         unshown = ", though it is not shown to matter" * (main.line(main.chosen)["content_low"] <= 0)
         return [f"{limited} Use {method} instead where text further back must be attended to{unshown}."]
     text = f"To read {main.length} tokens, use {method}."
-    if WINDOW in (main.best, *main.alike):
-        text += f" A window of {window}{_time(main, WINDOW)} may do as well, but attends to nothing further back."
+    if main.limit in (main.best, *main.alike):
+        limit = f"{named(main.limit, window).capitalize()}{_time(main, main.limit)}"
+        text += (
+            f" {limit} may do as well, but attends to nothing {'further back' if main.limit == WINDOW else 'between'}."
+        )
     return [text]
 
 
@@ -269,7 +278,7 @@ def _served(main: Ranking, metric: str, in_use: Sequence[Mapping[str, Any]], lim
         return []
     factor = main.line(main.chosen)["factor"] if main.chosen else math.nan
     far = ["A window reads texts of any length; here it is a mask, so that a server's own is faster."] * (
-        WINDOW in used
+        main.limit in used
     )
     far += [f"{main.chosen} with factor {factor:g} is made for up to {main.length} tokens."] * (factor == factor)
     plain = configured(main.better)
@@ -340,6 +349,14 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     return [text + f" Below {_least(metric)} no change is advised." * small]
 
 
+def _first_tokens(main: Ranking, metric: str) -> list[str]:
+    """Say what a window gains by the first tokens, on which large models put much of their attention."""
+    if len(main.limits) < len(LIMITS) or main.limit not in main.table.index:
+        return []
+    alone, beside = (number(main.limits[name], metric) for name in LIMITS)
+    return [f"A window has {alone}, and with the first {KEPT} tokens in sight beside it {beside}."]
+
+
 def _short(main: Ranking, metric: str, trained: int) -> list[str]:
     """Say what the method that is saved for a long text costs in a short one, where that is shown."""
     if main.chosen is None:
@@ -408,10 +425,10 @@ def _distant(main: Ranking, window: int) -> list[str]:
         f"Where other text takes the place of all further back than {window} tokens, bits per byte "
         f"{'; they '.join(with_each)}"
     )
-    none = WINDOW in main.table.index and not any(_gains(main, name) for name in known)
+    none = main.limit in main.table.index and not any(_gains(main, name) for name in known)
     but = f"Methods that use distant text need more bits here than a window of {window}, which does not. "
     below = " A layer of a window passes on what the layers below saw, so that some distant text comes through."
-    reaches = any(name == WINDOW for name in known if main.line(name)["content_low"] > 0)
+    reaches = any(name in LIMITS for name in known if main.line(name)["content_low"] > 0)
     return [f"{but * (none and bool(told[RISES]))}{text} (95 % intervals{corrected}).{below * reaches}"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.measures.context_extension import NAME, WINDOW
+from experiments.measures.context_extension import FIRST, KEPT, NAME, WINDOW
 from experiments.measures.context_extension.ranking import Ranking
 from experiments.measures.retrieval import EASIEST
 from pe_zoo import _catalogue
@@ -42,7 +42,6 @@ WINDOWED = (
     "# or, for a server without pe_zoo (a window of {window}): in config.json give max_position_embeddings {length},",
     "# and {held}: the same weights compute the same",
 )
-FIRST = "first_tokens=4 keeps the first in sight, too, which a large model may need"
 OPTIONS = ("name", "layers", "train_length", "sliding_window", "first_tokens", "halves")
 """What a note of `pe_zoo.hf.use` has beside knobs; ``halves`` where these are those of the model's own rotation."""
 ROTATION = ("base", "fraction")
@@ -72,12 +71,16 @@ def code(
     knobs = {knob: value for knob, value in held.items() if knob not in (*OPTIONS, *own)}
     length = {"train_length": window} if in_use else {}
     lines = dict[str, list[str]]()
-    if main.methods and WINDOW in main.better:  # with a method that can take its place its encoder is rope, or in use
-        limit = _use(held["name"], length | knobs | {"sliding_window": window})
+    if (
+        main.methods and main.limit in main.better
+    ):  # with a method that can take its place its encoder is rope, or in use
+        limits = {"sliding_window": window} | ({"first_tokens": KEPT} if main.limit == FIRST else {})
+        limit = _use(held["name"], length | knobs | limits)
         if rotating:
             limit = f'for name, layers in (("rope", {rotating[0]}), ("none", {rotating[1]})): '
-            limit += f"pe_zoo.hf.use(model, name, layers=layers, sliding_window={window})"
-        lines[WINDOW] = [f"# attends to the last {window} tokens; {FIRST}", limit]
+            limit += f"pe_zoo.hf.use(model, name, layers=layers{_given(limits)})"
+        note = f"# attends to the last {window} tokens" + f", and to the first {KEPT}" * (main.limit == FIRST)
+        lines[main.limit] = [note, limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
         given: dict[str, Any] = {"train_length": window, **({} if factor != factor else {"factor": factor})}
@@ -86,10 +89,10 @@ def code(
         note = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
         lines[main.chosen] = [note, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
         if not _limits(main):
-            lines.pop(WINDOW, None)
+            lines.pop(main.limit, None)
     if not lines:
         return []
-    first, *others = lines.values() if main.first == WINDOW else reversed(lines.values())
+    first, *others = lines.values() if main.first == main.limit else reversed(lines.values())
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
     before = BEFORE_AGAIN if in_use else BEFORE
     whole = [*before, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
@@ -107,7 +110,8 @@ def code(
 
 def windowed(main: Ranking, window: int, family: str | None) -> str:
     """Return the entries of config.json that hold the window that is recommended; empty if none can."""
-    return held_window(window, family) if family and main.methods and _limits(main) else ""
+    held = family and main.limit == WINDOW and main.methods and _limits(main)
+    return held_window(window, family) if family and held else ""
 
 
 def held_window(window: int, family: str) -> str:
@@ -117,7 +121,7 @@ def held_window(window: int, family: str) -> str:
 
 def _limits(main: Ranking) -> bool:
     """Whether a window is recommended, alone or beside a method."""
-    return WINDOW in main.better and (main.chosen is None or WINDOW in (main.best, *main.alike))
+    return main.limit in main.better and (main.chosen is None or main.limit in (main.best, *main.alike))
 
 
 def _served(main: Ranking, trained: int) -> list[str]:
@@ -132,7 +136,11 @@ def _served(main: Ranking, trained: int) -> list[str]:
 
 
 def _use(name: str, given: Mapping[str, Any]) -> str:
-    return f'pe_zoo.hf.use(model, "{name}"' + "".join(f", {knob}={value!r}" for knob, value in given.items()) + ")"
+    return f'pe_zoo.hf.use(model, "{name}"{_given(given)})'
+
+
+def _given(values: Mapping[str, Any]) -> str:
+    return "".join(f", {knob}={value!r}" for knob, value in values.items())
 
 
 def next_command(main: Ranking, place: str, text: str) -> str:

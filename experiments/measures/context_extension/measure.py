@@ -9,6 +9,7 @@ from itertools import product
 from statistics import median
 from typing import Annotated, Any
 
+import torch
 from torch import Tensor
 
 import pe_zoo
@@ -18,6 +19,9 @@ from experiments.measures.context_extension import (
     DROPPED,
     END,
     FINE_TUNED,
+    FIRST,
+    KEPT,
+    LIMITS,
     NAME,
     REPLACED,
     TIME,
@@ -26,6 +30,7 @@ from experiments.measures.context_extension import (
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.measures.cost.timing import in_turn
 from experiments.measures.retrieval import finds
+from experiments.model.guest import Guest
 from experiments.model.transformer import Transformer
 from experiments.rows.row import OVER_LENGTHS, Row
 from experiments.tasks import Task
@@ -95,7 +100,10 @@ def measure(
         return rows
     asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
     saved = sorted(asked) if task.train_length in lengths else []
-    conditions, factors = len(found) + 3, sum(bool(each.at(reach(lengths[-1]))[1]) for each in found)
+    conditions, factors = (
+        len(list(_changes(subject.model, found, 1.0))),
+        sum(bool(each.at(reach(lengths[-1]))[1]) for each in found),
+    )
     readings = len(lengths) * conditions + len(asked) * (min(BEST, len(found)) + 2 + conditions) + len(saved) * factors
     with doing(NAME, parts=readings):
         for length in lengths:
@@ -202,7 +210,7 @@ def _distant(
         return []
     if len(batch.tokens) < 2:
         return []
-    replaced = [name for name in scored if name not in (AS_TRAINED, WINDOW, DROPPED)]
+    replaced = [name for name in scored if name not in (AS_TRAINED, *LIMITS, DROPPED)]
     best = sorted(replaced, key=lambda name: scored[name].quality()[QUALITY])[:BEST]
     near, far = subject.task.train_length, slice(1, 1 + length - subject.task.train_length)
     tokens = batch.tokens.clone()
@@ -258,6 +266,8 @@ def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iter
         yield {"condition": replacement.name, **given}, altered(model, encoder=encoder)
     window = model.geometry.train_length
     yield {"condition": WINDOW, "size": window}, altered(model, window=window)
+    if isinstance(model, Guest) and not model.fixed:
+        yield {"condition": FIRST, "size": window}, altered(model, window=window, first=KEPT)
     yield {"condition": DROPPED}, altered(model, dropped=True)
 
 
@@ -280,6 +290,9 @@ def _at_length(
                 found[where["condition"]] = scored
         except Unsupported as reason:
             rows += _cannot(subject, length, reason, **where)
+        except torch.OutOfMemoryError:  # the others may need less
+            torch.cuda.empty_cache()
+            rows += _cannot(subject, length, f"{where['condition']} needs more memory than the GPU has", **where)
     return rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, DROPPED, END, TIME, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, DROPPED, END, FIRST, KEPT, LIMITS, TIME, WINDOW
 from experiments.rows.row import metric_of
 from experiments.statistics import blocks
 
@@ -34,6 +34,8 @@ class Ranking:
             length, less unchanged) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
+        limits: the values with a window, alone and with the first tokens beside it, as far as they were measured. The
+            table has one of the two: the second only if it is better by `GAIN`.
     """
 
     length: int
@@ -41,6 +43,7 @@ class Ranking:
     table: pd.DataFrame
     windows: int
     blocks: int
+    limits: dict[str, float]
 
     def line(self, name: str) -> dict[str, float]:
         """Return the numbers of a condition."""
@@ -78,16 +81,21 @@ class Ranking:
         return next(iter(self.better), None)
 
     @property
+    def limit(self) -> str:
+        """The window that the table has, alone or with the first tokens."""
+        return FIRST if FIRST in self.table.index else WINDOW
+
+    @property
     def methods(self) -> list[str]:
         """The replacements, best first."""
-        return [str(name) for name in self.table.index if name not in (AS_TRAINED, WINDOW, DROPPED)]
+        return [str(name) for name in self.table.index if name not in (AS_TRAINED, *LIMITS, DROPPED)]
 
     @property
     def chosen(self) -> str | None:
         """The replacement to use, better than the unchanged model: beside a window, one that uses distant text."""
         better = [name for name in self.better if name in self.methods]
         using = [name for name in better if self.line(name)["content_low"] > 0]
-        return next(iter([*using * (self.first == WINDOW), *better]), None)
+        return next(iter([*using * (self.first == self.limit), *better]), None)
 
 
 def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Ranking:
@@ -97,6 +105,11 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         here = here[here["condition"] == AS_TRAINED]  # others are there with several factors
     quality = here[here["metric"] == metric]
     whole = _whole(quality, "value").sort_values(ascending=not metric_of(metric).higher_is_better, kind="stable")
+    limits = {name: float(whole[name]) for name in LIMITS if name in whole}
+    limit = _limit(limits, metric)
+    left_out = set(LIMITS) - {limit}
+    here, quality = (part[~part["condition"].isin(left_out)] for part in (here, quality))
+    whole = whole.drop(list(left_out), errors="ignore")
     parts = _parts(quality)
     table = pd.DataFrame({"value": whole, "factor": _whole(quality, "factor").astype(float).reindex(whole.index)})
     table = table.join(_intervals(whole, parts))
@@ -113,10 +126,16 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         else:
             table = table.join(_intervals(measured, _parts(of_metric), several).add_prefix(f"{column}_"))
     ends = table["end"].drop(DROPPED, errors="ignore").dropna()
-    table = table.join(blocks.against(ends, _parts(here[here["metric"] == END]), WINDOW).add_prefix("window_"))
+    table = table.join(blocks.against(ends, _parts(here[here["metric"] == END]), limit).add_prefix("window_"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     windows = int(_whole(quality, "n").get(AS_TRAINED, 0)) // length if metric == "bits_per_byte" else 0
-    return Ranking(length, length / trained, table, windows, len(parts))
+    return Ranking(length, length / trained, table, windows, len(parts), limits)
+
+
+def _limit(limits: Mapping[str, float], metric: str) -> str:
+    """Return the window to rank: with the first tokens beside it where they gain enough."""
+    sign = 1 if metric_of(metric).higher_is_better else -1
+    return FIRST if sign * (limits.get(FIRST, math.nan) - limits.get(WINDOW, math.nan)) >= GAIN else WINDOW
 
 
 def _as_saved(rows: pd.DataFrame, factors: "pd.Series[float]", trained: int) -> pd.DataFrame:
@@ -148,7 +167,9 @@ def _intervals(whole: "pd.Series[float]", parts: pd.DataFrame, several: int = 1)
 
 def named(condition: str, window: int) -> str:
     """Return how a condition is named to a reader."""
-    return f"a window of {window}" if condition == WINDOW else NAMES.get(condition, condition)
+    if condition in LIMITS:
+        return f"a window of {window}{f' and the first {KEPT} tokens' * (condition == FIRST)}"
+    return NAMES.get(condition, condition)
 
 
 def shown(line: Mapping[str, float], prefix: str, least: float = LEAST) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import pe_zoo
 from experiments.model.attention import PLAIN, attend
+from experiments.model.guest import Guest
 from experiments.model.transformer import Transformer, View
 from pe_zoo import Encoder, Unsupported
 from pe_zoo._contract.bench import site_of
@@ -109,23 +110,34 @@ def _outputs(encoder: Encoder, length: int, *, causal: bool) -> list[Tensor]:
 
 @contextmanager
 def altered(
-    model: Transformer, *, encoder: Encoder | None = None, window: int | None = None, dropped: bool = False
+    model: Transformer,
+    *,
+    encoder: Encoder | None = None,
+    window: int | None = None,
+    first: int = 0,
+    dropped: bool = False,
 ) -> Iterator[Transformer]:
     """Change the model within the context: another encoder, a window, or no encoder; its parameters stay as they are.
 
-    A window is the most keys that a query of any layer and head may see to each side, itself included.
+    A window is the most keys that a query of any layer and head may see to each side, itself included. A model from
+    outside can keep the ``first`` keys in sight beside it.
     """
     layers = [layer for layer in model.layers if isinstance(layer, View)]
     before = model.encoder, model.encoder_dropped, [layer.windows for layer in layers]
+    kept = model.first_tokens if isinstance(model, Guest) else 0
     try:
         if encoder is not None:
             model.encoder = encoder.to(model.token_embedding.weight.device)
         if window is not None:
             for layer in layers:
                 layer.windows = tuple(window if seen is None else min(window, seen) for seen in layer.windows)
+        if isinstance(model, Guest):
+            model.first_tokens = max(first, kept)
         model.encoder_dropped = model.encoder_dropped or dropped
         yield model
     finally:
+        if isinstance(model, Guest):
+            model.first_tokens = kept
         model.encoder, model.encoder_dropped = before[:2]
         for layer, windows in zip(layers, before[2], strict=True):
             layer.windows = windows

@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, FIRST, LIMITS, NAME, REPLACED, WINDOW
 from experiments.measures.context_extension.ranking import NAMES, UNCHANGED, named
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
@@ -29,7 +29,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     rows, lines = _by_line(rows)
     rows = rows[rows["metric"] == main_metric(rows["metric"].unique())]
     # A model without any possible replacement is listed as unsupported under each replacement.
-    of_line = {line: [line] if line in (AS_TRAINED, WINDOW) else [line, REPLACED] for line in lines[:-1]}
+    of_line = {line: [line] if line in (AS_TRAINED, *LIMITS) else [line, REPLACED] for line in lines[:-1]}
     far = [(rows[rows["line"].isin(among)], 4, NAMES.get(line, line)) for line, among in of_line.items()]
     return columns_at([(rows[rows["line"] == AS_TRAINED], 1, UNCHANGED), *far])
 
@@ -41,7 +41,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     rows = _by_line(rows)[0]
     name = main_metric(rows["metric"].unique())
     rows = rows[rows["metric"] == name]
-    others = rows[~rows["line"].isin((AS_TRAINED, WINDOW, DROPPED, REPLACED))]
+    others = rows[~rows["line"].isin((AS_TRAINED, *LIMITS, DROPPED, REPLACED))]
     count = others.groupby("series")["line"].nunique().sort_values(ascending=False, kind="stable")
     models = list(count.index[:MODELS])
     if name is None or not models:
@@ -55,7 +55,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     title = (
         f"{task}: {best} extends a trained model to {length} best" if better else f"{task}: no method helps at {length}"
     )
-    if means.index[0] == WINDOW:
+    if means.index[0] in LIMITS:
         title = f"{task}: best at {length} is a window of the training length" + f", of the methods {best}" * better
     how: dict[str, Any] = {"y": f"{metric.label} ({metric.unit}) at length {length}", "alike": "xy"}
     caption = CAPTION if len(count) > 1 else CAPTION.partition(" Shown are")[0].replace(PANEL, "At ")
@@ -80,8 +80,9 @@ def _too_few(rows: pd.DataFrame) -> bool:
 def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     rows = not_in_parts(with_series(rows))
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
-    others = set(rows["line"]) - {AS_TRAINED, WINDOW, DROPPED, REPLACED}
-    return rows, [AS_TRAINED, *sorted(others), WINDOW, DROPPED]
+    lines = set(rows["line"])
+    others = sorted(lines - {AS_TRAINED, *LIMITS, DROPPED, REPLACED})
+    return rows, [AS_TRAINED, *others, WINDOW, *[FIRST] * (FIRST in lines), DROPPED]
 
 
 summarise = partial(by_measurement, experiment=NAME)
