@@ -180,7 +180,6 @@ def answer(
             *_levels(main, metric, window),
             *at_home,
             *_changes(main, metric, window),
-            *_first_tokens(main, metric),
             *_short(main, metric, trained),
             *_gain(main, metric, window),
             *_distant(main, window),
@@ -347,14 +346,6 @@ def _changes(main: Ranking, metric: str, window: int) -> list[str]:
     ahead += " by too little to change the model for" * small
     text = f"{best[0].upper()}{best[1:]} {ahead}{few}: the next, {named(second, window)}, is at {less} ({of})."
     return [text + f" Below {_least(metric)} no change is advised." * small]
-
-
-def _first_tokens(main: Ranking, metric: str) -> list[str]:
-    """Say what a window gains by the first tokens, on which large models put much of their attention."""
-    if len(main.limits) < len(LIMITS) or main.limit not in main.table.index:
-        return []
-    alone, beside = (number(main.limits[name], metric) for name in LIMITS)
-    return [f"A window has {alone}, and with the first {KEPT} tokens in sight beside it {beside}."]
 
 
 def _short(main: Ranking, metric: str, trained: int) -> list[str]:

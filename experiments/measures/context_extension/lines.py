@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.measures.context_extension import FIRST, KEPT, NAME, WINDOW
-from experiments.measures.context_extension.ranking import Ranking
+from experiments.measures.context_extension.ranking import GAIN, Ranking
 from experiments.measures.retrieval import EASIEST
 from pe_zoo import _catalogue
 
@@ -110,8 +110,11 @@ def code(
 
 def windowed(main: Ranking, window: int, family: str | None) -> str:
     """Return the entries of config.json that hold the window that is recommended; empty if none can."""
-    held = family and main.limit == WINDOW and main.methods and _limits(main)
-    return held_window(window, family) if family and held else ""
+    if not (family and main.methods and _limits(main)):
+        return ""
+    values = main.table["value"]
+    near = WINDOW in values and abs(values[WINDOW] - values[main.limit]) < GAIN  # it has no first tokens
+    return held_window(window, family) if near else ""
 
 
 def held_window(window: int, family: str) -> str:

@@ -34,8 +34,6 @@ class Ranking:
             length, less unchanged) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
-        limits: the values with a window, alone and with the first tokens beside it, as far as they were measured. The
-            table has one of the two: the second only if it is better by `GAIN`.
     """
 
     length: int
@@ -43,7 +41,6 @@ class Ranking:
     table: pd.DataFrame
     windows: int
     blocks: int
-    limits: dict[str, float]
 
     def line(self, name: str) -> dict[str, float]:
         """Return the numbers of a condition."""
@@ -82,8 +79,8 @@ class Ranking:
 
     @property
     def limit(self) -> str:
-        """The window that the table has, alone or with the first tokens."""
-        return FIRST if FIRST in self.table.index else WINDOW
+        """The better window: alone, or with the first tokens beside it."""
+        return _limit(self.table)
 
     @property
     def methods(self) -> list[str]:
@@ -105,11 +102,6 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         here = here[here["condition"] == AS_TRAINED]  # others are there with several factors
     quality = here[here["metric"] == metric]
     whole = _whole(quality, "value").sort_values(ascending=not metric_of(metric).higher_is_better, kind="stable")
-    limits = {name: float(whole[name]) for name in LIMITS if name in whole}
-    limit = _limit(limits, metric)
-    left_out = set(LIMITS) - {limit}
-    here, quality = (part[~part["condition"].isin(left_out)] for part in (here, quality))
-    whole = whole.drop(list(left_out), errors="ignore")
     parts = _parts(quality)
     table = pd.DataFrame({"value": whole, "factor": _whole(quality, "factor").astype(float).reindex(whole.index)})
     table = table.join(_intervals(whole, parts))
@@ -126,16 +118,15 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         else:
             table = table.join(_intervals(measured, _parts(of_metric), several).add_prefix(f"{column}_"))
     ends = table["end"].drop(DROPPED, errors="ignore").dropna()
-    table = table.join(blocks.against(ends, _parts(here[here["metric"] == END]), limit).add_prefix("window_"))
+    ends = blocks.against(ends, _parts(here[here["metric"] == END]), _limit(table))
+    table = table.join(ends.add_prefix("window_"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     windows = int(_whole(quality, "n").get(AS_TRAINED, 0)) // length if metric == "bits_per_byte" else 0
-    return Ranking(length, length / trained, table, windows, len(parts), limits)
+    return Ranking(length, length / trained, table, windows, len(parts))
 
 
-def _limit(limits: Mapping[str, float], metric: str) -> str:
-    """Return the window to rank: with the first tokens beside it where they gain enough."""
-    sign = 1 if metric_of(metric).higher_is_better else -1
-    return FIRST if sign * (limits.get(FIRST, math.nan) - limits.get(WINDOW, math.nan)) >= GAIN else WINDOW
+def _limit(table: pd.DataFrame) -> str:
+    return next((str(name) for name in table.index if name in LIMITS), WINDOW)
 
 
 def _as_saved(rows: pd.DataFrame, factors: "pd.Series[float]", trained: int) -> pd.DataFrame:
