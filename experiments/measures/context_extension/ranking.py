@@ -118,8 +118,8 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         else:
             table = table.join(_intervals(measured, _parts(of_metric), several).add_prefix(f"{column}_"))
     ends = table["end"].drop(DROPPED, errors="ignore").dropna()
-    ends = blocks.against(ends, _parts(here[here["metric"] == END]), _limit(table))
-    table = table.join(ends.add_prefix("window_"))
+    parts_of_ends, limit = _parts(here[here["metric"] == END]), _limit(table)
+    table = table.join(blocks.against(ends, parts_of_ends, limit).add_prefix("window_"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     windows = int(_whole(quality, "n").get(AS_TRAINED, 0)) // length if metric == "bits_per_byte" else 0
     return Ranking(length, length / trained, table, windows, len(parts))
