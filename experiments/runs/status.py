@@ -223,7 +223,7 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     other = "its strongest rival" if rule.question == BEST else rule.question
     named = {BETTER: f"better than {other}", WORSE: f"worse than {other}"} if rule.of_one_series else {}
     shown = shown.assign(p=decided["p_holm"].map(words.p_value), verdict=decided["verdict"].replace(named))
-    head = ["task", "series", "seeds judged", f"kept, less {other}, points", "p (Holm)", "verdict"]
+    head = ["task", "series", "seeds judged", f"kept, minus {other}, points", "p (Holm)", "verdict"]
     if published:
         head[:4] = ["tested", "comparison", "seeds", "difference, as published: positive"]
     waiting = decided["next_look"] > 0

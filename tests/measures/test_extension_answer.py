@@ -90,7 +90,7 @@ def test_first_tokens_stay_in_sight_where_a_window_fails_without() -> None:
         'pe_zoo.hf.use(model, "rope", sliding_window=64, first_tokens=4)',
     ]
     assert "mistral" not in "".join(found.code), "its configuration has no first tokens"
-    both = "a window of 64 and the first 4 tokens"
+    both = "a window of 64 and the first 4"
     assert [line[0] for line in found.table[1:]] == [both, "yarn", UNCHANGED, "a window of 64"]
 
 

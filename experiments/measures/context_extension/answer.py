@@ -90,7 +90,7 @@ class Answer:
         """
         main, label = self.rankings[0], metric_of(self.metric).label
         saved = main.known("saved")
-        head = [f"at {main.length}", f"{label}, {'%, ' * is_share(self.metric)}95 % interval", f"less {UNCHANGED}"]
+        head = [f"at {main.length}", f"{label}, {'%, ' * is_share(self.metric)}95 % interval", f"minus {UNCHANGED}"]
         found = [head + [f"at {self.train_length}, as saved"] * bool(saved)]
         for name in map(str, main.table.index):
             less = "" if name == AS_TRAINED else difference(main.line(name), "trained_", self.metric)

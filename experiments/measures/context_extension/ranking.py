@@ -159,7 +159,7 @@ def _intervals(whole: "pd.Series[float]", parts: pd.DataFrame, several: int = 1)
 def named(condition: str, window: int) -> str:
     """Return how a condition is named to a reader."""
     if condition in LIMITS:
-        return f"a window of {window}{f' and the first {KEPT} tokens' * (condition == FIRST)}"
+        return f"a window of {window}{f' and the first {KEPT}' * (condition == FIRST)}"
     return NAMES.get(condition, condition)
 
 
