@@ -181,7 +181,7 @@ def tested(line: Mapping[Any, Any]) -> str:
     if line["p_holm"] != line["p_holm"]:
         return ""
     beside = line["p_holm"] >= SIGNIFICANCE and line["low"] * line["high"] > 0
-    why = " (corrected for all pairs; the interval is of this pair alone)" * beside
+    why = " (corrected for all comparisons; the interval is of this one alone)" * beside
     return f", p {words.p_value(line['p_holm'])}{why}"
 
 

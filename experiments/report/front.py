@@ -240,6 +240,10 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         text += f" {'These' if len(near_by) > 1 else 'This'}, in points: {'; '.join(each)}."
     elif len(won):
         text += f" Of those beaten, nearest: {_highest(task, WORSE)}."
+    ahead = sorted((line for line in near_by if line["difference"] > 0), key=lambda line: -line["difference"])
+    if task.is_own(task.baseline) and ahead and len(near_by) > EACH:
+        each = (f"{words.quoted(line['series'])} +{100 * line['difference']:.0f}" for line in ahead)
+        text += f" Ahead by their means, and not decided, in points: {words.few(each)}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."

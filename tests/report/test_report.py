@@ -1036,6 +1036,34 @@ def test_a_parameter_that_training_left_where_it_was_is_told(tmp_path: Path) -> 
     assert "mine: offset moved by less than 1 % in every run: to learn it or to fix it" in read_page(tmp_path).text
 
 
+def test_a_comparison_with_ones_own_encoder_shows_its_variant_first(tmp_path: Path) -> None:
+    write_sweep(tmp_path, (*ENCODERS, "fire", "cope"), 3, rows=main_rows)
+    source = {"source": {"file": "mine.py", "check": "28 promises hold, 0 fail"}}
+    for name in ("mine", "mine(gate=False)"):
+        for seed in range(3):
+            moved = {"slope": 0.5} if "gate" in name else {"gate": 0.2, "slope": 0.9}
+            config = {"encoder": {"name": "mine", "gate": "gate" not in name}}
+            run_id = f"{name.partition('(')[0]}-{len(name)}-{seed}"
+            write_run(
+                tmp_path,
+                name,
+                seed,
+                run_id=run_id,
+                rows=main_rows,
+                config=config,
+                record=source | {"moved": moved} | {"choice": "mine"},
+            )
+    assert report.main([str(tmp_path), "--baseline", "mine"]) == 0
+    page = (tmp_path / "report/index.html").read_text("utf-8")
+    first = page.partition("<svg")[2].partition("</svg>")[0]
+    assert {"mine", "mine(gate=False)"} <= set(re.findall(r">([^<>]+)</text>", first))
+    said = " ".join((tmp_path / "report/report.md").read_text("utf-8").split())
+    assert "Ahead by their means, and not decided, in points: " in said
+    of_mine = (tmp_path / "report/encoders/mine.html").read_text("utf-8")
+    assert "gate by 20 % of its size; slope by 90 % of its size; 3 runs" in of_mine
+    assert "slope by 50 % of its size; 3 runs" in of_mine
+
+
 def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: Path) -> None:
     write_sweep(tmp_path, ("none", "rope", "alibi"), 3, rows=main_rows)
     for seed in range(3):

@@ -98,7 +98,10 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
     if len(parameters):
         low, high = words.number(float(parameters.min())), words.number(float(parameters.max()))
         facts.append(("Parameters", low if low == high else f"{low} to {high}"))
-    facts += _moved(runs) + _values(runs)
+    changes = {str(series): _moved(part) for series, part in runs.groupby("series", sort=False)}
+    several = sum(map(bool, changes.values())) > 1
+    facts += [(what + f", {series}" * several, said) for series, of in changes.items() for what, said in of]
+    facts += _values(runs)
     rows = pd.concat([task.rows_of("cost") for task, _ in of_tasks])
     of_encoder = rows[rows["series"].isin({name for _, names in of_tasks for name in names}) & (rows["status"] == "ok")]
     for metric, what in (("relative_operations", "Operations"), ("relative_train_time", "Training time")):

@@ -30,13 +30,13 @@ def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def coloured(
-    ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str], ahead: Sequence[str] = ()
+    ranked: Sequence[str], baseline: str | None, kinds: Mapping[str, str], first: Sequence[str] = ()
 ) -> list[str]:
-    """Return the series that have a colour: all of a few; else baseline, best, ahead, classic, best of each family."""
+    """Return the series that have a colour: all of a few; else baseline, best, first, classic, best of each family."""
     if len(ranked) <= COLOURED:
         return list(ranked)
     best = {kinds[series]: series for series in reversed(ranked)}
-    wanted = [baseline, ranked[0], *ahead, *style.CLASSIC, *(one for one in ranked if one in best.values())]
+    wanted = [baseline, ranked[0], *first, *style.CLASSIC, *(one for one in ranked if one in best.values())]
     return list(dict.fromkeys(str(one) for one in wanted if one in ranked))[:COLOURED]
 
 

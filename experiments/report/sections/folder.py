@@ -157,7 +157,7 @@ def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
 def _still(runs: pd.DataFrame) -> Iterator[str]:
     """Say which parameters of encoders from outside training left where they were."""
     theirs = runs[[isinstance(source, dict) for source in runs["source"]]]
-    for choice, of_encoder in theirs.groupby("choice") if len(theirs) else ():
+    for series, of_encoder in theirs.groupby("series") if len(theirs) else ():
         noted = [each for each in of_encoder.get("moved", ()) if isinstance(each, dict)]
         shares = {name: [each.get(name) for each in noted] for name in (noted[0] if noted else ())}
         still = [
@@ -165,7 +165,7 @@ def _still(runs: pd.DataFrame) -> Iterator[str]:
         ]
         if still:
             moved = f"moved by less than {100 * STILL:g} % in every run"
-            yield f"{name_of(str(choice))}: {words.listed(still)} {moved}: to learn it or to fix it is nearly the same."
+            yield f"{series}: {words.listed(still)} {moved}: to learn it or to fix it is nearly the same."
 
 
 def _differing(what: str, series_names: Iterable[Any], values: Iterable[Any], tasks: Iterable[str]) -> list[str]:

@@ -27,8 +27,6 @@ MOST = 200
 """Most series of a task that figures know of; each chooses by its question which of them have a colour."""
 PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
-AHEAD = 3
-"""Most series that beat the user's own encoder which pictures colour for that."""
 FREE_RUNNING = "generated_token_accuracy"
 MEANS = (
     "Mean over seeds [95 % interval, no narrower than the noise of the evaluation, though all seeds agree; none from "
@@ -226,8 +224,8 @@ class TaskResults:
         """The series with a colour and a name in pictures."""
         ranked = [str(series) for series in self.standing["series"]] or self.order
         kinds = {series: self.kind_of(series) for series in ranked}
-        won = self.against.loc[self.against["verdict"] == comparisons.BETTER, "series"] if self.about_own else ()
-        return curves.coloured(ranked, self.baseline, kinds, [each for each in ranked if each in set(won)][:AHEAD])
+        first = [*filter(self.is_own, ranked), *ranked] if self.about_own else []  # its variants, then the best
+        return curves.coloured(ranked, self.baseline, kinds, first)
 
     @cached_property
     def curves(self) -> list[Line]:
