@@ -92,6 +92,7 @@ def test_first_tokens_stay_in_sight_where_a_window_fails_without() -> None:
     assert "mistral" not in "".join(found.code), "its configuration has no first tokens"
     both = "a window of 64 and the first 4"
     assert [line[0] for line in found.table[1:]] == [both, "yarn", UNCHANGED, "a window of 64"]
+    assert any("as measured, 2.200 bits per byte at 256?" in line for line in found.code)
 
 
 @pytest.mark.parametrize("first", [2.21, 2.195])

@@ -31,7 +31,7 @@ AFTER = [
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
 """How the lines that apply a method begin and end."""
-CHECKED = "# does that folder, or one whose config.json was changed, read as measured?"
+CHECKED = "# does that folder read as measured, {value:.3f} bits per byte at {length}? (a changed config.json: see the table)"
 SERVED = (
     "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
@@ -71,9 +71,8 @@ def code(
     knobs = {knob: value for knob, value in held.items() if knob not in (*OPTIONS, *own)}
     length = {"train_length": window} if in_use else {}
     lines = dict[str, list[str]]()
-    if (
-        main.methods and main.limit in main.better
-    ):  # with a method that can take its place its encoder is rope, or in use
+    # With a method that can take its place the model's encoder is rope, or in use.
+    if main.methods and main.limit in main.better:
         limits = {"sliding_window": window} | ({"first_tokens": KEPT} if main.limit == FIRST else {})
         limit = _use(held["name"], length | knobs | limits)
         if rotating:
@@ -92,7 +91,8 @@ def code(
             lines.pop(main.limit, None)
     if not lines:
         return []
-    first, *others = lines.values() if main.first == main.limit else reversed(lines.values())
+    names = list(lines) if main.first == main.limit else list(reversed(lines))
+    first, *others = (lines[name] for name in names)
     instead = [f"# or, instead: {note.removeprefix('# ')}\n# {line}".splitlines() for note, line in others]
     before = BEFORE_AGAIN if in_use else BEFORE
     whole = [*before, *(first if others else first[1:]), *(line for each in instead for line in each), *AFTER]
@@ -100,7 +100,8 @@ def code(
     written = {"{place}": place, "{length}": main.length, "{new}": new}
     for blank, value in written.items():
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
-    whole += [CHECKED, f"# {_check(main, window, new, text)}"] if text else []
+    value = main.line(names[0])["value"]
+    whole += [CHECKED.format(value=value, length=main.length), f"# {_check(main, window, new, text)}"] if text else []
     if in_use:
         return whole
     entries = windowed(main, window, family)
