@@ -31,7 +31,9 @@ AFTER = [
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
 """How the lines that apply a method begin and end."""
-CHECKED = "# does that folder read as measured, {value:.3f} bits per byte at {length}? (a changed config.json: see the table)"
+CHECKED = (
+    "# does that folder read as measured, {value:.3f} bits per byte at {length}? (a changed config.json: see the table)"
+)
 SERVED = (
     "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
