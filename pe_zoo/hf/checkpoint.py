@@ -69,7 +69,7 @@ class Opened:
         """The first keys that each query sees beside its window."""
         return next((seat.first for seat in _seats(self.model)), 0)
 
-    def replace(self, encoder: Encoder | None, window: int | None, first: int) -> None:
+    def replace(self, encoder: Encoder | None, window: int | None, first: int = 0) -> None:
         """Put another encoder (None: none) into every layer.
 
         Queries see a window of keys (None: all), and the first ones beside it.
