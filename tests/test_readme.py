@@ -544,6 +544,28 @@ def test_the_guide_s_ladder_is_that_of_its_rows() -> None:
         assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
 
 
+def test_the_log_s_learning_rates_are_those_of_their_rows() -> None:
+    (section,) = re.findall(
+        r"^## The learning rate that each size wants\n((?:(?!## ).*\n)+)",
+        (ROOT / "docs/log/2026-11-27.md").read_text("utf-8"),
+        re.M,
+    )
+    told = [
+        [cell.strip() for cell in row.split("|")[2:-1]] for row in re.findall(r"^\| \d+ \|.*$", section, flags=re.M)
+    ]
+    assert len(told) == 10
+    for place, size in enumerate(("0.15", "0.6", "2.7", "9.8")):
+        name = f"text-{size}M-5-tokens-a-parameter_bits_per_byte.csv"
+        table = pd.read_csv(ROOT / "results" / "ladder_rates" / "report" / "tables" / name)
+        table[["encoder", "rate"]] = table["series"].str.split(" · train.learning_rate=", expand=True)
+        table["rate"] = table["rate"].astype(float)
+        bits = table.set_index(["encoder", "rate", "eval_length"])["mean"]
+        rates = sorted(table["rate"].unique())
+        for first, length in ((0, 128), (5, 512)):
+            measured = [" · ".join(f"{bits[name, rate, length]:.3f}" for name in ("rope", "alibi")) for rate in rates]
+            assert [line[place] for line in told[first : first + len(rates)]] == measured, (size, length)
+
+
 @pytest.mark.parametrize("file", ["docs/choose.md", "docs/log/2026-11-27.md"])
 def test_what_is_said_of_distant_facts_is_measured(file: str) -> None:
     folder = ROOT / "results" / "shortlist_needles" / "report" / "tables"

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, FIRST, NAME, TIME, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW, WITH_FIRST
 from experiments.measures.context_extension.answer import Answer, answer
 from experiments.measures.context_extension.ranking import UNCHANGED, content
 from experiments.rows.row import Row, frame
@@ -44,8 +44,8 @@ def told(
 
 
 def row(condition: str, value: float, length: int, metric: str = "bits_per_byte", **more: Any) -> Row:
-    size = 64 if condition in (WINDOW, FIRST) else None
-    factor = None if condition in (AS_TRAINED, WINDOW, FIRST) else more.pop("factor", 4.0)
+    size = 64 if condition in (WINDOW, WITH_FIRST) else None
+    factor = None if condition in (AS_TRAINED, WINDOW, WITH_FIRST) else more.pop("factor", 4.0)
     where = {"condition": condition, "size": size, "factor": factor, "metric": metric, "train_length": 64}
     return Row(**{**SHARED, **where, **more}, eval_length=length, value=value)
 
@@ -79,7 +79,7 @@ def test_where_some_layers_do_not_rotate_the_lines_name_those_that_do() -> None:
 
 
 def test_first_tokens_stay_in_sight_where_a_window_fails_without() -> None:
-    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 5.0, FIRST: 2.2}, {"yarn": 0.1}, family="mistral")
+    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 5.0, WITH_FIRST: 2.2}, {"yarn": 0.1}, family="mistral")
     assert "best with a window and the first 4 tokens, which ignores what is between" in found.heading
     assert found.advice[0].startswith(
         "To read 256 tokens, limit attention to the last 64 tokens, a window, and to the "
@@ -97,7 +97,7 @@ def test_first_tokens_stay_in_sight_where_a_window_fails_without() -> None:
 
 @pytest.mark.parametrize("first", [2.21, 2.195])
 def test_first_tokens_that_gain_little_keep_no_server_from_a_window(first: float) -> None:
-    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 2.2, FIRST: first}, {"yarn": 0.1}, family="mistral")
+    found = told({AS_TRAINED: 2.9, "yarn": 2.5, WINDOW: 2.2, WITH_FIRST: first}, {"yarn": 0.1}, family="mistral")
     kept = ", first_tokens=4" * (first < 2.2)
     assert f'pe_zoo.hf.use(model, "rope", sliding_window=64{kept})' in found.code
     assert "mistral" in "".join(found.code)

@@ -9,7 +9,17 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, FIRST, KEPT, LIMITS, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import (
+    AS_TRAINED,
+    CONTENT,
+    END,
+    FIRST_TOKENS,
+    LIMITS,
+    NAME,
+    REPLACED,
+    WINDOW,
+    WITH_FIRST,
+)
 from experiments.measures.context_extension.lines import code, configured, next_command, windowed
 from experiments.measures.context_extension.pieces import beyond, hint, read, too_few
 from experiments.measures.context_extension.ranking import (
@@ -52,7 +62,7 @@ IN_SOME = "{} of the {} layers of this model rotate: a method was put into those
 """Where a model's layers do not all rotate."""
 WAYS = {
     WINDOW: "a window, which ignores what is further back",
-    FIRST: f"a window and the first {KEPT} tokens, which ignores what is between",
+    WITH_FIRST: f"a window and the first {FIRST_TOKENS} tokens, which ignores what is between",
 }
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "may stay the same with"
 """What bits per byte do where other text stands in the place of distant text."""
@@ -237,8 +247,8 @@ def _at(ranking: Ranking, name: str, metric: str) -> str:
 def _advice(main: Ranking, window: int, metric: str, refusals: Sequence[str]) -> list[str]:
     """Return what to do, as instructions."""
     limited = f"To read {main.length} tokens, limit attention to the last {window} tokens, a window"
-    limited += f", and to the first {KEPT}" * (main.limit == FIRST) + _time(main, main.limit)
-    by = f"sliding_window={window}" + f", first_tokens={KEPT}" * (main.limit == FIRST)
+    limited += f", and to the first {FIRST_TOKENS}" * (main.limit == WITH_FIRST) + _time(main, main.limit)
+    by = f"sliding_window={window}" + f", first_tokens={FIRST_TOKENS}" * (main.limit == WITH_FIRST)
     limited += "." if main.methods else f"; pe_zoo.hf.use sets it by {by}."
     if not main.methods:
         why = next(iter(refusals), "the measure was asked for none")

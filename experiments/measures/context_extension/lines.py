@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.measures.context_extension import FIRST, KEPT, NAME, WINDOW
+from experiments.measures.context_extension import FIRST_TOKENS, NAME, WINDOW, WITH_FIRST
 from experiments.measures.context_extension.ranking import GAIN, Ranking
 from experiments.measures.retrieval import EASIEST
 from pe_zoo import _catalogue
@@ -30,7 +30,7 @@ AFTER = [
     "AutoTokenizer.from_pretrained({place}).save_pretrained({new})",
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
-"""How the lines that apply a method begin and end."""
+"""The first and the last lines of the code that applies a method."""
 CHECKED = (
     "# does that folder read as measured, {value:.3f} bits per byte at {length}? (a changed config.json: see the table)"
 )
@@ -75,12 +75,14 @@ def code(
     lines = dict[str, list[str]]()
     # With a method that can take its place the model's encoder is rope, or in use.
     if main.methods and main.limit in main.better:
-        limits = {"sliding_window": window} | ({"first_tokens": KEPT} if main.limit == FIRST else {})
+        limits = {"sliding_window": window} | ({"first_tokens": FIRST_TOKENS} if main.limit == WITH_FIRST else {})
         limit = _use(held["name"], length | knobs | limits)
         if rotating:
             limit = f'for name, layers in (("rope", {rotating[0]}), ("none", {rotating[1]})): '
             limit += f"pe_zoo.hf.use(model, name, layers=layers{_given(limits)})"
-        note = f"# attends to the last {window} tokens" + f", and to the first {KEPT}" * (main.limit == FIRST)
+        note = f"# attends to the last {window} tokens" + f", and to the first {FIRST_TOKENS}" * (
+            main.limit == WITH_FIRST
+        )
         lines[main.limit] = [note, limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]

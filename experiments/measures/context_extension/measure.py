@@ -19,13 +19,13 @@ from experiments.measures.context_extension import (
     DROPPED,
     END,
     FINE_TUNED,
-    FIRST,
-    KEPT,
+    FIRST_TOKENS,
     LIMITS,
     NAME,
     REPLACED,
     TIME,
     WINDOW,
+    WITH_FIRST,
 )
 from experiments.measures.context_extension.replacements import Replacement, altered, replacing
 from experiments.measures.cost.timing import in_turn
@@ -100,10 +100,8 @@ def measure(
         return rows
     asked = _asked(task.train_length, lengths) if subject.outside and task.metrics[0] == QUALITY else set()
     saved = sorted(asked) if task.train_length in lengths else []
-    conditions, factors = (
-        len(list(_changes(subject.model, found, 1.0))),
-        sum(bool(each.at(reach(lengths[-1]))[1]) for each in found),
-    )
+    conditions = sum(1 for _ in _changes(subject.model, found, 1.0))
+    factors = sum(bool(each.at(reach(lengths[-1]))[1]) for each in found)
     readings = len(lengths) * conditions + len(asked) * (min(BEST, len(found)) + 2 + conditions) + len(saved) * factors
     with doing(NAME, parts=readings):
         for length in lengths:
@@ -267,7 +265,7 @@ def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iter
     window = model.geometry.train_length
     yield {"condition": WINDOW, "size": window}, altered(model, window=window)
     if isinstance(model, Guest) and not model.fixed:
-        yield {"condition": FIRST, "size": window}, altered(model, window=window, first=KEPT)
+        yield {"condition": WITH_FIRST, "size": window}, altered(model, window=window, first=FIRST_TOKENS)
     yield {"condition": DROPPED}, altered(model, dropped=True)
 
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import AS_TRAINED, CONTENT, DROPPED, END, FIRST, KEPT, LIMITS, TIME, WINDOW
+from experiments.measures.context_extension import (
+    AS_TRAINED,
+    CONTENT,
+    DROPPED,
+    END,
+    FIRST_TOKENS,
+    LIMITS,
+    TIME,
+    WINDOW,
+    WITH_FIRST,
+)
 from experiments.rows.row import metric_of
 from experiments.statistics import blocks
 
@@ -118,8 +128,8 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         else:
             table = table.join(_intervals(measured, _parts(of_metric), several).add_prefix(f"{column}_"))
     ends = table["end"].drop(DROPPED, errors="ignore").dropna()
-    parts_of_ends, limit = _parts(here[here["metric"] == END]), _limit(table)
-    table = table.join(blocks.against(ends, parts_of_ends, limit).add_prefix("window_"))
+    against_window = blocks.against(ends, _parts(here[here["metric"] == END]), _limit(table))
+    table = table.join(against_window.add_prefix("window_"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     windows = int(_whole(quality, "n").get(AS_TRAINED, 0)) // length if metric == "bits_per_byte" else 0
     return Ranking(length, length / trained, table, windows, len(parts))
@@ -159,7 +169,7 @@ def _intervals(whole: "pd.Series[float]", parts: pd.DataFrame, several: int = 1)
 def named(condition: str, window: int) -> str:
     """Return how a condition is named to a reader."""
     if condition in LIMITS:
-        return f"a window of {window}{f' and the first {KEPT}' * (condition == FIRST)}"
+        return f"a window of {window}{f' and the first {FIRST_TOKENS}' * (condition == WITH_FIRST)}"
     return NAMES.get(condition, condition)
 
 

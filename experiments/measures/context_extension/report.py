@@ -8,7 +8,7 @@ import pandas as pd
 from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
-from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, FIRST, LIMITS, NAME, REPLACED, WINDOW
+from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, LIMITS, NAME, REPLACED, WINDOW, WITH_FIRST
 from experiments.measures.context_extension.ranking import NAMES, UNCHANGED, named
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
@@ -82,7 +82,7 @@ def _by_line(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     rows = rows.assign(line=rows["condition"].where(rows["condition"] != "", AS_TRAINED))
     lines = set(rows["line"])
     others = sorted(lines - {AS_TRAINED, *LIMITS, DROPPED, REPLACED})
-    return rows, [AS_TRAINED, *others, WINDOW, *[FIRST] * (FIRST in lines), DROPPED]
+    return rows, [AS_TRAINED, *others, WINDOW, *[WITH_FIRST] * (WITH_FIRST in lines), DROPPED]
 
 
 summarise = partial(by_measurement, experiment=NAME)
