@@ -92,8 +92,6 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
         at_twice = {line["series"]: line["mean"] for line in csv.DictReader(file) if line["eval_length"] == "32"}
     named = dict(re.findall(r"`(\w+)` (\d+)", first))
     assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
-    free = pd.read_csv(tables / "copy_generated_token_accuracy.csv").set_index(["series", "eval_length"])["mean"]
-    assert f"{100 * free['alibi', 32]:.0f}" in first.rpartition("`alibi`")[2]
     drawn = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
     drawn = drawn.set_index(["series", "eval_length"])["mean"]
     text = path.read_text(encoding="utf-8")
@@ -139,12 +137,16 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
                 assert cell == against_none(measured[task, series.partition("(")[0]]), (task, series)
     counted = Counter((task, line["verdict"]) for (task, _), line in measured.items())
     numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
+    (told_of,) = re.findall(r"Of 56 encodings (.*?)\. Rows", " ".join(log.split()))
+    assert [int(number) for number in re.findall(r"\d+", told_of)] == numbers
+    kept = [
+        f"{100 * float(measured[task, name]['kept']):.0f}" for task in ("copy", "text") for name in ("none", "rope")
+    ]
     for file in ("README.md", "README.zh-CN.md"):
         (line,) = re.findall(
-            r"^- \*\*(?:A model without any|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+            r"^- \*\*(?:No encoding|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
         )
-        found = [int(number) for number in re.findall(r"\d+", line.replace("四", ""))]
-        assert found[:5] == [56, *numbers], file
+        assert re.findall(r"\d+", line)[:4] == kept, file
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
@@ -166,19 +168,20 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in board[1].splitlines()]
     told = [series for series, *_ in lines]
     assert told[:10] == ranked[:10]
-    known = ("alibi", "none", "rope", "sinusoidal")
+    known = ("alibi", "t5", "none", "rope", "learned", "sinusoidal")
     assert told[10:] == [*(series for series in ranked if series in known), control]
     for series, *cells, time in lines:
         assert cells == [headline(measured[task, series]).partition(" · ")[0] for task in tasks], series
         assert time == f"{times[series]:.2g}", series
     assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
     places = {series: [headline(measured[task, series]).partition(" · ")[2] for task in tasks] for series in told[:-1]}
-    (first,) = {tuple(places.pop(series)) for series in told[:11]}
+    (first,) = {tuple(places.pop(series)) for series in told[:12]}
+    named = dict.fromkeys(tuple(places[name]) for name in known[2:])
     (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n|\n)+?(?=\*\*)", (ROOT / file).read_text("utf-8"), re.M)
     (told_of,) = re.findall(
         r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
     )
-    assert re.findall(r"\d+–\d+", told_of) == [*first, *(place for name in known[1:] for place in places[name])]
+    assert re.findall(r"\d+–\d+", told_of) == [*first, *(place for each in named for place in each)]
     others = sum(all(measured[task, series]["verdict"] == "better" for task in tasks) for series in ranked[10:])
     assert {13: ("thirteen more", "十三种")}[others][file != "README.md"] in " ".join(said.split())
 
@@ -195,7 +198,9 @@ def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
     named = [("text", series) for series in ("t5", "none", "rope", "sinusoidal")]
     named += [("copy", series) for series in ("dape", "dynamic_bias", "alibi", "rope", "sinusoidal")]
     numbers = re.findall(r"\d+", told.partition("T5")[2].removeprefix("'s"))
-    assert numbers == [f"{100 * kept[key]:.0f}" for key in named]
+    claims = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv").set_index("tested")
+    (gain,) = claims.loc[claims.index.str.startswith("the same bytes scored with four"), "measured"]
+    assert numbers == [*(f"{100 * kept[key]:.0f}" for key in named), f"{gain:.3f}".removeprefix("0.")]
 
 
 def test_the_log_s_grids_are_those_of_its_rows() -> None:

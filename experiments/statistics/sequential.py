@@ -190,7 +190,9 @@ def with_next_look(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     waits, untested = table["verdict"] == OPEN, table["difference"].isna()
     table = table.assign(**{name: table[name].mask(untested) for name in ("p", "p_holm")})
     next_look = [rule.looks[n] if waiting else 0 for n, waiting in zip(table["done"], waits, strict=True)]
-    return table.assign(next_look=next_look, seeds=[rule.looks[n - 1] if n else 0 for n in table["done"]])
+    seeds = [rule.looks[n - 1] if n else 0 for n in table["done"]]
+    # Whole numbers even of no lines: those of a task whose baseline has no run yet.
+    return table.assign(next_look=np.array(next_look, dtype=int), seeds=np.array(seeds, dtype=int))
 
 
 def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:

@@ -66,6 +66,15 @@ def test_a_look_counts_when_all_of_its_seeds_have_ended() -> None:
     assert (line["seeds"], line["verdict"], line["next_look"]) == (0, "open", 5)
 
 
+def test_a_task_without_the_baseline_yet_leaves_whole_numbers_of_seeds() -> None:
+    """As where a sweep of a second task was interrupted: what is wanted of the first counts runs."""
+    both = table_of({"none": draws(0.2, 0, 5), "rope": draws(0.2, 1, 5)})
+    later = table_of({"rope": draws(0.5, 2, 5)}).assign(task="reverse")
+    decided = decide(pd.concat([both, later]), Rule("none"))
+    assert {type(seeds) for seeds in wanted(decided, Rule("none")).values()} <= {int, np.int64}
+    assert decided["seeds"].dtype.kind == "i"
+
+
 def test_a_series_that_did_not_learn_has_no_verdict_but_that() -> None:
     table = table_of({"none": draws(0.2, 0, 5), "mine": draws(0.9, 1, 5)})
     unlearned = table["series"] == "none"
