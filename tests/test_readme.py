@@ -178,6 +178,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
     (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n|\n)+?(?=\*\*)", (ROOT / file).read_text("utf-8"), re.M)
+    assert re.findall(r"\d+–\d+", said) == list(first)
     (told_of,) = re.findall(
         r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
     )
