@@ -356,7 +356,6 @@ def _claimed(claims: Sequence[Told]) -> list[Finding]:
         Finding(
             f"“{each.claim.partition(':')[0]}”: {NO_VERDICT if TOO_FEW in each.numbers[0] else each.verdict}",
             f"on {each.numbers[0]}{f' ({each.part})' * bool(each.part)}.",
-            each.missing,
         )
         for each in found
     ]

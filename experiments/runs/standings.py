@@ -9,20 +9,16 @@ from tabulate import tabulate
 from experiments.figures import words
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.fairness import advice
-from experiments.report.sections.statements import told
 from experiments.rows import rungs
-from experiments.rows.results import Results, load
+from experiments.rows.results import load
 from experiments.rows.row import metric_of
 from experiments.statistics import baselines, comparisons, sequential
 from experiments.statistics.scores import UNLEARNED, scores
-from experiments.statistics.statements import schema, verdicts
 
 MOST_TASKS = 2
 """Tasks with a table here; the report has all."""
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
-CLAIMS, CASES = 4, 4
-HEAD = "published claims: each has a measure and tests of its own, and may be decided where the table is not"
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
@@ -30,8 +26,8 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
     Places are among all series of the folder, as on its page.
     """
-    whole, declared = load(place), baselines.declared_in(place)
-    results = rungs.apart(whole)
+    declared = baselines.declared_in(place)
+    results = rungs.apart(load(place))
     found, asked = baselines.of_tasks(results, declared), results.quality["run_id"].isin(run_ids)
     tables = []
     for task in sorted(set(results.quality.loc[asked, "task"]), key=words.by_number)[:MOST_TASKS]:
@@ -44,24 +40,7 @@ def text(place: Path, run_ids: Collection[str]) -> str:
                 unlearned = rows.loc[rows["converged"].eq(False), "run_id"].unique()
                 tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it. "
                 tables[-1] += advice(unlearned, results.configs)
-    return "\n\n".join([*tables, *_claims(whole)])
-
-
-def _claims(results: Results) -> list[str]:
-    """Return what the runs of a folder say of published statements: a claim, and a line for each of its cases."""
-    found = told(verdicts.decide(schema.load(), results))
-    lines = [
-        "\n           ".join(
-            [
-                f"{each.verdict:<10} {each.claim}{f' ({each.part})' * bool(each.part)}",
-                *each.numbers[:CASES],
-                *[each.missing] * bool(each.missing),
-            ]
-        )
-        for each in found
-        if each.numbers
-    ]
-    return [f"{HEAD}\n" + "\n".join(lines[:CLAIMS])] if lines else []
+    return "\n\n".join(tables)
 
 
 def _of_task(

@@ -55,14 +55,13 @@ def _partly(count: int) -> str:
 class Told(NamedTuple):
     """What a statement claims, its verdict, and the numbers of each case that has this verdict.
 
-    ``part`` says how many cases were measured, if not all, ``missing`` which were not and how to measure them,
-    ``lengths`` whether it is about quality over lengths, ``encoder`` of which one, if of one alone.
+    ``part`` says how many cases were measured, if not all, ``lengths`` whether it is about quality over lengths,
+    ``encoder`` of which one, if of one alone.
     """
 
     claim: str
     verdict: str
     part: str
-    missing: str
     numbers: tuple[str, ...]
     encoder: str
     lengths: bool
@@ -86,7 +85,7 @@ def told(decided: list[Decided]) -> list[Told]:
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
-        told_of = (each.statement.statement, each.verdict, _of_all(each), _missing(each), tuple(numbers), of)
+        told_of = (each.statement.statement, each.verdict, _of_all(each), tuple(numbers), of)
         found.append(Told(*told_of, _on_lengths(each)))
     return found
 
