@@ -281,7 +281,8 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     axes = drawing.Axes(sorted(int(length) for length in rows["eval_length"].unique()), told.train_length, ticks)
     unit = metric_of(told.metric).label + (", %" if scale == 100 else "")
     grey = len(order) > len(shown)
-    at_short = f"at {told.train_length} as saved for {told.rankings[0].length}, elsewhere with the length's own factor"
+    at_short = f"at {told.train_length} as saved for {told.rankings[0].length}"
+    at_short += ", elsewhere with the length's own factor" * (len(told.rankings) > 1)
     yield {
         "caption": f"{unit[0].upper()}{unit[1:]} by length",
         "said": "; ".join(["grey: the other methods"] * grey + [at_short] * bool(saved.notna().any())),

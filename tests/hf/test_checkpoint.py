@@ -512,7 +512,7 @@ def test_the_page_opens_with_the_answer(command: Command, saved: Path, tmp_path:
     command_next = found.command
     asked = "task=needles task.path=text.py experiment=context_extension task.num_needles=1 task.num_letters=1"
     asked += " 'context_extension.multiples=[1,4]'"
-    assert command_next.endswith(f"{asked} name=my-llama_found")
+    assert command_next.endswith(f"{asked} name=my-llama_facts")
     inside = float(bits_of(tmp_path)["as trained", "32"]["value"])
     shifted = [row for row in rows_of(tmp_path) if row["experiment"] == "shift_sensitivity"]
     (unshifted,) = (row for row in shifted if row["metric"] == "bits_per_byte" and not row["shift"])

@@ -344,7 +344,7 @@ def test_whether_distant_text_helps_is_against_a_window(end: float, said: str) -
     assert line["end_high"] - line["end_low"] > 10 * (line["window_high"] - line["window_low"]), "levels are not paired"
     assert len(re.findall(r"(?<![\w.])[−+]?\d[\d.,]*", found.heading)) <= 3
     assert "'task.path=a b.py' experiment=context_extension" in found.command
-    assert found.command.endswith("name=model_found")
+    assert found.command.endswith("name=model_facts")
     assert [line[0] for line in found.table] == ["at 256", "yarn", "a window of 64", UNCHANGED]
 
 

@@ -419,6 +419,8 @@ def _distant(main: Ranking, window: int) -> list[str]:
         line = main.line(name)
         verdict = RISES if line["content_low"] > 0 else FALLS if line["content_high"] < 0 else UNSHOWN
         told[verdict].append(f"{_way(name, window)} ({content(line)})")
+    if not (told[RISES] or told[FALLS]):
+        return []
     with_each = [f"{verdict} {words.listed(each)}" for verdict, each in told.items() if each]
     others = f"these and {UNCHANGED}" if len(known) < len(measured) else "these"
     corrected = f", with Bonferroni's correction over {others}" * (len(measured) > 1)

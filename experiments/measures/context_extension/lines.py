@@ -32,16 +32,16 @@ AFTER = [
 ]
 """The first and the last lines of the code that applies a method."""
 CHECKED = (
-    "# does that folder read as measured, {value:.3f} bits per byte at {length}? (a changed config.json: see the table)"
+    "# check that folder, or one with a changed config.json: {value:.3f} bits per byte at {length} are expected"
 )
 SERVED = (
-    "# or, for a server without pe_zoo ({name}): in config.json give max_position_embeddings {length}, and",
+    "# for a server without pe_zoo, {name}: in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
 )
 FAMILIES = {"mistral": {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}}
 """What config.json says of a family that can have a window."""
 WINDOWED = (
-    "# or, for a server without pe_zoo (a window of {window}): in config.json give max_position_embeddings {length},",
+    "# for a server without pe_zoo, a window of {window}: in config.json give max_position_embeddings {length},",
     "# and {held}: the same weights compute the same",
 )
 OPTIONS = ("name", "layers", "train_length", "sliding_window", "first_tokens", "halves")
@@ -105,12 +105,14 @@ def code(
     for blank, value in written.items():
         whole = [line.replace(blank, json.dumps(value, ensure_ascii=False)) for line in whole]
     value = main.line(names[0])["value"]
-    whole += [CHECKED.format(value=value, length=main.length), f"# {_check(main, window, new, text)}"] if text else []
+    checked = ["", CHECKED.format(value=value, length=main.length), f"# {_check(main, window, new, text)}"]
+    whole += checked if text else []
     if in_use:
         return whole
     entries = windowed(main, window, family)
     alone = [line.format(window=window, length=main.length, held=entries) for line in WINDOWED] if entries else []
-    return whole + alone + _served(main, window)
+    served = alone + _served(main, window)
+    return [*whole, *[""] * bool(served), *served]
 
 
 def windowed(main: Ranking, window: int, family: str | None) -> str:
@@ -155,7 +157,7 @@ def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
     words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
     words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]"]
-    words.append(f"name={_plain(place)}_found")
+    words.append(f"name={_plain(place)}_facts")
     return shlex.join(words)
 
 

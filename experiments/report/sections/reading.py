@@ -45,7 +45,8 @@ def told(results: Results) -> Opening:
     if not ways:
         return Opening()
     last = tables[sizes[-1]]
-    plain = max(ways, key=lambda way: last[way.removesuffix(f" {LIMITED}")].mean())  # of the model with most to gain
+    # Of an encoder as it is, without options, the one with most to gain.
+    plain = max(ways, key=lambda way: ("(" not in way, last[way.removesuffix(f" {LIMITED}")].mean()))
     lines = compared(tables, plain)
     length, times = int(rows["eval_length"].max()), f"{multiple:g}× the length"
     heading, finding = _first(lines, plain, times)
