@@ -125,8 +125,8 @@ def test_how_far_the_advice_goes_and_what_a_server_can_hold() -> None:
         "the same weights compute the same",
     ]
     assert llama.code[-2:] == found.code[-2:]
-    assert llama.code[-5] == found.code[-3]
-    assert found.code[-3].endswith(
+    assert llama.code[-6] == found.code[-4]
+    assert found.code[-4].endswith(
         "task.train_length=64 experiment=length_extrapolation 'length_extrapolation.multiples=[1,4]' "
         "name=model_256_check"
     ), "the command that shows that what was saved reads as measured"
