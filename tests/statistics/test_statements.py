@@ -393,7 +393,9 @@ def test_the_first_screen_says_what_becomes_of_a_claim_and_its_card_what_is_miss
     write_sweep(tmp_path, ("none", "sinusoidal", "rope"), 3)
     assert report.main([str(tmp_path)]) == 0
     measured = r"copy, sinusoidal: token accuracy, as a multiple of that at the training length [\d.]+ \[[\d., ]+\]"
-    said = rf"“Sinusoidal encodings extrapolate”: fails on {measured}; needed: above 0\.9 \(1 of its 3 cases measured\)\."
+    said = (
+        rf"“Sinusoidal encodings extrapolate”: fails on {measured}; needed: above 0\.9 \(1 of its 3 cases measured\)\."
+    )
     assert re.search(said, capsys.readouterr().out)
     missing = (
         "Not measured here: reverse, sinusoidal; text, sinusoidal (bits per byte at twice the length, as a multiple). "
