@@ -20,7 +20,7 @@ import pe_zoo
 import report
 from experiments.rows import results
 from experiments.rows.row import METRICS, Row
-from experiments.runs import arguments, standings
+from experiments.runs import arguments
 from experiments.statistics.statements import schema
 from experiments.statistics.statements.schema import thresholds
 from experiments.statistics.statements.verdicts import Outcome, case_by_case, decide

@@ -31,9 +31,7 @@ AFTER = [
     "# pe_zoo.hf.load({new}) reads it again; plain from_pretrained loses the change without a word",
 ]
 """The first and the last lines of the code that applies a method."""
-CHECKED = (
-    "# check that folder, or one with a changed config.json: {value:.3f} bits per byte at {length} are expected"
-)
+CHECKED = "# check that folder, or one with a changed config.json: {value:.3f} bits per byte at {length} are expected"
 SERVED = (
     "# for a server without pe_zoo, {name}: in config.json give max_position_embeddings {length}, and",
     "# rope_parameters, beside its rope_theta: {held}",
