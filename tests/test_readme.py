@@ -110,6 +110,20 @@ def test_what_the_first_command_prints(path: Path, tmp_path: Path, capsys: pytes
     assert shown in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("encoder", ["sinusoidal", "alibi"])
+def test_the_guide_s_two_runs_are_those_that_come_with_the_code(encoder: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "results" / "classic" / "runs.tar.xz", tmp_path)
+    (run,) = (place for place in run_folders(tmp_path) if place.name.startswith(f"{encoder}-copy-seed0"))
+    table = read_rows(run / "rows.csv", tmp_path, run.name)
+    right = [
+        f"{100 * float(value):.0f}"
+        for experiment, metric, value in zip(table["experiment"], table["metric"], table["value"], strict=True)
+        if (experiment, metric) == ("length_extrapolation", "token_accuracy")
+    ]
+    (line,) = re.findall(rf"^{encoder} right, %(.*)$", (ROOT / "docs" / "see_one_fail.md").read_text("utf-8"), re.M)
+    assert re.findall(r"\d+", line) == right
+
+
 def test_the_guide_s_numberings_are_those_of_their_rows() -> None:
     table = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
     means = {str(name): part.set_index("eval_length")["mean"] for name, part in table.groupby("series")}
