@@ -58,7 +58,7 @@
 
   for (const table of document.querySelectorAll("table.sortable")) {
     sortable(table);
-    if (table.tBodies[0].rows.length >= 6) filterable(table);
+    if (table.tBodies[0].rows.length > 20) filterable(table);
   }
 
   // ---- pictures ----------------------------------------------------------------------------------
