@@ -129,3 +129,24 @@ def test_the_section_says_what_rows_say(tmp_path: Path) -> None:
     assert len(pairs.data) == 6, "two steps in size and both at once, in range and at 4×"
     assert set(scaling.data["encoder"]) == {"none", "rope", "alibi", "t5"}
     assert (scaling.data["budget"] == 5).all()
+
+
+def test_sizes_that_were_trained_for_as_many_tokens_are_compared_too(tmp_path: Path) -> None:
+    """As by `model.model_dim=64,128`, where no two sizes have as many tokens for each parameter."""
+    for width in (64, 128):
+        for place, encoder in enumerate(("none", "rope", "alibi", "t5")):
+            for seed in range(3):
+
+                def right(rows: list[Row], value: float = 0.3 + place / 10 + seed / 100) -> list[Row]:
+                    kept = [row for row in rows if row.experiment == "length_extrapolation" and row.position is None]
+                    return [replace(row, value=value) for row in kept if row.metric == "token_accuracy"]
+
+                model = {"num_layers": 3, "model_dim": width, "ffn_multiple": 4}
+                config = {"model": model, "train": {"steps": 2000, "tokens_per_step": 256}}
+                write_run(tmp_path, encoder, seed, rows=right, config=config, run_id=f"{encoder}-{width}-{seed}")
+    told = section.told(load(tmp_path))
+    assert told.heading == "All 6 pairs that 0.15M parameters tell apart keep their order at 0.59M, at 4× the length"
+    (found,) = told.sections
+    assert found.paragraphs[0].startswith("copy, in range, 512,000 tokens: from 0.15M to 0.59M parameters the ranking")
+    (pairs, *_) = found.parts
+    assert set(pairs.cells["both with"]) == {"512,000 tokens"}

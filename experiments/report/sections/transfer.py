@@ -1,5 +1,6 @@
 """Does this transfer? Of a folder with several sizes of trunk, or several budgets, of the same comparison."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from experiments.figures import words
 from experiments.report.page import Finding, Opening, Section, Table
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of
-from experiments.rows.rungs import amount, rung_of
+from experiments.rows.rungs import TRAINING, amount, rung_of
 from experiments.statistics import transfer
 
 TITLE = "Does this transfer?"
@@ -18,6 +19,8 @@ MULTIPLES = (1, 4)
 WHERE = {1: "in range", 4: "at 4× the length"}
 SAME = ["task", "at", "first", "second"]
 """What two comparisons share that differ in the length alone."""
+FOR_EACH, IN_ALL = "tokens a parameter", "tokens"
+"""Of what a budget is: sizes are compared that share the first, else those that share the second."""
 
 
 def told(results: Results) -> Opening:
@@ -25,11 +28,11 @@ def told(results: Results) -> Opening:
     rungs = of_runs(results)
     if rungs["task"].nunique() == 1:  # the settings of the page have its options
         rungs["task"] = rungs["task"].str.partition("(")[0]
-    pairs = transfer.compared(rungs)
+    pairs = transfer.compared(rungs).assign(unit=rungs["unit"].iloc[0] if len(rungs) else "")
     if pairs.empty:
         return Opening()
     bits = [not metric_of(metric).higher_is_better for metric in rungs["metric"]]
-    laws = transfer.laws(rungs[bits])
+    laws = transfer.laws(rungs[bits].query("unit == @FOR_EACH"))
     parts = [_pairs(pairs), *([_laws(laws)] if len(laws) else [])]
     heading, findings = _first(pairs)
     return Opening([Section(TITLE, _sentences(pairs), parts=list(parts))], heading, findings)
@@ -46,7 +49,7 @@ def _first(pairs: pd.DataFrame) -> tuple[str, list[Finding]]:
     sizes = amount(line["first"]), amount(line["second"])
     heading = f"{which} that {sizes[0]} parameters tell apart keep their order at {sizes[1]}, {where}"
     text = f"of the rankings of {line['encoders']:.0f} encodings at {sizes[0]} and {sizes[1]} parameters, {where} "
-    text += f"({line['task']}, {_value('budget', line['at'])})."
+    text += f"({line['task']}, {_value('budget', line['at'], line['unit'])})."
     small = [
         f"{WHERE[other['multiple']]} {_tau(other)}, {_kept(other)}".capitalize()
         for other in others
@@ -83,6 +86,8 @@ def of_runs(results: Results) -> pd.DataFrame:
     parameters, budget = (
         rows["run_id"].map({run: each[i] for run, each in rungs.items()}).astype(float) for i in (0, 1)
     )
+    tokens = {run: math.prod(float(results.configs[run].get(key, "nan")) for key in TRAINING) for run in rungs}
+    totals = rows["run_id"].map(tokens).astype(float)
     kinds = {run: _kind(results.configs[run]) for run in rows["run_id"].unique()}
     sign = [-1.0 if metric_of(metric).higher_is_better else 1.0 for metric in rows["metric"]]
     found = rows[["task", "metric", "seed"]].assign(
@@ -91,7 +96,11 @@ def of_runs(results: Results) -> pd.DataFrame:
         budget=budget,
         encoder=rows["encoder"] + rows["run_id"].map(kinds),
         value=rows["value"] * sign,
+        unit=FOR_EACH,
     )
+    of_budgets, of_totals = (found.groupby(["task", each])["parameters"].nunique() for each in ("budget", totals))
+    if not (of_budgets > 1).any() and (of_totals > 1).any():
+        found = found.assign(budget=totals, unit=IN_ALL)
     return found[found["multiple"].isin(MULTIPLES)].dropna(subset=["parameters", "budget", "value"])
 
 
@@ -107,7 +116,7 @@ def _sentences(pairs: pd.DataFrame) -> list[str]:
         told = f"Of {line['decided']} pairs that the smaller size tells apart, {line['kept']} keep their order and "
         told += f"{line['reversed']} reverse it."
         found.append(
-            f"{line['task']}, {WHERE[line['multiple']]}, {_value('budget', line['at'])}: "
+            f"{line['task']}, {WHERE[line['multiple']]}, {_value('budget', line['at'], line['unit'])}: "
             f"from {amount(line['first'])} to {amount(line['second'])} parameters the ranking of "
             f"{line['encoders']:.0f} encoders has Kendall's τ "
             f"{_tau(line)}. " + (told if line["decided"] else "The smaller size tells no pair apart.")
@@ -119,9 +128,9 @@ def _pairs(pairs: pd.DataFrame) -> Table:
     lines = [
         {
             "task": f"{line['task']}, {WHERE[line['multiple']]}",
-            "from": _value(line["axis"], line["first"]),
-            "to": _value(line["axis"], line["second"]),
-            "both with": _value({"size": "budget", "budget": "size"}[line["axis"]], line["at"]),
+            "from": _value(line["axis"], line["first"], line["unit"]),
+            "to": _value(line["axis"], line["second"], line["unit"]),
+            "both with": _value({"size": "budget", "budget": "size"}[line["axis"]], line["at"], line["unit"]),
             "encoders": f"{line['encoders']:.0f}",
             "seeds": f"{line['seeds']:.0f}",
             "Kendall's τ": _tau(line),
@@ -131,7 +140,7 @@ def _pairs(pairs: pd.DataFrame) -> Table:
         for line in pairs.to_dict("records")
     ]
     note = (
-        "Parameters are those of the layers, tokens those of training for each of them. Intervals: 95 % of rankings "
+        "Parameters are those of the layers, tokens those of a round of training. Intervals: 95 % of rankings "
         "by means drawn from the t distribution of their seeds. Pairs kept: of the pairs of encoders that the first "
         "rung tells apart (each at 95 %), those in the same order in the second."
     )
@@ -154,5 +163,7 @@ def _laws(laws: pd.DataFrame) -> Table:
     return Table("scaling", "Power law of each encoder over sizes", pd.DataFrame(lines), laws, note)
 
 
-def _value(axis: str, value: float) -> str:
-    return f"{amount(value)} parameters" if axis == "size" else f"{value:g} tokens a parameter"
+def _value(axis: str, value: float, unit: str) -> str:
+    if axis == "size":
+        return f"{amount(value)} parameters"
+    return f"{value:g} {unit}" if unit == FOR_EACH else f"{value:,.0f} {unit}"
