@@ -7,7 +7,7 @@ import torch
 class LogDistance(pe_zoo.Encoder):
     """Biases scores by the negative logarithm of the distance."""
 
-    family = "score bias"  # its colour in figures
+    family = "score bias"  # where reports list it
     shift_invariant = True
     static_bias = distance_bias = True
 

@@ -63,7 +63,7 @@ def chart(
     """
     columns = min(columns, len(names))
     rows, size = -(-len(names) // columns), style.room()
-    heads = _heads(title) if style.titled() else []
+    heads = _heads(title)
     about = textwrap.wrap(y, int(size / wide("x", NORMAL)))
     entries = _flow(key or {}, size)
     step = gap if "y" in alike else left + gap
@@ -100,7 +100,7 @@ def chart(
 
 
 def _heads(title: str) -> list[str]:
-    return textwrap.wrap(title, int(style.room() / wide("x", LARGE * 1.08)))
+    return textwrap.wrap(title, int(style.room() / wide("x", LARGE * 1.08))) if style.titled() else []
 
 
 def _flow(key: Mapping[str, Look], size: float) -> list[tuple[float, int, str, Look]]:
@@ -179,7 +179,7 @@ def heat(
         high = max(1e-9, *(float(np.nanmax(table.to_numpy(float), initial=low)) for table in tables.values()))
     texts, names = [str(name) for name in first.columns], [str(name) for name in first.index]
     left, size = min(1.5, wide(names) + 0.08), 0.13 if len(names) > 12 else 0.17
-    how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": columns, "low": wide(texts) - 0.1}
+    how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": columns, "low": wide(texts)}
     figure, found = chart(title, caption, list(tables), y=f"{unit}: {low:g}", **how)
     colours = shades("#2f6fd0")
     for axes, table in zip(found, tables.values(), strict=True):

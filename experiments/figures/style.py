@@ -76,8 +76,8 @@ class Look:
 def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Container[str] = ()) -> dict[str, Look]:
     """Return a look for every series: classic encoders first, the others in alphabetical order.
 
-    The colour is that of the encoder's family, in every figure and report; series of one family differ in dash.
-    ``families`` are those of encoders, if any is not the zoo's, and ``own`` the names of these. Rows with a column
+    The colour is that of the encoder's family, in every figure and report; series of one family differ in dash, and
+    the user's own have a colour that no family has. ``families`` are those of encoders, ``own`` the names of these. Rows with a column
     ``look`` keep the looks in it.
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
@@ -89,7 +89,7 @@ def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Co
     encoder_of = {one: name.partition("(")[0] for one, name in zip(rows["series"], rows["encoder"], strict=True)}
 
     ordered = sorted(encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), series))
-    named = [families.get(encoder_of[series], "") for series in ordered]
+    named = ["" if encoder_of[series] in own else families.get(encoder_of[series], "") for series in ordered]
     kinds = [family if family in FAMILIES else "" for family in named]
     found = {
         one: Look(of, FAMILIES[of][0], "-", rank, encoder_of[one] in own)

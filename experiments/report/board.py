@@ -302,8 +302,9 @@ def _where(tasks: Sequence[TaskResults], series: str) -> str:
 
 def families(task: TaskResults) -> list[tuple[str, str]]:
     """Return the classes and names of the families that curve and board colour."""
-    kinds = dict.fromkeys(task.kind_of(series) for series in [*task.coloured, *task.standing["series"]])
-    return [(drawing.css(kind), kind or "other") for kind in kinds]
+    shown = [*task.coloured, *task.standing["series"]]
+    blank = "your own" if any(map(task.is_own, shown)) else "other"
+    return [(drawing.css(kind), kind or blank) for kind in dict.fromkeys(map(task.kind_of, shown))]
 
 
 def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:

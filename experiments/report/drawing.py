@@ -110,7 +110,8 @@ def _curves(lines: Sequence[Line], axes: Axes, said: str, kind: str, width: int,
     room = SAMPLE + 24 + (9 if narrow else 10) * max((len(name) for _, name in names), default=0)
     frame = Frame(axes, 34, width - room, 12, height - 36)
     parts = [frame.shade(), *_axes(frame, narrow=narrow)]
-    behind_first = sorted((line for line in lines if line.coloured or not narrow), key=lambda line: line.coloured)
+    known = (line for line in lines if line.coloured or not narrow)
+    behind_first = sorted(known, key=lambda line: (line.coloured, line.family == ""))  # the user's own in front
     for line in behind_first:
         dash = _dash(line)
         parts.append(f'<g class="s {css(line.family)}{"" if line.coloured else " grey"}" data-e="{escape(line.name)}">')

@@ -180,7 +180,7 @@ def findings(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
         *(each for series in own for each in _own(task, series)),
         *_first(task) * (not own or task.standing["series"].iloc[0] != own[0]),
         *_claimed(claims),
-        *_fall(task),
+        *_fall(task) * (not own and not task.asked),
         *_open(task),
     ]
 

@@ -1,6 +1,5 @@
 """How far the runs of a folder are, and the command that completes those that are not done."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -30,10 +29,6 @@ from experiments.statistics.statements import schema, verdicts
 WIDTH = 100
 LISTED = 20
 """Runs named of one state; the report's table of runs has them all."""
-POWER = 0.8
-"""Share of sweeps that would show a difference with the seeds that are advised."""
-MANY = 1000
-"""Seeds beyond which their number is not told."""
 UNFINISHED = ("running", "interrupted", "missing")
 STATES = {
     "done": "",
@@ -252,25 +247,20 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
 
 
 def _not_separated(decided: pd.DataFrame, rule: Rule) -> Iterator[str]:
-    """Say of each comparison that is out of looks what would have been seen, and how many seeds its difference needs.
+    """Say of each comparison that is out of looks which difference would have been seen, and how to go on.
 
-    By the width of its last interval, at the level of one of the comparisons of its task that are left, which Holm's
-    correction asks for once the others are decided: that of the last look, and, to go on, the whole of it. A width
-    falls with the root of the number of seeds.
+    By the width of its last interval, at the level of the last look and of one of the comparisons of its task that are
+    left, which Holm's correction asks for once the others are decided. A width falls with the root of the number of
+    seeds. The measured difference says little of the seeds that it needs: it is as uncertain as the verdict.
     """
     undecided = decided[decided["verdict"] == UNDECIDED]
     for line in undecided.to_dict("records"):
         level, left = SIGNIFICANCE * rule.weights[-1], (undecided["task"] == line["task"]).sum()
         half = (line["high"] - line["low"]) / 2 / norm.ppf(1 - level / 2)
         seen = half * norm.ppf(1 - level / left / 2)
-        again = half * (norm.ppf(1 - SIGNIFICANCE / left / 2) + norm.ppf(POWER))
-        needed = line["seeds"] * (again / line["difference"]) ** 2 if line["difference"] else math.inf
-        needed = max(needed, line["seeds"] + 1)  # as many did not show it
-        seeds = f"about {float(f'{needed:.2g}'):.0f} seeds" if needed < MANY else f"more than {MANY} seeds"
         yield (
             f"{line['series']} on {line['task']}: {line['seeds']} seeds would show a difference of about "
-            f"{100 * seen:.1f} points in half of such sweeps; if the true one is {abs(100 * line['difference']):.1f}, "
-            f"{seeds} in a sweep of one look show it in four of five"
+            f"{100 * seen:.1f} points in half of such sweeps; half as large a one takes four times as many"
         )
     if len(undecided):
         delta = rule.delta or 0.05

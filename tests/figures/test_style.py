@@ -76,7 +76,9 @@ def test_an_encoder_of_one_s_own_is_among_the_coloured_however_bad() -> None:
     order = ["rope", "yarn", "alibi", "t5", "none", "sinusoidal", "shaw", "dape", "mine"]
     rows = pd.DataFrame({"encoder": order, "series": order})
     families = {entry.name: entry.declared["family"] for entry in _catalogue.encoders()} | {"mine": "score bias"}
-    assert "mine" in style.chosen(style.looks(rows, families, {"mine"}), order)
+    looks = style.looks(rows, families, {"mine"})
+    assert "mine" in style.chosen(looks, order)
+    assert looks["mine"].colour == style.FAMILIES[""][0], "whatever family it is of"
     assert "mine" not in style.chosen(style.looks(rows, families), order)
 
 

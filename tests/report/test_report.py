@@ -992,7 +992,7 @@ def test_an_encoder_from_outside_is_described_by_its_run(tmp_path: Path) -> None
     ):
         assert said in page.text
     assert "mine is from mine.py (sha256 abababababab)" in (tmp_path / "report/methods.txt").read_text()
-    assert 'class="f-bias" data-e="mine"' in (tmp_path / "report/index.html").read_text()
+    assert 'class="f-other" data-e="mine"' in (tmp_path / "report/index.html").read_text()
 
 
 @pytest.mark.parametrize(

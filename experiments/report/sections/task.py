@@ -178,7 +178,9 @@ class TaskResults:
         return rows.assign(**{column: rows[column].str.replace("$", r"\$") for column in IN_TEXT})
 
     def kind_of(self, series: Any) -> str:
-        """Return the family of a series' encoder, or of the method that extends it; blank where that is not known."""
+        """Return the family of a series' encoder, or of the method that extends it; blank if unknown or the user's own."""
+        if self.is_own(series):
+            return ""
         entry = self.catalogue.get(self.encoders.get(series, str(series).partition("(")[0].strip()))
         return str(entry.declared.get("family", "")) if entry else ""
 
