@@ -77,8 +77,8 @@ def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Co
     """Return a look for every series: classic encoders first, the others in alphabetical order.
 
     The colour is that of the encoder's family, in every figure and report; series of one family differ in dash, and
-    the user's own have a colour that no family has. ``families`` are those of encoders, ``own`` the names of these. Rows with a column
-    ``look`` keep the looks in it.
+    the user's own have a colour that no family has. ``families`` are those of encoders, ``own`` the names of these.
+    Rows with a column ``look`` keep the looks in it.
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
