@@ -178,7 +178,7 @@ class TaskResults:
         return rows.assign(**{column: rows[column].str.replace("$", r"\$") for column in IN_TEXT})
 
     def kind_of(self, series: Any) -> str:
-        """Return the family of a series' encoder, or of the method that extends it; blank: unknown, or the user's own."""
+        """Return the family of a series' encoder, or of the method that extends it; blank if that is unknown or own."""
         if self.is_own(series):
             return ""
         entry = self.catalogue.get(self.encoders.get(series, str(series).partition("(")[0].strip()))
