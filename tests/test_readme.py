@@ -653,3 +653,26 @@ def test_the_guide_s_tables_are_those_of_the_evidence() -> None:
     for case, keys in asked.items():
         (line,) = re.findall(rf"^\| {case}.*", guide, re.M)
         assert re.findall(r"\d\.\d\d", line) == [f"{bits[key]:.2f}" for key in keys], case
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/evidence.md", "docs/log/2026-11-28.md"])
+def test_the_board_s_order_at_four_times_the_size_is_that_of_its_rows(file: str) -> None:
+    tables = ROOT / "results" / "sizes" / "report" / "tables"
+    pairs = pd.read_csv(tables / "transfer.csv").query("multiple == 4").set_index("task")
+    kept = [pairs.loc[task, "kept"] for task in ("copy", "associative_recall")]
+    assert kept == [pairs.loc[task, "decided"] for task in ("copy", "associative_recall")]
+    text = " ".join((ROOT / file).read_text("utf-8").split())
+    assert re.search(rf"{kept[0]} (?:and|对和|of {kept[0]} on `copy`,) {kept[1]}", text)
+    if "log" not in file:
+        return
+    standings = pd.read_csv(tables / "standings.csv").set_index(["task", "series"])["kept"]
+    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / file).read_text("utf-8"), re.M)
+    assert len(lines) == 12
+    for series, cells in lines:
+        known = {task: value for (task, name), value in standings.items() if name == series}
+        order = [
+            next(task for task in known if task.startswith(f"{of}({size}"))
+            for of in ("copy", "associative_recall")
+            for size in ("0.15M", "0.59M")
+        ]
+        assert cells.split(" | ") == [short(known[task]) for task in order], series
