@@ -196,9 +196,9 @@ def runs(line: Mapping[Any, Any]) -> str:
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
     """Return a comparison with the baseline: difference in points of quality kept, interval, p, runs and verdict."""
-    numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
-    told = f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}"
-    return told + _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
+    paired = _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
+    numbers = f"{points(line, len(paired) > 0)}{tested(line)}{runs(line) * (task.rule is not None)}: "
+    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}{paired}"
 
 
 def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:
