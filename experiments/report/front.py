@@ -152,16 +152,18 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
         return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+    ahead = [str(name) for name in known["series"] if named.encoder in board.beaten_by(task, str(name))]
     runs = task.runs[(task.runs["encoder"] == named.encoder) & task.runs["positions"].ne("sequential")]
     numbered = values[values.index.isin(runs["series"])]
-    if len(numbered):  # its own numberings say more than another encoder
+    if len(numbered):  # its own numberings say more than another encoder, and those that are surely better the most
+        surely = numbered[numbered.index.isin(ahead)]
+        numbered = surely if len(surely) else numbered
         other = str(getattr(numbered, "idxmax" if up else "idxmin")())
         told = f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}"
         return (
             f"Trained to length {trained}, {named.encoder} {get} {told} with its positions numbered as usual, "
             f"{written(values[other], metric)}{unit} as {other}"
         )
-    ahead = [str(name) for name in known["series"] if named.encoder in board.beaten_by(task, str(name))]
     best = str(getattr(values[ahead], "idxmax" if up else "idxmin")()) if ahead else best
     of_best = f"; {words.quoted(best)} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
     return (
