@@ -173,7 +173,7 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
         target = target if theirs.__module__.startswith("pe_zoo_plugin_") else theirs.name
         raise ValueError(
             f"encoder={name} breaks a promise: {found.sentence} Here, {found.reason}. "
-            f"Repair it; python -m pe_zoo check {shlex.quote(target)} checks every promise"
+            f"Repair it; python -m pe_zoo check {shlex.quote(target)} checks every promise, knobs at their defaults"
         )
 
 
