@@ -7,7 +7,7 @@ import torch
 class LogDistance(pe_zoo.Encoder):
     """Biases scores by the negative logarithm of the distance."""
 
-    family = "score bias"  # where reports list it
+    family = "score bias"  # what it changes
     shift_invariant = True
     static_bias = distance_bias = True
 

@@ -92,6 +92,9 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
         at_twice = {line["series"]: line["mean"] for line in csv.DictReader(file) if line["eval_length"] == "32"}
     named = dict(re.findall(r"`(\w+)` (\d+)", first))
     assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
+    far = pd.read_csv(tables / "copy_token_accuracy.csv").set_index(["series", "eval_length"])["mean"]
+    (at_128,) = re.findall(r"128 .*? (\d+) %", first)
+    assert at_128 == f"{100 * far['alibi', 128]:.0f}"
     drawn = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
     drawn = drawn.set_index(["series", "eval_length"])["mean"]
     text = path.read_text(encoding="utf-8")
@@ -645,6 +648,10 @@ def test_the_guide_s_tables_are_those_of_the_evidence() -> None:
         (cells,) = re.findall(rf"^\| {name} \| .* \| (\d\.\d\d) \| (\d+|not)", guide, re.M)
         found = facts.get(("rope", way, 512))
         assert cells == (f"{bits['rope', way, 512]:.2f}", "not" if found is None else f"{100 * found:.0f}"), name
+    for readme in ("README.md", "README.zh-CN.md"):
+        have = next(line for line in (ROOT / readme).read_text("utf-8").splitlines() if re.search("fact|事实", line))
+        told = [f"{bits['rope', way, 512]:.2f}" for way in ("as trained", "yarn", "self_extend", "window")]
+        assert re.findall(r"\d\.\d\d", have) == told, readme
     asked = {
         "never [|]": [("rope", "as trained", 128), ("command_a", "as trained", 128)],
         "yes, after": [("rope", "yarn fine-tuned", 512), ("command_a", "yarn fine-tuned", 512)],

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from experiments.figures import lines, style
 from experiments.figures.panels import chart, wide
-from experiments.figures.style import FAMILIES, MUTED, Chart, Look
+from experiments.figures.style import MUTED, Chart, Look
 
 SEEDED = 16
 """Most rows whose seeds are drawn one by one."""
@@ -49,10 +49,11 @@ def draw(
     rows, scale = rows[(rows["status"] == "ok") & rows[by].isin(order)], style.scale()
     seeds = rows.groupby([*{"series": 0, by: 0, "seed": 0}])["value"].mean().reset_index()
     seeds["height"] = seeds[by].map({name: height + shift for height, name in enumerate(order)})
-    for family, of_family in seeds.groupby(seeds["series"].map(lambda series: looks[series].family)):
-        colour, means = FAMILIES[family][0], of_family.groupby("height")["value"].mean()
-        if len(order) <= SEEDED and of_family["seed"].nunique() > 1:
-            lines.dots(axes, of_family["value"], of_family["height"], 1.6, color=colour, alpha=0.6)
+    coloured = seeds["series"].map(lambda series: (looks[series].family, looks[series].colour))
+    for (_, colour), alike in seeds.groupby(coloured):
+        means = alike.groupby("height")["value"].mean()
+        if len(order) <= SEEDED and alike["seed"].nunique() > 1:
+            lines.dots(axes, alike["value"], alike["height"], 1.6, color=colour, alpha=0.6)
         if ring:
             edge: dict[str, Any] = {"color": colour, "marker": "o", "linestyle": "", "markersize": 3.6 * scale}
             axes.plot(means, means.index, markerfacecolor="none", markeredgewidth=0.8 * scale, **edge)

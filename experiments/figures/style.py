@@ -61,7 +61,7 @@ CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
 
 @dataclass(frozen=True)
 class Look:
-    """Family, its colour, and the dash of one series; ``rank`` is its place in legends and tables.
+    """Family, colour and dash of one series; ``rank`` is its place in legends and tables.
 
     ``own``: of an encoder that is not the zoo's.
     """
@@ -76,9 +76,9 @@ class Look:
 def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Container[str] = ()) -> dict[str, Look]:
     """Return a look for every series: classic encoders first, the others in alphabetical order.
 
-    The colour is that of the encoder's family, in every figure and report; series of one family differ in dash, and
-    the user's own have a colour that no family has. ``families`` are those of encoders, ``own`` the names of these.
-    Rows with a column ``look`` keep the looks in it.
+    The colour is that of the encoder's family, in every figure and report, and the user's own have one that no family
+    has; series of one colour differ in dash. ``families`` are those of encoders, if any is not the zoo's, and ``own``
+    the names of these. Rows with a column ``look`` keep the looks in it.
     """
     rows = with_series(rows).drop_duplicates("series", keep="last")
     if "look" in rows.columns:
@@ -89,12 +89,12 @@ def looks(rows: pd.DataFrame, families: Mapping[str, str] | None = None, own: Co
     encoder_of = {one: name.partition("(")[0] for one, name in zip(rows["series"], rows["encoder"], strict=True)}
 
     ordered = sorted(encoder_of, key=lambda series: (_encoder_order(encoder_of[series]), series))
-    named = ["" if encoder_of[series] in own else families.get(encoder_of[series], "") for series in ordered]
+    named = [families.get(encoder_of[series], "") for series in ordered]
     kinds = [family if family in FAMILIES else "" for family in named]
-    found = {
-        one: Look(of, FAMILIES[of][0], "-", rank, encoder_of[one] in own)
-        for rank, (one, of) in enumerate(zip(ordered, kinds, strict=True))
-    }
+    found = {}
+    for rank, (one, of) in enumerate(zip(ordered, kinds, strict=True)):
+        users = encoder_of[one] in own
+        found[one] = Look(of, FAMILIES["" if users else of][0], "-", rank, users)
     return dashed(found, ordered)
 
 
@@ -112,10 +112,10 @@ def chosen(looks: dict[str, Look], best_first: Iterable[str], most: int = 6) -> 
 
 
 def dashed(looks: dict[str, Look], names: Iterable[str]) -> dict[str, Look]:
-    """Return the looks of some series, in order; the first of each family has a solid line."""
+    """Return the looks of some series, in order; the first of each colour has a solid line."""
     found: dict[str, Look] = {}
     for series in sorted(set(names), key=lambda series: looks[series].rank):
-        before = sum(look.family == looks[series].family for look in found.values())
+        before = sum(look.colour == looks[series].colour for look in found.values())
         found[series] = replace(looks[series], dash=DASHES[before % len(DASHES)])
     return found
 

@@ -79,6 +79,8 @@ def test_an_encoder_of_one_s_own_is_among_the_coloured_however_bad() -> None:
     looks = style.looks(rows, families, {"mine"})
     assert "mine" in style.chosen(looks, order)
     assert looks["mine"].colour == style.FAMILIES[""][0], "whatever family it is of"
+    assert looks["mine"].family == "score bias", "by which figures choose what they say"
+    assert style.dashed(looks, ["alibi", "mine"])["mine"].dash == "-", "no other line has its colour"
     assert "mine" not in style.chosen(style.looks(rows, families), order)
 
 
