@@ -3,26 +3,30 @@
 python -m pe_zoo                    list every encoder
 python -m pe_zoo NAME               show one: equation, knobs, departures, paper
 python -m pe_zoo check FILE.py      check every encoder that a file registers (also: check NAME)
+python -m pe_zoo check FILE.py encoder.gate=true    the same, with a knob that is not at its default
 python -m pe_zoo --markdown         print the table of docs/encoders.md
 """
 
 import argparse
 import inspect
+import json
 import sys
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
 from pe_zoo._contract.effect import effect, kin
 from pe_zoo._encoder import HOOKS
-from pe_zoo._knobs import suggestion
+from pe_zoo._knobs import check_knobs, check_value, knobs, suggestion
 from pe_zoo._pages import card, markdown, table
 from pe_zoo._profile import profile
 from pe_zoo._registry import outside, registered_by
 
 SIZES = {"model_dim": 128, "num_heads": 4, "num_layers": 3, "train_length": 33}
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,10 +60,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _command(options: argparse.Namespace) -> int:
     geometry = Geometry(**{size: getattr(options, size) for size in SIZES})
     match options.words:
-        case ["check", target]:
-            return 0 if all([_check(name) for name in _targets(target)]) else 1
-        case ["check", *rest]:
-            raise ValueError(f"check takes one file or one encoder's name; got {len(rest)}")
+        case ["check"]:
+            raise ValueError("check takes one file or one encoder's name; got none")
+        case ["check", target, *given]:
+            asked = [(name, _given(name, given)) for name in _targets(target)]
+            return 0 if all([_check(name, chosen) for name, chosen in asked]) else 1
         case []:
             listed = [entry.name for entry in encoders()] if options.markdown else names(None)
             write = markdown if options.markdown else table
@@ -91,17 +96,39 @@ def _targets(target: str) -> list[str]:
     return found
 
 
-def _check(name: str) -> bool:
+def _given(name: str, words: list[str]) -> dict[str, Any]:
+    """Read knobs such as ``encoder.slope=0.5``."""
+    known, chosen = knobs(_class(name)), {}
+    for word in words:
+        knob, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(f"after the file or name, check takes knobs such as encoder.slope=0.5; got {word!r}")
+        knob = knob.removeprefix("encoder.")
+        check_knobs(name, known, [knob])
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            value = text
+        kind = known[knob].type
+        if kind in KINDS and type(value) not in ((int, float) if kind is float else (kind,)):
+            raise ValueError(f"encoder.{knob} takes {KINDS[kind]}; got {text!r}")
+        chosen[knob] = tuple(value) if isinstance(value, list) else value
+        check_value(knob, known[knob].limited, chosen[knob])
+    return chosen
+
+
+def _check(name: str, chosen: dict[str, Any]) -> bool:
     """Print the verdict on every promise of an encoder; return whether none fails."""
-    cls = _class(name)
+    cls, make = _class(name), partial(_class(name), **chosen)
+    title = " ".join([name, *(f"encoder.{knob}={json.dumps(value)}" for knob, value in chosen.items())])
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
-    _print(f"{name}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
+    _print(f"{title}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
     source = Path(inspect.getfile(cls)) if outside(cls) else None
 
     def told() -> str:
-        return "\n".join(filter(None, (effect(cls), kin(cls) if source else "")))
+        return "\n".join(filter(None, (effect(make), kin(cls) if source else "")))
 
-    return check.show(name, check.check(cls), source, told)
+    return check.show(title, check.check(make), None if chosen else source, told)
 
 
 def _print(text: str) -> None:

@@ -1,6 +1,7 @@
 """Build every part of a request once and refuse what cannot run, before anything is written."""
 
 import inspect
+import json
 import os
 import re
 import shlex
@@ -27,7 +28,7 @@ from experiments.tasks import tasks
 from experiments.training.tune import check_tuning
 from pe_zoo import Encoder, Geometry, Numbering, Unsupported
 from pe_zoo._contract import check
-from pe_zoo._knobs import whole
+from pe_zoo._knobs import knobs, whole
 from pe_zoo._positions import FURTHEST, plane_of
 from pe_zoo._registry import outside
 
@@ -171,9 +172,11 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
         file, here = Path(inspect.getfile(theirs)), Path.cwd()
         target = str(file.relative_to(here) if file.is_relative_to(here) else file)
         target = target if theirs.__module__.startswith("pe_zoo_plugin_") else theirs.name
+        known = knobs(pe_zoo.get(name))
+        words = [target, *(f"encoder.{k}={json.dumps(v)}" for k, v in chosen.items() if v != known[k].default)]
         raise ValueError(
             f"encoder={name} breaks a promise: {found.sentence} Here, {found.reason}. "
-            f"Repair it; python -m pe_zoo check {shlex.quote(target)} checks every promise, knobs at their defaults"
+            f"Repair it; python -m pe_zoo check {shlex.join(words)} checks every promise"
         )
 
 

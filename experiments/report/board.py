@@ -22,15 +22,23 @@ from experiments.statistics.scores import DOUBLINGS
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
 AGREE = 0.5
-"""Correlation over seeds from which on a paired difference is told beside an undecided test, which pairs no seeds."""
-NO_INTERVAL = "Two groups: fewer than twelve seeds, so far apart that an interval would leave out the mean too often."
+"""Correlation over seeds from which on it is told beside an undecided test, which pairs no seeds."""
+NO_INTERVAL = (
+    "Two groups: the seeds lie in two clusters, as where some found a solution that others did not. The mean is then "
+    "that of no run, and an interval around it from fewer than twelve would leave out the true one too often."
+)
 ABOVE = (
     "The order is that of means. Tests show less where seeds lie apart, so that a lower series may beat more others."
 )
 AT_A_LOOK = (
     "The column of what is kept has means of all runs that learned. Δ, interval and p are of the look that decided, or "
-    "of the last: the two means compared stand beside them. At a look that decides, a difference is on average a "
-    "little too large."
+    "of the last, and of its runs alone. At a look that decides, a difference is on average a little too large."
+)
+LONGER = 1.25
+"""Times the shortest training of a series from which on it is told of one."""
+TRAINED_ON = (
+    "Trained 2.0×: for twice as many steps, on average, as the series that took fewest, since what has not learned the "
+    "task trains on."
 )
 OTHER_TEXTS = (
     "Not ranked here, because context_extension read other texts than length_extrapolation: {}. Give both the same "
@@ -62,6 +70,7 @@ def of_task(task: TaskResults) -> Board:
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     ranked = int((task.standing["status"] == "ok").sum())
     seeds = {str(name): part["kept"].dropna() for name, part in task.scores.groupby("series")}
+    trained_for = _trained_for(task)
     entries = []
     for line in task.standing.to_dict("records"):
         series, known = str(line["series"]), line["status"] == "ok"
@@ -75,6 +84,7 @@ def of_task(task: TaskResults) -> Board:
         lost = line["seeds"] - line["seeds_learned"]
         remarks = [f"{line['seeds_learned']} of {line['seeds']} learned"] if lost and known else []
         remarks += [str(line["status"])] if not known else []
+        remarks += [f"trained {trained_for[series]:.1f}×"] if known and trained_for.get(series, 1) >= LONGER else []
         remarks += [task.relatives[series]] if series in task.relatives else []
         entries.append(
             Entry(
@@ -116,6 +126,13 @@ def of_task(task: TaskResults) -> Board:
     )
 
 
+def _trained_for(task: TaskResults) -> dict[str, float]:
+    """Return the mean steps of the runs of each series, over those of the series that took fewest."""
+    runs = task.trained[task.trained["run_id"].isin(task.quality["run_id"])]
+    steps = pd.to_numeric(runs["steps"], errors="coerce").groupby(runs["series"]).mean()
+    return (steps / steps.min()).to_dict()
+
+
 def _ends(line: Mapping[Any, Any]) -> str:
     """Return the interval of what is kept, per cent, or why there is none although there are seeds enough."""
     in_two = "two groups" * (line["seeds_learned"] >= FEWEST)
@@ -136,6 +153,7 @@ def _note(task: TaskResults, metric: str) -> str:
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
+    note += f" {TRAINED_ON}" * (max(_trained_for(task).values(), default=1) >= LONGER)
     note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     note += f" {OTHER_TEXTS.format(words.few(task.on_other_texts))}" * bool(task.on_other_texts)
@@ -171,9 +189,9 @@ def beaten_by(task: TaskResults, series: str) -> list[str]:
     return [name for name, won in zip(family.names, family.wins[family.names.index(series)], strict=True) if won]
 
 
-def points(line: Mapping[Any, Any], digits: int = 0) -> str:
-    """Return the difference of a comparison with the baseline, with its interval, in points of quality kept."""
-    return words.signed(100 * line["difference"], 100 * line["low"], 100 * line["high"], digits)
+def points(line: Mapping[Any, Any]) -> str:
+    """Return a series less the baseline, with the interval of the difference, in points of quality kept."""
+    return words.signed(100 * line["difference"], 100 * line["low"], 100 * line["high"], 1)
 
 
 def tested(line: Mapping[Any, Any]) -> str:
@@ -186,28 +204,23 @@ def tested(line: Mapping[Any, Any]) -> str:
 
 
 def runs(line: Mapping[Any, Any]) -> str:
-    """Return what both sides of a comparison with the baseline keep, and their runs, after a comma."""
-    ours, other = (words.fixed(100 * line[name], ".0f") for name in ("mean", "baseline_mean"))
+    """Return how many runs of both sides of a comparison with the baseline were compared, after a comma."""
     count = words.count(line["baseline_seeds"], "run")
-    if line["seeds"] == line["baseline_seeds"]:
-        return f", {ours} against {other} in {count} each"
-    return f", {ours} in {line['seeds']} against {other} in {count}"
+    return f", {count} each" if line["seeds"] == line["baseline_seeds"] else f", {line['seeds']} and {count}"
 
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
     """Return a comparison with the baseline: difference in points of quality kept, interval, p, runs and verdict."""
-    paired = _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
-    numbers = f"{points(line, len(paired) > 0)}{tested(line)}{runs(line) * (task.rule is not None)}: "
-    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}{paired}"
+    agree = _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
+    numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
+    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}{agree}"
 
 
 def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:
-    """Return the paired difference from the baseline where the seeds of both agree, as those of relatives do."""
-    agree, mean, low, high = comparisons.paired(task.family, line["series"], str(task.baseline))
-    if not agree >= AGREE:
-        return ""
-    less = words.signed(100 * mean, 100 * low, 100 * high, 1)
-    return f" (paired by seed, not part of the test: {less}; correlation {words.fixed(agree)})"
+    """Say that the seeds of a series and the baseline agree, as those of relatives do."""
+    agree = comparisons.agreement(task.family, line["series"], str(task.baseline))
+    told = f" (by seed the two correlate by {words.fixed(agree)}, which the test does not use)"
+    return told if agree >= AGREE else ""
 
 
 def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:

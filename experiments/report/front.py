@@ -238,13 +238,13 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         line for line in lines if line["verdict"] in (OPEN, UNDECIDED) and line["difference"] == line["difference"]
     ]
     if 0 < len(near_by) <= EACH:
-        each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line, 1)}" for line in near_by)
+        each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line)}" for line in near_by)
         text += f" {'These' if len(near_by) > 1 else 'This'}, in points: {'; '.join(each)}."
     elif len(won):
         text += f" Of those beaten, nearest: {_highest(task, WORSE)}."
     ahead = sorted((line for line in near_by if line["difference"] > 0), key=lambda line: -line["difference"])
     if task.is_own(task.baseline) and ahead and len(near_by) > EACH:
-        each = (f"{words.quoted(line['series'])} +{100 * line['difference']:.0f}" for line in ahead)
+        each = (f"{words.quoted(line['series'])} +{100 * line['difference']:.1f}" for line in ahead)
         text += f" Ahead by their means, and not decided, in points: {words.few(each)}."
     if len(lines) <= EACH:
         each = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
@@ -275,12 +275,8 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     }.get(verdict, f"{ours} and {other}: {verdict}")
     look = "the look that decided" if verdict in (WORSE, BETTER, EQUAL) else "the last look"
     when = f" at {look}" * task.declared
-    turned = {"difference": -line["difference"], "low": -line["high"], "high": -line["low"]}
-    turned |= {"mean": line["baseline_mean"], "baseline_mean": line["mean"]}
-    turned |= {"seeds": line["baseline_seeds"], "baseline_seeds": line["seeds"]}
-    sides, line = ((other, ours), line) if verdict == BETTER else ((ours, other), {**line, **turned})
     numbers = f"{board.points(line)} points of quality kept{board.tested(line)}{board.runs(line)}"
-    return Finding(head, f"({' less '.join(sides)}{when}: {numbers}).")
+    return Finding(head, f"({other} less {ours}{when}: {numbers}).")
 
 
 def _own(task: TaskResults, series: str) -> list[Finding]:
@@ -507,7 +503,7 @@ def limits(tasks: Sequence[TaskResults], results: Results) -> list[str]:
     found = [f"models above {sizes.max():.2g} M parameters"] if len(sizes) else []
     found.append(f"tasks other than {tasks[0].key}" if len(tasks) == 1 else "natural tasks at scale")
     if runs["steps"].nunique() > 1:
-        found.append("models trained equally long")
+        found.append("models that all train for as many steps")
     if len(rates) == 1:
         found.append(f"learning rates other than {min(map(str, rates))}")
     return [*found, f"differences that need more than {words.count(int(seeds), 'seed')}"]

@@ -193,20 +193,16 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0], baseline=baseline)
 
 
-def paired(found: Family, one: str, other: str) -> tuple[float, float, float, float]:
-    """Return the correlation of two series over the seeds of both, their mean difference and its 95 % t interval.
+def agreement(found: Family, one: str, other: str) -> float:
+    """Return the correlation of two series over the seeds of both; NaN below `FEWEST` seeds.
 
-    For the reader, beside the test, which pairs no seeds: close relatives agree by seed, and others do not. NaN below
-    `FEWEST` seeds.
+    For the reader, beside the test, which pairs no seeds: close relatives agree by seed, and others do not.
     """
     ours, theirs = (found.values[:, found.names.index(name)] for name in (one, other))
     both = ~np.isnan(ours) & ~np.isnan(theirs)
-    count, less = int(both.sum()), (ours - theirs)[both]
-    if count < FEWEST or not min(ours[both].std(), theirs[both].std()):
-        return math.nan, math.nan, math.nan, math.nan
-    half = float(stdtrit(count - 1, 1 - SIGNIFICANCE / 2) * less.std(ddof=1) / math.sqrt(count))
-    mean = float(less.mean())
-    return float(np.corrcoef(ours[both], theirs[both])[0, 1]), mean, mean - half, mean + half
+    if both.sum() < FEWEST or not min(ours[both].std(), theirs[both].std()):
+        return math.nan
+    return float(np.corrcoef(ours[both], theirs[both])[0, 1])
 
 
 def reason(scores: pd.DataFrame, series: str) -> str:

@@ -68,7 +68,7 @@ def check(make: Maker) -> Iterator[Verdict]:
     Args:
         make: builds the encoder for a geometry: its class, or ``lambda geometry: MyEncoder(geometry, knob=3)``.
     """
-    built = "It can be built from a geometry alone, every knob at its default."
+    built = "It can be built from a geometry alone, knobs that are not given at their defaults."
     try:
         bench = Bench(geometry=_size(make))
     except Exception as error:  # noqa: BLE001  an outside encoder may raise anything; it becomes a verdict
@@ -157,8 +157,8 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
 def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, effect: Callable[[], str] = str) -> bool:
     """Print the verdict on every promise as it comes, and their count; return whether none fails.
 
-    With the ``source`` of an encoder from outside, the count is kept for `outcome`. Where none fails, ``effect`` says
-    what the encoder does.
+    With the ``source`` of an encoder from outside, its knobs at their defaults, the count is kept for `outcome`. Where
+    none fails, ``effect`` says what the encoder does.
     """
     counts: Counter[str] = Counter()
     faults: set[str] = set()

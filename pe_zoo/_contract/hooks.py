@@ -1,6 +1,7 @@
 """Promises that every encoder keeps, whatever it claims."""
 
 import copy
+import math
 from dataclasses import replace
 
 import torch
@@ -26,6 +27,8 @@ from pe_zoo._contract.bench import (
 from pe_zoo._encoder import Geometry, scores
 
 State = dict[str, Tensor]
+FAR_APART = 1000
+"""Distance of neighbours tried with parameters that moved: what grows with distance overflows (float64 at e^709)."""
 
 
 @promise("Embed adds a vector that does not depend on the tokens: no scaling, no dropout, no norm.")
@@ -150,14 +153,18 @@ def check_parameters_may_move(make: Maker, causal: bool, bench: Bench) -> None:
     sizes = replace(bench.geometry, train_length=max(bench.geometry.train_length, 8 * LENGTH))
     model, tokens = bench.model(bench.fresh(make, sizes), causal), some_tokens()
     remedy = "if it must be positive, use `torch.nn.functional.softplus` of it"
-    for name, parameter in model.get_submodule("encoder").named_parameters():
+    encoder, far = model.get_submodule("encoder"), FAR_APART * torch.arange(LENGTH).float()
+    places = [None, *([far] if far.max() < (getattr(encoder, "max_length", None) or math.inf) else [])]
+    for name, parameter in encoder.named_parameters():
         kept = parameter.detach().clone()
         for moved in (-kept, -kept.abs() - 1, kept.abs() + 1):
             with torch.no_grad():
                 parameter.copy_(moved)
             values = f"{name} = {moved.flatten()[0]:.3g}{', …' * (moved.numel() > 1)}"
-            if not read(model, tokens).isfinite().all():
-                raise Risk(f"logits are not finite with {values}, which training may reach: {remedy}")
+            for positions in places:
+                if not read(model, tokens, positions).isfinite().all():
+                    where = f" at distances of {FAR_APART} and more" * (positions is not None)
+                    raise Risk(f"logits are not finite with {values}{where}, which training may reach: {remedy}")
         # One of a layer inside, such as a bias before a ReLU, is no quantity whose sign means something.
         if "." not in name and parameter.requires_grad and _clamped(model, tokens, parameter):
             raise Risk(f"no gradient leads {name} away from numbers below 0, which training may reach: {remedy}")

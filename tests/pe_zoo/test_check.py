@@ -231,6 +231,22 @@ def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.Captu
         assert "does not claim shift_invariant" in said
 
 
+def test_a_variant_is_checked_by_its_knobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A switch may break a claim that holds without it; the page tells of the check at defaults alone."""
+    file = tmp_path / "gated.py"
+    gated = GOOD.replace("strength: float = 0.5", "strength: float = 0.5, gate: bool = False")
+    gated = gated.replace("super().__init__(geometry)", "super().__init__(geometry)\n        self.gate = gate")
+    file.write_text(gated.replace("return (scores - ", "return ((scores.cos() if self.gate else scores) - "))
+    assert main(["check", str(file), "encoder.gate=true", "strength=2"]) == 1
+    said = unwrapped(capsys.readouterr().out)
+    assert "root_distance encoder.gate=true encoder.strength=2: RootDistance, acts at score" in said
+    assert "claims static_bias, but what score adds depends on the scores" in said
+    assert _contract.outcome(file, "root_distance").startswith("not checked")
+    assert main(["check", str(file)]) == 0
+    assert "root_distance: RootDistance, acts at score" in capsys.readouterr().out
+    assert _contract.outcome(file, "root_distance").startswith("31 promises hold, 0 fail")
+
+
 @pytest.mark.parametrize(
     ("made", "advised"),
     [("", ["static_bias", "distance_bias, with static_bias"]), ("static_bias = True", ["distance_bias"])],
@@ -250,6 +266,30 @@ def test_a_missing_claim_of_speed_is_advice(
     assert printed.count(" advice ") == len(advised)
     assert printed.endswith(f"{len(advised)} with advice")
     assert f"{31 - len(advised)} promises hold, 0 fail" in printed
+
+
+@pytest.mark.parametrize(
+    ("learned", "said"),
+    [
+        ("-distance / self.time", "… at distances of 1000 and more, which training may reach"),
+        ("-distance / torch.nn.functional.softplus(self.time)", ""),
+    ],
+    ids=["any", "positive"],
+)
+def test_a_time_constant_that_may_become_negative_is_advised_against(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], learned: str, said: str
+) -> None:
+    """A factor e^(−distance / time) grows with distance where the time is below 0: finite nearby, and not far away."""
+    decaying = GOOD.replace("strength).log()", "3.0)").replace("self.log_slopes", "self.time")
+    decaying = decaying.replace("static_bias = distance_bias = True", "")
+    decaying = decaying.replace(
+        "scores - self.time.to(distance.dtype).exp() * distance.sqrt()", f"scores * ({learned}).exp()"
+    )
+    (tmp_path / "decaying.py").write_text(decaying)
+    assert main(["check", str(tmp_path / "decaying.py")]) == 0
+    printed = unwrapped(capsys.readouterr().out)
+    assert said in printed
+    assert ("1 with advice" in printed) == bool(said)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +343,10 @@ def test_an_encoder_that_raises_is_told_so_in_a_line(
         (["check", "empty.py"], "registers nothing"),
         (["check", "syntax.py"], "failed to import: SyntaxError"),
         (["check", "ropee"], "no encoder named 'ropee'. Did you mean 'rope'?"),
-        (["check"], "check takes one file or one encoder's name; got 0"),
-        (["check", "rope", "alibi"], "check takes one file or one encoder's name; got 2"),
+        (["check"], "check takes one file or one encoder's name; got none"),
+        (["check", "rope", "alibi"], "check takes knobs such as encoder.slope=0.5; got 'alibi'"),
+        (["check", "rope", "encoder.bas=3"], "rope has no knob 'bas'. Did you mean 'base'?"),
+        (["check", "rope", "encoder.base=ten"], "encoder.base takes a number; got 'ten'"),
         (["chekc", "rope"], "Did you mean 'check'?"),
         (["ropee"], "no encoder named 'ropee'. Did you mean 'rope'?"),
         (["tanh_bias"], "Your own: python -m pe_zoo check FILE.py"),

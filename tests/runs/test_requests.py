@@ -311,6 +311,15 @@ FALSE = {
 }
 
 
+def test_a_refused_variant_is_told_how_to_check_it(command: Command, tmp_path: Path) -> None:
+    gated = ENCODER.replace("1.0", "1.0, gate: bool = False")
+    leak = "return x + x.mean(1, keepdim=True) * self.gate"
+    (tmp_path / "mine.py").write_text(gated.format(build="self.gate = gate", embed=leak))
+    done = command("model=tiny", "train.steps=0", "plugin=mine.py", "encoder=mine", "encoder.gate=true")
+    assert done.code == 2
+    assert "python -m pe_zoo check mine.py encoder.gate=true checks every promise" in done.err
+
+
 @pytest.mark.parametrize("said", FALSE)
 def test_a_plugin_of_another_dtype_or_with_a_false_claim_is_refused(
     command: Command, tmp_path: Path, said: str
