@@ -645,8 +645,8 @@ def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tm
     assert title == "# copy: alibi beats rope; none is undecided; t5 did not learn"
     points = 100 * table.loc["rope", "difference"]
     assert abs(points - 100 * (table.loc["rope", "kept"] - table.loc["alibi", "kept"])) > 1
-    assert f"alibi beats rope by {abs(points):.0f} points (alibi less rope at the look that decided: +" in said
-    assert "alibi and none: undecided (alibi less none at the last look: " in said
+    assert f"alibi beats rope by {abs(points):.0f} points (rope less alibi at the look that decided: −" in said
+    assert "alibi and none: undecided (none less alibi at the last look: " in said
     assert "alibi and t5: no comparison (no run of t5 learned copy)." in said
 
 
@@ -707,7 +707,7 @@ def test_many_answers_are_one_finding_for_each_task_with_the_numbers(tmp_path: P
     for task, text in zip(("copy", "sort"), found, strict=True):
         assert text.startswith(f"{task}: none beats 1 of 2 (quality kept, less none, points: ")
         for name in ("rope", "alibi"):
-            assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.0f')} \\[" in text
+            assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.1f')} \\[" in text
 
 
 def test_of_many_seeds_the_curve_has_an_interval_and_says_so(tmp_path: Path) -> None:
@@ -1085,7 +1085,7 @@ def test_the_page_of_an_encoder_names_its_curve_and_gives_its_numbers(tmp_path: 
         assert f"{name}: keeps {100 * line['kept']:.0f} [{100 * line['low']:.0f}, " in cell
         assert "3 seeds" in cell
         other = table.loc["none" if name == "alibi" else name]
-        assert f"{fixed(100 * other['difference'], '+.0f')} [" in cell
+        assert f"{fixed(100 * other['difference'], '+.1f')} [" in cell
         assert other["verdict"] in cell
     cell = of["t5"].partition('<ul class="smalls">')[2].partition("</ul>")[0]
     assert "t5: did not learn, 3 seeds" in cell
@@ -1180,15 +1180,17 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     counted = "; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
     assert (
         finding.text
-        == "b and c; loses to a (0 [0, 0] points, p 0.010)" + counted + "This, in points: e less none, 0.0 [0.0, 0.0]."
+        == "b and c; loses to a (0.0 [0.0, 0.0] points, p 0.010)"
+        + counted
+        + "This, in points: e less none, 0.0 [0.0, 0.0]."
     )
     task.against = against.iloc[[0, 1, 2, 3, 5]]
     (finding,) = front._asked(task, one_by_one=False)
-    assert finding.text.endswith("Of those beaten, nearest: b (0 [0, 0] points, p 0.010).")
+    assert finding.text.endswith("Of those beaten, nearest: b (0.0 [0.0, 0.0] points, p 0.010).")
     task.against = against.iloc[:2].assign(verdict="better", difference=[0.1, 0.2], low=0.05, high=0.3)
     task.against = pd.concat([task.against, against.iloc[1:5]])
     (finding,) = front._asked(task, one_by_one=False)
-    assert "loses to a and b, most to b (+20 [+5, +30] points, p 0.010); " in finding.text
+    assert "loses to a and b, most to b (+20.0 [+5.0, +30.0] points, p 0.010); " in finding.text
 
 
 def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
 from experiments.rows.row import metric_of, write_whole
 from experiments.rows.untrusted import stays_within
+from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import DOUBLINGS
 
 COLUMN = (3.3, 0.72)
@@ -74,8 +75,8 @@ def _marked(figure: Figure) -> bool:
 def table(tasks: Sequence[TaskResults]) -> str:
     """Return the main table: quality in range and at the multiples that count, kept, less the baseline, p, and cost.
 
-    The best of each column is bold, and of what is kept all that may be the best, where all pairs were tested. What is
-    kept free-running and cost are left out where they were not measured.
+    Beyond the training length the best of each column is bold, and of what is kept all that may be the best, where all
+    pairs were tested. What is kept free-running and cost are left out where they were not measured.
     """
     task = front.shown(front.counted(tasks) or tasks)
     if task is None:
@@ -108,7 +109,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             value, top = column[series], column.max() if best[head] else column.min()
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
             text += _interval(known.loc[series]) if head == "Kept" else ""
-            bold = text != NOTHING and round(value - top, digits[head]) == 0
+            bold = head != "In range" and text != NOTHING and round(value - top, digits[head]) == 0  # all learned it
             bold = known.loc[series, "place_low"] == 1 if head == "Kept" and not task.declared else bold
             cells.append(rf"\textbf{{{text}}}" if bold else text)
             if head == "Kept":
@@ -121,7 +122,9 @@ def table(tasks: Sequence[TaskResults]) -> str:
                 cells += [NOTHING if untested else str(line["verdict"])] * bool(task.rule)
         lines.append(" & ".join(cells) + r" \\")
     heads = ["Encoder", *columns]
-    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"] + ["Verdict"] * bool(task.rule)
+    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"] + [
+        f"Than {latex.escape(str(task.baseline))}"
+    ] * bool(task.rule)
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     own = "; Free: reading its own output" * ("Free" in columns)
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
@@ -131,7 +134,9 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
         f"95 % intervals, each of one mean or comparison; p: with the correction of the methods, so that it may be "
         f"above .05 where an interval leaves out 0{own}{operations}. Bold: the best "
-        f"mean{'; of what is kept, all that may be first' * (not task.declared)}."
+        f"mean beyond the training length{'; of what is kept, all that may be first' * (not task.declared)}."
+        + f" {board.NO_INTERVAL}"
+        * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
         + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "
         "means compared and the runs of each." * bool(moved.any())
     )

@@ -69,9 +69,10 @@ def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page
 
 def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
     entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
-    sections = [Section("What it is", parts=[Block("card", _card(entry, of_tasks))])]
     beside = "the best others" if of_tasks[0][0].baseline in of_tasks[0][1] else "the baseline"
-    sections.append(Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))]))
+    sections = [Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))])]
+    what = Section("What it is", parts=[Block("card", _card(entry, of_tasks))])
+    sections.insert(1 if entry.declared.get("file") else 0, what)  # its author knows what it is
     sections += _untrained(name, entry, of_tasks)
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
@@ -92,7 +93,7 @@ def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]
     runs = pd.concat([task.runs[task.runs["series"].isin(names)] for task, names in of_tasks])
     facts = [("Departures", entry.departures)] if entry.departures else []
     if entry.declared.get("file"):
-        facts.append(("File", f"{entry.declared['file']}, sha256 {entry.declared['sha256']}"))
+        facts.append(("File", f"{entry.declared['file']}, sha256 {entry.declared['sha256'][:12]}"))
         facts.append(("Contract", entry.declared["check"]))
     parameters = pd.to_numeric(runs["encoder_parameters"], errors="coerce").dropna()
     if len(parameters):
@@ -208,26 +209,26 @@ def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any
         if task.baseline not in names:
             others = [line for line in others if line.name == task.baseline]
         drawn = drawing.named(others[:RIVALS], own, task.axes) if own else ""
-        said = [f"{series}: {_numbers(task, series)}" for series in names]
+        said = [line for series in names for line in _numbers(task, series)]
         relative = [task.relatives[series] for series in names if series in task.relatives]
-        found.append({"name": task.caption, "page": task.path, "drawing": drawn, "said": "; ".join([*said, *relative])})
+        found.append({"name": task.caption, "page": task.path, "drawing": drawn, "said": [*said, *relative]})
     return found
 
 
-def _numbers(task: TaskResults, series: str) -> str:
-    """Return what a task's board says of a series: what it keeps, places, seeds, and how it compares."""
+def _numbers(task: TaskResults, series: str) -> list[str]:
+    """Return what a task's board says of a series: what it keeps, places, seeds, and how it compares, line by line."""
     line = next((line for line in task.standing.to_dict("records") if line["series"] == series), None)
     if line is None:
-        return NOT_MEASURED
+        return [f"{series}: {NOT_MEASURED}"]
     learned = words.count(line["seeds"], "seed")
     if line["status"] != "ok":
-        return f"did not learn, {learned}" if line["status"] == UNLEARNED else f"{line['status']}, {learned}"
+        return [f"{series}: {'did not learn' if line['status'] == UNLEARNED else line['status']}, {learned}"]
     if line["seeds_learned"] < line["seeds"]:
         learned = f"{line['seeds_learned']} of {learned} learned"
     kept, low, high = (100 * line[end] for end in ("kept", "low", "high"))
     ranked = (task.standing["status"] == "ok").sum()
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
-    text = [f"keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
+    text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     own, other = series == task.baseline, task.against.to_dict("records")
     baseline = words.quoted(str(task.baseline))
     if own and task.asked:
@@ -235,7 +236,7 @@ def _numbers(task: TaskResults, series: str) -> str:
             f"{words.quoted(each['series'])} less {baseline} {board.against(task, each)}" for each in other[:RIVALS]
         ]
     text += [f"less {baseline} {board.against(task, each)}" for each in other if each["series"] == series]
-    return "; ".join(text)
+    return text
 
 
 def _changed(name: str, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[str]:

@@ -46,6 +46,9 @@ def on_the_index(task: TaskResults) -> list[Section]:
     whole = means[names].T["shuffle"].dropna().sort_values() if "shuffle" in means.index else pd.Series(dtype=float)
     ends = [f"{series} loses {100 * value:.0f} points" for series, value in whole.items()] if share else []
     finding = [f"With its input shuffled, {ends[-1]} on {task.key}, and {ends[0]}."] if len(ends) > 1 else []
+    if finding and task.asked and task.baseline and task.baseline in whole:  # of which the page was asked
+        at = f"{task.baseline} loses {100 * whole[task.baseline]:.0f} points on {task.key}"
+        finding = [f"With its input shuffled, {at}; of all, {ends[-1]}, and {ends[0]}."]
     unit = "percentage points" if share else "bits"
     given: dict[str, Any] = {
         "corner": "change of order",

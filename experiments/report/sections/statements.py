@@ -43,13 +43,9 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
     told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
-    some = f" {_partly(part)}" * bool(part)
-    sentences = [f"Of the published statements that these runs test {told}.{some}"]
+    some = f"; of {part} of these not all cases were measured" * bool(part)
+    sentences = [f"Of the published statements that these runs test {told}{some}."]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
-
-
-def _partly(count: int) -> str:
-    return "One was measured in part." if count == 1 else f"{count} were measured in part."
 
 
 class Told(NamedTuple):
