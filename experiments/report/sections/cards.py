@@ -31,6 +31,8 @@ CHANGED = (
 )
 RIVALS = 3
 """Most others, the best first, that are drawn beside the baseline itself."""
+COMPARED = 8
+"""Most comparisons with the baseline that its own page has."""
 MOVED = 6
 """Most parameters of an encoder whose change in training is told: those that moved most."""
 OUTSIDE = "Its source is not available: it was not part of this package when its runs were made."
@@ -229,12 +231,14 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
     ranked = (task.standing["status"] == "ok").sum()
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
     text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
-    own, other = series == task.baseline, task.against.to_dict("records")
+    own = series == task.baseline
+    other = task.against.sort_values("difference", ascending=False, kind="stable").to_dict("records")
     baseline = words.quoted(str(task.baseline))
     if own and task.asked:
         text += [
-            f"{words.quoted(each['series'])} less {baseline} {board.against(task, each)}" for each in other[:RIVALS]
+            f"{words.quoted(each['series'])} less {baseline} {board.against(task, each)}" for each in other[:COMPARED]
         ]
+        text += [f"{len(other) - COMPARED} more on the page of {task.key}"] * (len(other) > COMPARED)
     text += [f"less {baseline} {board.against(task, each)}" for each in other if each["series"] == series]
     return text
 
