@@ -231,8 +231,11 @@ def test_every_encoder_of_a_file_is_checked(tmp_path: Path, capsys: pytest.Captu
         assert "does not claim shift_invariant" in said
 
 
-def test_a_variant_is_checked_by_its_knobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_variant_is_checked_by_its_knobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A switch may break a claim that holds without it; the page tells of the check at defaults alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = tmp_path / "gated.py"
     gated = GOOD.replace("strength: float = 0.5", "strength: float = 0.5, gate: bool = False")
     gated = gated.replace("super().__init__(geometry)", "super().__init__(geometry)\n        self.gate = gate")
