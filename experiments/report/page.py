@@ -19,8 +19,10 @@ from experiments.figures import style
 from experiments.rows.row import write_whole
 from experiments.rows.untrusted import stays_within
 
-CURVES = re.compile(r'<svg( class="hero wide"[^>]*)>(.*?)</svg>', re.DOTALL)
-"""The curves of the first screen, which are also written as a picture for other pages."""
+CURVES = re.compile(r'<svg( class="hero wide") viewBox="0 0 (\d+) (\d+)"([^>]*)>(.*?)</svg>', re.DOTALL)
+"""The curves of the first screen, which are also written as a picture for other pages, with their title."""
+TITLE = 26
+"""Height of that title."""
 FORMULA = re.compile(r"\s*[=+\-@]")
 """The start of text that a spreadsheet would read as a formula."""
 ASSETS = Path(__file__).parent / "assets"
@@ -241,9 +243,12 @@ def write(page: Page, folder: Path, *, single: bool = False) -> Path:
     files |= {each.path: _html(each, page, bodies[each.path]) for each in page.pages}
     files |= {f"report.{end}": _asset(end) for end in ("css", "js")}
     files["report.md"] = markdown(page)
-    if curves := CURVES.search(bodies["index.html"]):
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"{curves[1]}>'
-        files["figures/answer.svg"] = f"{head}<style>{_asset('css')}</style>{curves[2]}</svg>\n"
+    if page.front and (curves := CURVES.search(bodies["index.html"])):
+        kind, width, height, said, drawn = curves.groups()
+        box = f'{kind} viewBox="0 -{TITLE} {width} {int(height) + TITLE}"{said}'
+        title = f'<text class="tick b" x="0" y="-{TITLE - 14}">{html.escape(page.front.caption)}</text>'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"{box}><style>{_asset("css")}</style>'
+        files["figures/answer.svg"] = f"{head}{title}{drawn}</svg>\n"
     if single:
         files[SINGLE] = _single(page, bodies, files)
     places = [folder, *(folder / name for name in sorted({str(Path(name).parent) for name in files} - {"."}))]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from support import ENCODERS, LENGTHS, main_rows, values_of, write_run, write_sweep
@@ -259,6 +260,15 @@ def test_print_unfolds_everything_and_folds_it_again(opened: Opened) -> None:
     assert page.locator(folded).count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(folded).count() == before
+
+
+def test_the_curves_alone_have_a_title(folder: Path) -> None:
+    """On the page it stands above them; elsewhere they need it."""
+    picture = ElementTree.parse(folder / "report" / "figures" / "answer.svg").getroot()
+    assert picture.findtext("{*}text") == "copy: token accuracy, %, by length"
+    left, top, width, height = map(int, picture.get("viewBox", "").split())
+    assert (left, width, top + height) == (0, 836, 352)
+    assert top < 0
 
 
 def test_a_curve_is_where_its_rows_are(folder: Path) -> None:
