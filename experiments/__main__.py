@@ -19,10 +19,11 @@ from experiments.runs.promises import verdicts
 from experiments.tasks import tasks
 from pe_zoo import PluginError, Unsupported, get, load_file
 from pe_zoo._contract.check import check, show
-from pe_zoo._knobs import suggestion
+from pe_zoo._knobs import hint, suggestion
 from pe_zoo._registry import registered_by
 
 OPTION = re.compile(r"plugin=.+|(sequences|positions_of)=[1-9]\d*")
+OPTIONS = ("plugin", "sequences", "positions_of")
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
                     for kind, name in _found(target)
                 ]
                 return 0 if all(found) else 1
-            case ["answers", place, length, *options] if length.isdecimal() and all(map(OPTION.fullmatch, options)):
+            case ["answers", place, length, *options]:
+                _check_answers(place, length, options)
                 files = [word.removeprefix("plugin=") for word in options if word.startswith("plugin=")]
                 given = dict(word.split("=") for word in options if not word.startswith("plugin="))
                 numbers = {name: int(number) for name, number in given.items()}
@@ -51,6 +53,23 @@ def main(arguments: list[str]) -> int:
         return 2
     except BrokenPipeError:  # piped into head
         return 0
+
+
+def _check_answers(place: str, length: str, options: list[str]) -> None:
+    """Refuse several runs, a length that is none, and an option that does not exist."""
+    if Path(length).is_dir():
+        runs = [word for word in (place, length, *options) if Path(word).is_dir()]
+        raise ValueError(f"answers takes one run; {len(runs)} match: {', '.join(Path(run).name for run in runs)}")
+    if not length.isdecimal():
+        raise ValueError(f"answers takes a length after the run, such as 20; got {length!r}")
+    for word in options:
+        name, equals, _ = word.partition("=")
+        if not equals or name not in OPTIONS:
+            raise ValueError(f"answers has no option {name!r}.{hint(name, OPTIONS, 'Its options')}")
+        if not OPTION.fullmatch(word):
+            raise ValueError(
+                f"{name} takes {'a file' if name == 'plugin' else 'a whole number of at least 1'}; got {word!r}"
+            )
 
 
 def _found(target: str) -> list[tuple[str, str]]:

@@ -98,8 +98,9 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
     drawn = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
     drawn = drawn.set_index(["series", "eval_length"])["mean"]
     text = path.read_text(encoding="utf-8")
-    told = {f"{100 * drawn[series, 32]:.0f}" for series in ("sinusoidal", "sinusoidal · randomized(limit=300)")}
-    assert told <= set(re.findall(r"\d+", re.split(r"random\s+positions|之间随机的位置", text)[1].partition("\n\n")[0]))
+    told = {f"{100 * drawn[series, 32]:.0f}" for series in ("sinusoidal", "sinusoidal · coupled")}
+    told_of = re.split(r"share\s+a\s+position|共用一个位置", text)[1].partition("[")[0]
+    assert {*re.findall(r"\d+", told_of)} == {*told, "32"}
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
@@ -131,13 +132,17 @@ def test_the_guide_s_numberings_are_those_of_their_rows() -> None:
     table = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
     means = {str(name): part.set_index("eval_length")["mean"] for name, part in table.groupby("series")}
     guide = (ROOT / "docs" / "see_one_fail.md").read_text("utf-8")
+    shuffled = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_permuted_positions.csv")
+    shuffled = shuffled[(shuffled["metric"] == "token_accuracy") & (shuffled["condition"] == "positions: shuffle")]
+    blind = shuffled.set_index("series")["mean"]
     (section,) = re.findall(r"^\| numbering in training.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.M)
     lines = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.splitlines()]
     assert len(lines) == len(means) == 6
-    for name, *told in lines:
+    for name, _, *told in lines:
         encoder, *numbering = re.findall(r"`(\w+)`", name)
         (series,) = (each for each in means if each.partition("(")[0] == " · ".join([encoder, *numbering]))
-        assert told == [f"{100 * means[series][length]:.0f}" for length in (16, 32, 64, 128)], series
+        values = [*(means[series][length] for length in (16, 32, 64, 128)), blind[series]]
+        assert told == [f"{100 * value:.0f}" for value in values], series
 
 
 def test_the_log_s_verdicts_are_those_of_its_rows() -> None:

@@ -94,8 +94,17 @@ def quoted(text: str) -> str:
 
 
 def cut(name: str, most: int) -> str:
-    """Return a name of ``most`` letters at most."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """Return a name of ``most`` letters at most; of what stands behind a dot, such as a numbering, its name stays.
+
+    >>> cut("sinusoidal · coupled", 16), cut("short_convolution", 16)
+    ('sinus… · coupled', 'short_convoluti…')
+    """
+    if len(name) <= most:
+        return name
+    head, dot, tail = name.rpartition(" · ")
+    end = dot + tail.partition("(")[0]
+    room = most - len(end) - 1
+    return f"{head[:room]}…{end}" if dot and room > 0 else f"{name[: most - 1]}…"
 
 
 def listed(names: Iterable[Any]) -> str:

@@ -37,7 +37,7 @@ AT_A_LOOK = (
 LONGER = 1.25
 """Times the shortest training of a series from which on it is told of one."""
 TRAINED_ON = (
-    "Trained 2.0×: for twice as many steps, on average, as the series that took fewest, since what has not learned the "
+    "Trained n×: for n times as many steps, on average, as the series that took fewest, since what has not learned the "
     "task trains on."
 )
 OTHER_TEXTS = (

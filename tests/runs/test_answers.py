@@ -75,8 +75,8 @@ def test_the_answer_s_positions_may_be_those_of_a_shorter_sequence(
     assert answers.split()[1:] == [str(int(answer)) for answer in expected]
     for wrong, said in (
         ("positions_of=10", "between 1 and the length, 9"),
-        ("sequences=0", "usage: "),
-        ("x=1", "usage"),
+        ("sequences=0", "sequences takes a whole number of at least 1; got 'sequences=0'"),
+        ("position_of=6", "answers has no option 'position_of'. Did you mean 'positions_of'? Its options: plugin, "),
     ):
         assert main(["answers", str(run), "9", wrong]) == 2
         assert said in capfd.readouterr().err
@@ -89,4 +89,8 @@ def test_what_has_no_answers_is_refused(command: Command, tmp_path: Path, capfd:
     assert main(["answers", str(run_of(tmp_path, "text")), "8"]) == 2
     assert "task=text has no right answers to compare with" in capfd.readouterr().err
     assert main(["answers", str(tmp_path), "x"]) == 2
+    assert "answers takes a length after the run, such as 20; got 'x'" in capfd.readouterr().err
+    assert main(["answers", str(tmp_path), str(tmp_path / "results"), "8"]) == 2
+    assert f"answers takes one run; 2 match: {tmp_path.name}, results" in capfd.readouterr().err
+    assert main(["answers", str(tmp_path)]) == 2
     assert "answers results/NAME/runs/RUN LENGTH" in capfd.readouterr().err

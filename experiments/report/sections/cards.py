@@ -16,7 +16,7 @@ from experiments.report import board, drawing
 from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
 from experiments.report.sections.curves import learned_only
-from experiments.report.sections.statements import claim
+from experiments.report.sections.statements import OF_ITS_OWN, claim
 from experiments.report.sections.task import TaskResults
 from experiments.rows import sweeps
 from experiments.rows.row import main_metric, metric_of, not_in_parts
@@ -83,7 +83,7 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
         claim(each) for each in decided if any(one.concerns & ours for case in each.outcomes for one in case.compared)
     ]
     if claims:
-        sections.append(Section("Claims", parts=[Block("claims", claims)]))
+        sections.append(Section("Claims", [OF_ITS_OWN], [Block("claims", claims)]))
     path = of_tasks[0][0].page_of(of_tasks[0][1][0])
     marks = {task.marks.get(series, "") for task, of_encoder in of_tasks for series in of_encoder} - {""}
     return Page(f"{name}{marks.pop() if len(marks) == 1 else ''}", [], sections, path=path, name=name)

@@ -21,11 +21,13 @@ HOW = (
     "comparison is a Welch test with Holm's correction within the statement. Equal: the interval lies within the "
     "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
 )
+OF_ITS_OWN = (
+    "Each claim has a scale, a measure and tests of its own: it may be decided where places in the table are not, and "
+    "a share of right answers counts guesses, too."
+)
 BARS = (
     "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
-    "the right of the line the claim holds. Each claim has a scale, a measure and tests of its own: it may be decided "
-    "where places in the table are not, and a share of right answers counts guesses, too. Cases that no run of this "
-    "folder measures are named below it."
+    f"the right of the line the claim holds. {OF_ITS_OWN} Cases that no run of this folder measures are named below it."
 )
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
