@@ -66,10 +66,10 @@ def play(values: Matrix, rule: Rule, noise: float = 0.0) -> tuple[pd.DataFrame, 
         counts = grown
 
 
-def false_alarms(noise: str, series: int, repeats: int = 400) -> float:
+def false_alarms(noise: str, series: int, repeats: int = 400, *, paired: bool = False) -> float:
     """Return how often a sweep of equal series calls any of them better or worse than the first."""
-    random = np.random.default_rng(series)
-    games = (play(NOISES[noise][0](random, (series, 20)).clip(0, 1), Rule("s0")) for _ in range(repeats))
+    random, rule = np.random.default_rng(series), Rule("s0", paired=paired)
+    games = (play(NOISES[noise][0](random, (series, 20)).clip(0, 1), rule) for _ in range(repeats))
     return float(np.mean([decided["verdict"].isin((BETTER, WORSE)).any() for decided, _ in games]))
 
 
@@ -107,8 +107,12 @@ def main() -> None:
     cells = {noise: [coverage(noise, seeds) for seeds in (3, 5, 8)] for noise in NOISES}
     shown = {noise: [f"{cover:.3f} ({share:.0%})" for cover, share in line] for noise, line in cells.items()}
     _table("Coverage of the 95 % interval (share of samples that have one)", shown, ["3 seeds", "5 seeds", "8 seeds"])
-    alarms = {noise: [f"{false_alarms(noise, series):.3f}" for series in (6, 20, 40)] for noise in NOISES}
-    _table("False alarms of the sequential rule in any comparison", alarms, ["6 series", "20 series", "40 series"])
+    for paired in (False, True):
+        alarms = {
+            noise: [f"{false_alarms(noise, series, paired=paired):.3f}" for series in (6, 20, 40)] for noise in NOISES
+        }
+        title = f"False alarms of the sequential rule in any comparison{', paired' * paired}"
+        _table(title, alarms, ["6 series", "20 series", "40 series"])
     if folder is not None:
         decided = {
             task: [f"{line['decided']:.2f}", f"{line['wrong']:.3f}", f"{line['runs']:.0f}"]

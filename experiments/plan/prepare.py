@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -58,7 +57,7 @@ def prepare(config: RunConfig) -> Plan:
     except (ValueError, LookupError, Unsupported, OSError) as error:
         raise BadRequest(message_of(error)) from error
     except TypeError as error:
-        reason = f"{type(error).__name__}: {message_of(error)}{_last_place(error, 'experiments')}"
+        reason = f"{type(error).__name__}: {message_of(error)}{check.last_place(error, 'experiments')}"
         raise BadRequest(f"config.yaml was written by another version: {reason}") from error
 
 
@@ -78,21 +77,11 @@ def _blame_plugin(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         package = pe_zoo.get(name).__module__.partition(".")[0]
-        place = _last_place(error, package)
+        place = check.last_place(error, package)
         if package == "pe_zoo" or (isinstance(error, ValueError) and not place):
             raise
         reason = message_of(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {message_of(error)}"
         raise ValueError(f"encoder={name} cannot be tried: {reason}{place}") from error
-
-
-def _last_place(error: Exception, package: str) -> str:
-    """`` (file.py:12)``, the last line of a package that an error passed through; empty if none."""
-    places = [
-        f" ({Path(frame.f_code.co_filename).name}:{line})"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] == package
-    ]
-    return places[-1] if places else ""
 
 
 def _build_parts(config: RunConfig, device: torch.device) -> Plan:

@@ -70,7 +70,7 @@ def of_task(task: TaskResults) -> Board:
     free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
     ranked = int((task.standing["status"] == "ok").sum())
     seeds = {str(name): part["kept"].dropna() for name, part in task.scores.groupby("series")}
-    trained_for = _trained_for(task)
+    times = trained_for(task)
     entries = []
     for line in task.standing.to_dict("records"):
         series, known = str(line["series"]), line["status"] == "ok"
@@ -84,7 +84,7 @@ def of_task(task: TaskResults) -> Board:
         lost = line["seeds"] - line["seeds_learned"]
         remarks = [f"{line['seeds_learned']} of {line['seeds']} learned"] if lost and known else []
         remarks += [str(line["status"])] if not known else []
-        remarks += [f"trained {trained_for[series]:.1f}×"] if known and trained_for.get(series, 1) >= LONGER else []
+        remarks += [f"trained {times[series]:.1f}×"] if known and times.get(series, 1) >= LONGER else []
         remarks += [task.relatives[series]] if series in task.relatives else []
         entries.append(
             Entry(
@@ -126,7 +126,7 @@ def of_task(task: TaskResults) -> Board:
     )
 
 
-def _trained_for(task: TaskResults) -> dict[str, float]:
+def trained_for(task: TaskResults) -> dict[str, float]:
     """Return the mean steps of the runs of each series, over those of the series that took fewest."""
     runs = task.trained[task.trained["run_id"].isin(task.quality["run_id"])]
     steps = pd.to_numeric(runs["steps"], errors="coerce").groupby(runs["series"]).mean()
@@ -153,7 +153,7 @@ def _note(task: TaskResults, metric: str) -> str:
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
-    note += f" {TRAINED_ON}" * (max(_trained_for(task).values(), default=1) >= LONGER)
+    note += f" {TRAINED_ON}" * (max(trained_for(task).values(), default=1) >= LONGER)
     note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
     note += f" {OTHER_TEXTS.format(words.few(task.on_other_texts))}" * bool(task.on_other_texts)
@@ -217,9 +217,14 @@ def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
 
 
 def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:
-    """Say that the seeds of a series and the baseline agree, as those of relatives do."""
-    agree = comparisons.agreement(task.family, line["series"], str(task.baseline))
-    told = f" (by seed the two correlate by {words.fixed(agree)}, which the test does not use)"
+    """Return the difference paired by seed where the seeds of a series and the baseline agree, as relatives' do."""
+    if task.rule is None or task.rule[0].paired:
+        return ""
+    level = SIGNIFICANCE * task.rule[0].weights[-1]  # as that of the interval beside it, which is of the last look
+    agree, test = comparisons.by_seed(task.family, line["series"], str(task.baseline), level)
+    difference, low, high = (100 * float(numbers[0]) for numbers in test[:3])
+    less = words.signed(difference, low, high, 1)
+    told = f" (by seed the two correlate by {words.fixed(agree)}; paired, {less}: not declared, so it decides nothing)"
     return told if agree >= AGREE else ""
 
 

@@ -222,7 +222,7 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         who = "any encoding" if status.eq(UNLEARNED).all() else task.baseline
         return [Finding(f"{task.key}: no comparison", f"(no run of {who} learned it).")]
     ours = task.standing[task.standing["series"] == task.baseline]
-    small = f"{task.baseline} {_far(ours.iloc[0])}" if task.is_own(task.baseline) else ""
+    small = f"{task.baseline} {_far(ours.iloc[0])}{_free(task)}" if task.is_own(task.baseline) else ""
     if one_by_one or len(lines) < 2:
         found = [replace(each, head=before + each.head) for each in (_compared(task, line) for line in lines)]
         return [replace(each, small=small * (each is found[0])) for each in found]
@@ -251,6 +251,17 @@ def _asked(task: TaskResults, *, one_by_one: bool) -> list[Finding]:
         text = f"(quality kept, less {task.baseline}, points: {', '.join(each)})."
     head = f"{before}{task.baseline} beats {len(won)} of {len(lines)}"
     return [Finding(head + ":" * (len(won) > 0 and len(lines) > EACH), text, small)]
+
+
+def _free(task: TaskResults) -> str:
+    """Say what the baseline and the others keep free-running, which no test compares; blank where not measured."""
+    table = task.free_standing.dropna(subset="kept")
+    kept, ours = 100 * table["kept"], table["series"] == str(task.baseline)
+    own, others = kept[ours], kept[~ours]
+    if own.empty or others.empty:
+        return ""
+    ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (others.min(), others.max())))
+    return f" Free-running, reading its own output, it keeps {own.item():.0f} %, the others {ends}: not tested."
 
 
 def _highest(task: TaskResults, verdict: str) -> str:

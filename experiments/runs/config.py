@@ -349,7 +349,7 @@ def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None
         looks, weights = tuple(given.looks), tuple(given.weights)
         if looks != Rule.looks and weights == Rule.weights:
             weights = (1 / len(looks),) * len(looks)
-        found = Rule(given.against, looks, weights, given.delta)
+        found = Rule(given.against, looks, weights, given.delta, given.paired)
     except ValueError as error:
         raise BadRequest(str(error)) from error
     return found, whole("seed", given.seed, at_least=0, at_most=LAST_SEED - found.looks[-1])
@@ -434,7 +434,8 @@ def _no_option(given: str, node: Any, typed: Mapping[str, str]) -> str:
     if given in owners.keys() & typed.keys():
         others = [name for name in typed[below].split(",") if name not in owners[given]]
         command, own = f"-m name={typed.get('name', 'mine')} {below}=", ",".join(owners[given])
-        commands = f"{command}{','.join(others)}, then {command}{own} {given}={typed[given]}"
+        two = [f"{command}{own} {given}={typed[given]}", f"{command}{','.join(others)}"]
+        commands = ", then ".join(two[::-1] if typed.get("against") in others else two)
         remedy = f"run two commands with the same name=: {commands}"
         return f"{tree['name']} has no knob {knob!r}, unlike {', '.join(owners[given])}; {remedy}"
     known = {f"{below}{dot}{key}" for key in tree if key not in ("name", "hydra")}

@@ -41,6 +41,7 @@ OPTIONS = {
     "against=statements": "the same, until published statements are decided; +statements= and +sweep=claims imply it",
     "looks=[5,8,12,20] weights=[…]": "numbers of seeds after which is tested, and each one's share of the level",
     "delta=null": "difference below which two series, or contestants of a statement, count as equal",
+    "paired=false": "true compares runs of the same seed; for close relatives, whose seeds agree, fewer are enough",
     "name=scratch": "the folder under results/ (a sweep file brings its own)",
     "device=auto": "auto (the GPU if there is one), cpu, cuda, cuda:1 …",
     "threads=1": "of each run on a CPU; another number rounds differently, so it makes another run",

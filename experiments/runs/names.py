@@ -38,7 +38,7 @@ LIST = re.compile(r"\w+(,\w+)+")
 UNTIL_DECIDED = "until_decided"
 """The value of ``seeds`` with which a sweep adds seeds by a rule, see `statistics.sequential`."""
 AGAINST = "against"
-DECLARED = (AGAINST, "looks", "weights", "delta")
+DECLARED = (AGAINST, "looks", "weights", "delta", "paired")
 """The options of that rule."""
 WITHOUT_BASELINE = ("best", "statements")
 """Values of ``against`` that name no encoder."""

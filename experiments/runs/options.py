@@ -42,6 +42,7 @@ class Request:
     looks: list[int] = field(default_factory=lambda: list(Rule.looks))
     weights: list[float] = field(default_factory=lambda: list(Rule.weights))
     delta: float | None = None
+    paired: bool = False
     name: str = "scratch"
     device: str = "auto"
     threads: int = 1

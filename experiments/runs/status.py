@@ -117,6 +117,8 @@ def text(folder: Path) -> str:
     told: set[str] = set()
     for state, advice in STATES.items():
         of_state = [run for run in runs if run.state == state] if advice else []
+        if state == "missing" and counts["running"]:
+            advice = "The sweep that is at work begins them. If it was stopped:"
         for command in dict.fromkeys(run.command for run in of_state):
             alike = [run for run in of_state if run.command == command]
             parts.append(_group(state, advice, "the same command" if command in told else command, alike))

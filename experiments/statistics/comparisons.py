@@ -47,7 +47,7 @@ class Moments(NamedTuple):
 
 
 class Test(NamedTuple):
-    """Welch's (1947) test of each pair: difference, its interval, p on two sides and on one (the first is lower)."""
+    """A t test of each pair: difference, its interval, p on two sides and on one (the first is lower)."""
 
     difference: Vector
     low: Vector
@@ -112,9 +112,18 @@ def moments(kept: Matrix, noise: Matrix) -> Moments:
 
 
 def welch(ours: Moments, theirs: Moments, level: float = SIGNIFICANCE) -> Test:
-    """Compare series with as many others, one by one; intervals have the confidence 1 - ``level``."""
-    difference, variance = ours.mean - theirs.mean, ours.variance + theirs.variance
+    """Compare series with as many others, one by one, by Welch's (1947) test; intervals have 1 - ``level``."""
+    variance = ours.variance + theirs.variance
     degrees = variance**2 / (ours.variance**2 / (ours.runs - 1) + theirs.variance**2 / (theirs.runs - 1))
+    return _of_t(ours.mean - theirs.mean, variance, degrees, level)
+
+
+def paired(less: Moments, level: float = SIGNIFICANCE) -> Test:
+    """Test differences by seed, of which ``less`` are the moments, against 0."""
+    return _of_t(less.mean, less.variance, less.runs - 1, level)
+
+
+def _of_t(difference: Vector, variance: Vector, degrees: Vector, level: float) -> Test:
     half = stdtrit(degrees, 1 - level / 2) * np.sqrt(variance)
     below, above = (stdtr(degrees, sign * difference / np.sqrt(variance)) for sign in (1, -1))
     return Test(difference, difference - half, difference + half, 2 * np.minimum(below, above), below)
@@ -193,16 +202,17 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0], baseline=baseline)
 
 
-def agreement(found: Family, one: str, other: str) -> float:
-    """Return the correlation of two series over the seeds of both; NaN below `FEWEST` seeds.
+def by_seed(found: Family, one: str, other: str, level: float) -> tuple[float, Test]:
+    """Return the correlation of two series over the seeds of both, NaN below `FEWEST`, and the test that pairs these.
 
-    For the reader, beside the test, which pairs no seeds: close relatives agree by seed, and others do not.
+    For the reader, beside a test that pairs no seeds: close relatives agree by seed, and others do not.
     """
-    ours, theirs = (found.values[:, found.names.index(name)] for name in (one, other))
+    ours, theirs = (found.values[:, [found.names.index(name)]] for name in (one, other))
     both = ~np.isnan(ours) & ~np.isnan(theirs)
+    test = paired(moments(ours - theirs, np.zeros_like(ours)), level)
     if both.sum() < FEWEST or not min(ours[both].std(), theirs[both].std()):
-        return math.nan
-    return float(np.corrcoef(ours[both], theirs[both])[0, 1])
+        return math.nan, test
+    return float(np.corrcoef(ours[both], theirs[both])[0, 1]), test
 
 
 def reason(scores: pd.DataFrame, series: str) -> str:

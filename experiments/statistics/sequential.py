@@ -24,6 +24,7 @@ from experiments.statistics.comparisons import (
     by_series,
     holm,
     moments,
+    paired,
     welch,
 )
 from experiments.statistics.intervals import SIGNIFICANCE, Matrix
@@ -89,6 +90,7 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         p[one, other] = p[other, one] = line["p"]
         seen = plain.values[order < line["seeds"]][:, [one, other]]
         known = ~np.isnan(seen)
+        known = known & known.all(axis=1, keepdims=True) if rule.paired else known
         pair = [one, other], [other, one]
         runs[pair] = known.sum(axis=0)
         with np.errstate(invalid="ignore"):
@@ -171,8 +173,12 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
     better = np.zeros(len(one), dtype=bool)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
         upto = order < look
-        known = moments(kept[upto], noise[upto])
-        test = welch(known.take(one), known.take(other), SIGNIFICANCE * weight)
+        ours, floor, level = kept[upto], noise[upto], SIGNIFICANCE * weight
+        if rule.paired:
+            test = paired(moments(ours[:, one] - ours[:, other], floor[:, one] + floor[:, other]), level)
+        else:
+            known = moments(ours, floor)
+            test = welch(known.take(one), known.take(other), level)
         due = (both >= number) & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import textwrap
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ from pe_zoo._contract.bench import (
 )
 from pe_zoo._contract.line import on_line
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
+from pe_zoo._knobs import suggestion
 
 PROMISES = [
     of for module in (dtypes, hooks, claims, relatives) for of in vars(module).values() if isinstance(of, Promise)
@@ -131,9 +133,24 @@ def broken(make: Maker, geometry: Geometry, causal: bool) -> Verdict | None:
 
 
 def one_line(error: BaseException) -> str:
-    """Format an error in one line."""
+    """Format an error in one line, with the place in a file of the user's that it passed through last."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, Broken) else f"{type(error).__name__}: {text}".rstrip(": ")
+    if isinstance(error, Broken):
+        return text
+    if isinstance(error, AttributeError) and error.name and "Did you mean" not in text:
+        public = (name for name in dir(error.obj) if not name.startswith("_"))
+        text += "." + suggestion(error.name, public)
+    return f"{type(error).__name__}: {text}".rstrip(": ") + last_place(error, "pe_zoo_plugin_")
+
+
+def last_place(error: BaseException, module: str) -> str:
+    """`` (file.py:12)``, the last line of modules whose name begins so that an error passed through; empty if none."""
+    places = [
+        f" ({Path(frame.f_code.co_filename).name}:{line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").startswith(module)
+    ]
+    return places[-1] if places else ""
 
 
 def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
@@ -163,13 +180,16 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, eff
     counts: Counter[str] = Counter()
     faults: set[str] = set()
     failed: list[str] = []
+    again = 0
     for verdict in verdicts:
         counts[verdict.outcome] += 1
-        reason = "the same fault as above" if verdict.reason in faults else verdict.reason
         if verdict.outcome == FAILS:
+            if verdict.reason in faults:
+                again += 1
+                continue
             failed.append(verdict.sentence)
             faults |= {verdict.reason} - {""}
-        told = (f"{verdict.outcome:6}  {verdict.sentence}", reason and " " * 8 + reason)
+        told = (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
         for text in filter(None, told):
             _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     if not counts[FAILS] and (does := effect()):
@@ -182,6 +202,8 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, eff
     _print(f"{name}: {held}")
     for sentence in failed:
         _print(f"  broken: {sentence}")
+    if again:
+        _print(f"  and {again} more by a fault that is told above")
     _print("")
     if source is not None:
         with suppress(OSError):

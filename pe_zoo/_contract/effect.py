@@ -1,6 +1,9 @@
 """What an encoder does to scores before it has learned anything, in words: no promise can know what was meant."""
 
+import math
+
 import torch
+from torch import Tensor
 
 from pe_zoo import _catalogue
 from pe_zoo._contract.bench import Maker, site_of
@@ -23,6 +26,32 @@ def effect(make: Maker) -> str:
     Every token has the same content, so that only positions make a difference; means over `CONTENTS` random contents
     of unit variance.
     """
+    change = _changes(make)
+    if change is None or change.abs().max() < LEAST:
+        return ""
+    steps = torch.cat([change[:, :1], change.diff()], -1)
+    moves = (steps.abs() >= LEAST).any(-1)
+    ways = {how: int((moves & (sign * steps > -LEAST).all(-1)).sum()) for how, sign in (("falls", -1), ("rises", 1))}
+    most, flat = int(change.abs().max(-1).values.argmax()), int((~moves).sum())
+    told = [f"{how} with distance in {heads} of {SIZES.num_heads} heads" for how, heads in ways.items() if heads]
+    told += [f"stays the same in {flat}"] * bool(told and flat)
+    numbers = [f"{value:+.3g}".replace("-", "−") for value in change[most].tolist()]
+    return (
+        f"Untrained, the score of an equal token {' and '.join(told) or 'neither falls nor rises steadily'}; in the "
+        f"head that changes most by {', '.join(numbers)} at distances {', '.join(map(str, BACK))}."
+        + " What is further away counts for more: was that sign meant?"
+        * (ways["rises"] == SIZES.num_heads)
+    )
+
+
+def _shapes(make: Maker) -> Tensor | None:
+    """Return `_changes` over the largest of each head, so that no scale counts; heads in order of what they do."""
+    change = _changes(make)
+    return None if change is None else (change / change.abs().amax(-1, keepdim=True).clamp(min=LEAST)).sort(0).values
+
+
+def _changes(make: Maker) -> Tensor | None:
+    """Return how the score of an equal token differs from that at distance 0, ``(heads, BACK)``; None: not asked."""
     positions, draw = torch.arange(max(BACK) + 1).double(), torch.Generator().manual_seed(0)
     try:
         encoder = make(SIZES).double()
@@ -33,27 +62,16 @@ def effect(make: Maker) -> str:
         with torch.no_grad():
             last = raw_scores(encoder, q[:, :, max(BACK) :], q, site)[:, :, 0].mean(0)
     except (Unsupported, ValueError):  # another mask, two axes, a shorter table
-        return ""
+        return None
     change = torch.stack([last[:, -1 - back] - last[:, -1] for back in BACK], -1)
-    if not change.isfinite().all() or change.abs().max() < LEAST:
-        return ""
-    steps = torch.cat([change[:, :1], change.diff()], -1)
-    ways = {how: int((sign * steps > -LEAST).all(-1).sum()) for how, sign in (("falls", -1), ("rises", 1))}
-    most = int(change.abs().max(-1).values.argmax())
-    told = [f"{how} with distance in {heads} of {SIZES.num_heads} heads" for how, heads in ways.items() if heads]
-    numbers = [f"{value:+.3g}".replace("-", "−") for value in change[most].tolist()]
-    return (
-        f"Untrained, the score of an equal token {' and '.join(told) or 'neither falls nor rises steadily'}; in the "
-        f"head that changes most by {', '.join(numbers)} at distances {', '.join(map(str, BACK))}."
-        + " What is further away counts for more: was that sign meant?"
-        * (ways["rises"] == SIZES.num_heads)
-    )
+    return change if change.isfinite().all() else None
 
 
-def kin(cls: type[Encoder]) -> str:
+def kin(cls: type[Encoder], make: Maker) -> str:
     """Name the encoders that act where this one does, with the same claims, and their equations.
 
-    Blank if there are none, or many.
+    First those whose untrained scores change with distance most as its own do, whatever their scale. Blank if there are
+    none, or many.
     """
 
     def kind(of: type[Encoder]) -> tuple[bool, ...]:
@@ -62,9 +80,17 @@ def kin(cls: type[Encoder]) -> str:
     alike = [name for name in names() if get(name) is not cls and kind(get(name)) == kind(cls)]
     if not 0 < len(alike) <= KIN:
         return ""
+    own = _shapes(make)
+
+    def apart(name: str) -> float:
+        other = _shapes(get(name))
+        return math.inf if own is None or other is None else float((own - other).abs().mean())
+
+    alike.sort(key=apart)
     ours = {entry.name: entry.equation for entry in _catalogue.encoders()}
     told = (
         f"{len(alike)} encodings act in the same place. Is it one of them, with other starting values or written "
-        "otherwise? Compare the equations; a referee will ask for the nearest:"
+        "otherwise? Compare the equations, first of those whose untrained scores fall or rise most alike; a referee "
+        "will ask for these:"
     )
     return "\n".join([told, *(f"  {name}: {' '.join(ours.get(name, '').split())}" for name in alike)])

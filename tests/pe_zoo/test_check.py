@@ -16,7 +16,7 @@ import pe_zoo
 from pe_zoo.__main__ import main
 from pe_zoo._contract import check as _contract
 from pe_zoo._contract.bench import FAILS, HOLDS, NOT_APPLICABLE
-from pe_zoo._contract.effect import kin
+from pe_zoo._contract.effect import effect, kin
 
 GOOD = '''
 """Lowers scores with the square root of the distance."""
@@ -130,7 +130,8 @@ def test_one_fault_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
         said,
     )
     assert len(faults) == 1
-    assert said.count("the same fault as above") > 3
+    assert re.search(r"broken: .* and \d\d more by a fault that is told above", said)
+    assert "(my_encoder.py:20)" in said
 
 
 @pytest.mark.parametrize(
@@ -205,12 +206,33 @@ def test_of_an_encoder_from_a_file_others_of_its_kind_are_named(
     assert main(["check", str(tmp_path / "root.py")]) == 0
     said = unwrapped(capsys.readouterr().out)
     assert re.search(
-        r"\d+ encodings act in the same place\. .* alibi: scores.* kerple_log: scores\[h, q, k\] −= .* t5: ",
+        r"\d+ encodings act in the same place\. .* kerple_power: scores\[h, q, k\] −= .*",
         said,
     )
+    assert {"alibi: scores", "kerple_log: scores", "t5: scores"} <= {*re.findall(r"\w+: scores", said)}
     assert main(["check", "alibi"]) == 0
     assert "act in the same place" not in capsys.readouterr().out
-    assert kin(pe_zoo.get("rope")) == kin(pe_zoo.get("none")) == ""
+    assert [kin(cls, cls) for cls in map(pe_zoo.get, ("rope", "none"))] == ["", ""]
+
+
+def test_the_nearest_of_a_kind_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A slope in proportion to the distance is ALiBi's; one with its logarithm is KERPLE's."""
+    for change, nearest in ((" * distance", "alibi"), (" * (1 + distance).log()", "kerple_log")):
+        file = tmp_path / f"{nearest}_like.py"
+        file.write_text(GOOD.replace(" * distance.sqrt()", change).replace("root_distance", f"{nearest}_like"))
+        assert main(["check", str(file)]) == 0
+        assert re.search(rf"a referee will ask for these: {nearest}: ", unwrapped(capsys.readouterr().out))
+
+
+def test_heads_that_positions_do_not_change_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of the heads have no penalty; they neither fall nor rise."""
+
+    class Half(pe_zoo.Encoder):
+        def score(self, scores: torch.Tensor, q: object, k: object, site: pe_zoo.Site) -> torch.Tensor:
+            some = torch.arange(scores.shape[1])[:, None, None] < 2
+            return scores - (some * site.distance.abs()).to(scores.dtype)
+
+    assert "falls with distance in 2 of 4 heads and stays the same in 2; " in effect(Half)
 
 
 def test_a_registered_encoder_is_checked_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,8 +329,12 @@ def test_a_time_constant_that_may_become_negative_is_advised_against(
         (GOOD.replace("site.distance.abs()", "(-site.distance).clamp(min=0)"), "a distance is query − key"),
         (GOOD.replace("site.distance.abs()", "site.distance.abs().log()"), "look for log(0)"),
         (GOOD.replace("shift_invariant", "shift_invarient"), "did you mean `shift_invariant`?"),
+        (
+            GOOD.replace("site.distance", "site.distances"),
+            "attribute 'distances'. Did you mean 'distance'? (wrong.py:19)",
+        ),
     ],
-    ids=["dtype", "positions", "claim", "device", "heads", "rounding", "sign", "not finite", "misspelt"],
+    ids=["dtype", "positions", "claim", "device", "heads", "rounding", "sign", "not finite", "misspelt", "attribute"],
 )
 def test_the_remedy_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, remedy: str) -> None:
     assert wrong != GOOD

@@ -621,11 +621,11 @@ def test_over_tasks_it_is_said_where_each_is_better_than_what_was_asked(tmp_path
         assert board[name]["Than rope"] == "; ".join(f"{said}: {' and '.join(on)}" for said, on in parts.items())
 
 
-def declare(folder: Path, question: str, *looks: int) -> None:
+def declare(folder: Path, question: str, *looks: int, **others: object) -> None:
     """Note the rule of a sweep that adds seeds to compare each series with one."""
     rule = {"question": question, "looks": looks, "weights": [1 / len(looks)] * len(looks), "delta": None}
     runs = tuple(run.name for run in (folder / "runs").iterdir())
-    sweeps.write(folder, sweeps.Sweep("python run.py -m …", runs, rule | {"first_seed": 0}))
+    sweeps.write(folder, sweeps.Sweep("python run.py -m …", runs, rule | {"first_seed": 0} | others))
 
 
 def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tmp_path: Path) -> None:
@@ -1150,7 +1150,7 @@ def test_the_users_own_encoder_is_the_first_finding(tmp_path: Path) -> None:
     )
 
 
-def test_of_an_undecided_relative_it_is_told_that_its_seeds_agree(tmp_path: Path) -> None:
+def test_beside_an_undecided_relative_stands_its_difference_by_seed(tmp_path: Path) -> None:
     """Seeds that lie far apart, and the same for both but for .02, and .01 in one of them."""
 
     def with_loss(worse: float) -> dict[str, Any]:
@@ -1165,7 +1165,15 @@ def test_of_an_undecided_relative_it_is_told_that_its_seeds_agree(tmp_path: Path
     declare(tmp_path, "mine", 5)
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
-    assert "undecided (by seed the two correlate by 1.00, which the test does not use)" in text
+    (told,) = set(re.findall(r"undecided \(by seed the two correlate by 1\.00; paired, (.*?): not declared", text))
+    assert re.fullmatch(r"−2\.\d \[−2\.\d, −2\.\d\]", told)
+    shutil.rmtree(tmp_path / "sweeps")
+    declare(tmp_path, "mine", 5, paired=True)
+    assert report.main([str(tmp_path)]) == 0
+    text = read_page(tmp_path).text
+    assert "mine beats none by 2 points (none less mine at the look that decided: −2." in text
+    assert "Student's t test of the differences by seed" in text
+    assert "correlate" not in text
 
 
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:

@@ -111,10 +111,12 @@ BAD = {
     "-m +sweep=clasic": "no sweep named 'clasic'. Did you mean 'classic'?",
     "-m encoder=rope,ropee": "no encoder named 'ropee'",
     "-m encoder=rope,alibi,none encoder.base=3,4": "alibi has no knob 'base', unlike rope; run two commands with the "
-    "same name=: -m name=mine encoder=alibi,none, then -m name=mine encoder=rope encoder.base=3,4",
+    "same name=: -m name=mine encoder=rope encoder.base=3,4, then -m name=mine encoder=alibi,none",
+    "-m encoder=rope,none encoder.base=3,4 seeds=until_decided against=none": "run two commands with the same name=: "
+    "-m name=mine encoder=none, then -m name=mine encoder=rope encoder.base=3,4",
     "-m plugin=my_encoder.py encoder=log_distance,rope encoder.slope=1,4 name=x": "rope has no knob 'slope', unlike "
-    "log_distance; run two commands with the same name=: -m name=x encoder=rope, "
-    "then -m name=x encoder=log_distance encoder.slope=1,4",
+    "log_distance; run two commands with the same name=: -m name=x encoder=log_distance encoder.slope=1,4, "
+    "then -m name=x encoder=rope",
     "-m encoder=rope,alibi encoder.bsae=3": "no option 'encoder.bsae'. Did you mean 'encoder.base'?",
     "-m task=copy,text task.path=my_task.py": "copy has no knob 'path', unlike text; run",
     "-m name=../elsewhere seed=1,2": "must be a plain folder name",

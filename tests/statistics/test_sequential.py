@@ -51,6 +51,26 @@ def test_sequential_p_is_the_least_of_the_spent_ones() -> None:
     assert line["seeds"] == 8
 
 
+def test_paired_differences_are_those_of_the_seeds_of_both() -> None:
+    """Seeds that lie far apart and agree: what no test of all runs tells apart, a declared paired one does."""
+    kept = {"none": draws(0.5, 0, 5), "rope": []}
+    kept["none"] = [value + 0.1 * seed for seed, value in enumerate(kept["none"])]
+    kept["rope"] = [value + change for value, change in zip(kept["none"], draws(0.08, 1, 5), strict=True)]
+    table = table_of(kept)
+    assert only(decide(table, Rule("none")), series="rope")["verdict"] == "open"
+    rule = Rule("none", paired=True)
+    line, test = only(decide(table, rule), series="rope"), scipy_stats.ttest_rel(kept["rope"], kept["none"])
+    ends = test.confidence_interval(1 - 0.05 * 0.25)
+    assert line["verdict"] == "better"
+    assert (line["p"], line["low"], line["high"]) == pytest.approx((test.pvalue / 0.25, ends.low, ends.high))
+    table.loc[(table["series"] == "rope") & (table["seed"] == 2), ["kept", "status"]] = [np.nan, UNLEARNED]
+    found = against(table, family(table, rule), "none")
+    assert (found["seeds"].item(), found["baseline_seeds"].item()) == (4, 4)
+    pairs = [1, 1, 0, 1, 1]
+    differences = [one - other for one, other, both in zip(kept["rope"], kept["none"], pairs, strict=True) if both]
+    assert found["difference"].item() == pytest.approx(np.mean(differences))
+
+
 def test_clear_differences_stop_at_the_first_look() -> None:
     decided = decide(
         table_of({"none": draws(0.2, 0, 5), "rope": draws(0.9, 1, 5), "alibi": draws(0.2, 2, 5)}), Rule("none")

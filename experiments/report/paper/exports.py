@@ -128,6 +128,9 @@ def table(tasks: Sequence[TaskResults]) -> str:
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     own = "; Free: reading its own output" * ("Free" in columns)
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)
+    times = {series: of for series, of in board.trained_for(task).items() if series in known.index}
+    long = words.listed(f"{series} {of:.1f}" for series, of in times.items() if of >= board.LONGER)
+    longer = f" Trained until learned, for more steps than the quickest: {long} times as many." * bool(long)
     caption = (
         f"{task.key}, trained to length {int(task.quality['train_length'].max())}, means over {seeds}: {metric.label} "
         f"({'%' if share else metric.unit}) in range and at multiples of that length. Kept: % of the quality in "
@@ -135,8 +138,8 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"95 % intervals, each of one mean or comparison; p: with the correction of the methods, so that it may be "
         f"above .05 where an interval leaves out 0{own}{operations}. Bold: the best "
         f"mean beyond the training length{'; of what is kept, all that may be first' * (not task.declared)}."
-        + f" {board.NO_INTERVAL}"
-        * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
+        + longer
+        + f" {board.NO_INTERVAL}" * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
         + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "
         "means compared and the runs of each." * bool(moved.any())
     )

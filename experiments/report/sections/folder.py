@@ -46,10 +46,16 @@ def method(
         *_read(rows),
         "Intervals are 95 % intervals of the mean over seeds, on a scale that stays within the metric's bounds"
         + (", and take no account of the looks; " if declared else "; ")
-        + "comparisons use all runs that learned the task (Welch's test) and Holm's correction within each task"
+        + f"comparisons use {_compared(declared)} and Holm's correction within each task"
         + ("." if declared else ": over all pairs, those with the baseline sharing half of the level."),
         *([growth(declared[0], commands)] if declared else []),
     ]
+
+
+def _compared(declared: tuple[Rule, int] | None) -> str:
+    if declared and declared[0].paired:
+        return "the seeds with which both learned the task (Student's t test of the differences by seed)"
+    return "all runs that learned the task (Welch's test)"
 
 
 def _read(rows: pd.DataFrame) -> list[str]:
