@@ -221,7 +221,7 @@ def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:
     if task.rule is None or task.rule[0].paired:
         return ""
     level = SIGNIFICANCE * task.rule[0].weights[-1]  # as that of the interval beside it, which is of the last look
-    agree, test = comparisons.by_seed(task.family, line["series"], str(task.baseline), level)
+    agree, test = comparisons.by_seed(task.scores, line["series"], str(task.baseline), level)
     difference, low, high = (100 * float(numbers[0]) for numbers in test[:3])
     less = words.signed(difference, low, high, 1)
     told = f" (by seed the two correlate by {words.fixed(agree)}; paired, {less}: not declared, so it decides nothing)"

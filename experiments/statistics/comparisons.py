@@ -202,14 +202,15 @@ def against(scores: pd.DataFrame, found: Family, baseline: str) -> pd.DataFrame:
     return table.assign(task=scores["task"].iloc[0], metric=scores["metric"].iloc[0], baseline=baseline)
 
 
-def by_seed(found: Family, one: str, other: str, level: float) -> tuple[float, Test]:
+def by_seed(scores: pd.DataFrame, one: str, other: str, level: float) -> tuple[float, Test]:
     """Return the correlation of two series over the seeds of both, NaN below `FEWEST`, and the test that pairs these.
 
     For the reader, beside a test that pairs no seeds: close relatives agree by seed, and others do not.
     """
-    ours, theirs = (found.values[:, [found.names.index(name)]] for name in (one, other))
+    names, kept, noise = by_series(scores[scores["series"].isin([one, other])])
+    ours, theirs = (kept[:, [names.index(name)]] for name in (one, other))
     both = ~np.isnan(ours) & ~np.isnan(theirs)
-    test = paired(moments(ours - theirs, np.zeros_like(ours)), level)
+    test = paired(moments(ours - theirs, noise.sum(axis=1, keepdims=True)), level)
     if both.sum() < FEWEST or not min(ours[both].std(), theirs[both].std()):
         return math.nan, test
     return float(np.corrcoef(ours[both], theirs[both])[0, 1]), test

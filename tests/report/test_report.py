@@ -1166,12 +1166,12 @@ def test_beside_an_undecided_relative_stands_its_difference_by_seed(tmp_path: Pa
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
     (told,) = set(re.findall(r"undecided \(by seed the two correlate by 1\.00; paired, (.*?): not declared", text))
-    assert re.fullmatch(r"−2\.\d \[−2\.\d, −2\.\d\]", told)
+    assert re.match(r"−2\.\d \[−\d", told)
     shutil.rmtree(tmp_path / "sweeps")
     declare(tmp_path, "mine", 5, paired=True)
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
-    assert "mine beats none by 2 points (none less mine at the look that decided: −2." in text
+    assert f"{told}, p" in text
     assert "Student's t test of the differences by seed" in text
     assert "correlate" not in text
 

@@ -70,13 +70,13 @@ def test_seeds_are_not_paired_and_all_count() -> None:
 def test_by_seed_two_series_are_compared_as_scipy_does() -> None:
     ours, theirs = [0.30, 0.33, math.nan, 0.35, 0.31, 0.34], [0.20, 0.24, 0.19, 0.24, math.nan, 0.25]
     one, other = (np.array([values[seed] for seed in (0, 1, 3, 5)]) for values in (ours, theirs))
-    agree, test = by_seed(family(scored({"a": ours, "b": theirs})), "a", "b", 0.015)
+    agree, test = by_seed(scored({"a": ours, "b": theirs}), "a", "b", 0.015)
     assert agree == pytest.approx(scipy_stats.pearsonr(one, other).statistic)
     known = scipy_stats.ttest_rel(one, other)
     interval = known.confidence_interval(0.985)
     expected = [(one - other).mean(), interval.low, interval.high, known.pvalue]
     assert [float(number[0]) for number in test[:4]] == pytest.approx(expected)
-    assert math.isnan(by_seed(family(scored({"a": ours[:3], "b": theirs[:3]})), "a", "b", 0.05)[0])
+    assert math.isnan(by_seed(scored({"a": ours[:3], "b": theirs[:3]}), "a", "b", 0.05)[0])
 
 
 def test_another_task_changes_no_verdict() -> None:
