@@ -144,6 +144,18 @@ def test_type_is_readable_in_a_single_column() -> None:
     assert a_figure().get_figwidth() == style.PAGE_WIDTH
 
 
+def test_no_name_is_cut_where_type_was_enlarged() -> None:
+    with style.sized(*exports.COLUMN):
+        figure = a_figure()
+        figure.axes[0].set_yticks([0.2, 0.8], ["a name that is far too long", "short"])
+        exports.fit(figure)
+    with style.theme():
+        figure.draw_without_rendering()
+    left = min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels())
+    assert left > -0.5
+    assert figure.axes[1].get_position().x1 == pytest.approx(a_figure().axes[1].get_position().x1, abs=0.05)
+
+
 # ---- the whole --------------------------------------------------------------------------------------
 
 

@@ -166,7 +166,10 @@ def remove_paper(folder: Path) -> bool:
 
 
 def fit(figure: Figure) -> None:
-    """Make a figure readable at its width: enlarge text to `SMALLEST`, break long labels, thin out crowded ticks."""
+    """Make a figure readable at its width: enlarge text to `SMALLEST`, break long labels, thin out crowded ticks.
+
+    Panels give way to names that have become too wide for the room at their left.
+    """
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_fontsize(max(SMALLEST, float(text.get_fontsize())))
@@ -179,6 +182,11 @@ def fit(figure: Figure) -> None:
                 if share > 1.1:
                     letters = max(8, int(max(map(len, text.get_text().split("\n"))) / share))
                     text.set_text(textwrap.fill(text.get_text(), letters, break_long_words=False))
+        shares = [_over(label, axes, figure) for axes in figure.axes for label in axes.get_yticklabels()]
+        if (share := max(shares, default=0.0)) > 0:
+            for axes in figure.axes:
+                box = axes.get_position()
+                axes.set_position((share + box.x0 * (1 - share), box.y0, box.width * (1 - share), box.height))
         for most in (4, 3, 2, 1):
             figure.draw_without_rendering()
             crowded = [axes for axes in figure.axes if axes.get_xscale() == "linear" and _touching(axes)]
@@ -186,6 +194,13 @@ def fit(figure: Figure) -> None:
                 axes.xaxis.set_major_locator(MaxNLocator(most))
             if not crowded:
                 break
+
+
+def _over(label: Text, axes: Axes, figure: Figure) -> float:
+    """Return by which share of what is right of it a panel must shrink for a name at its left to fit."""
+    if not label.get_text() or not label.get_visible():
+        return 0.0
+    return float(-label.get_window_extent().x0 / figure.bbox.width / (1 - axes.get_position().x0))
 
 
 def _touching(axes: Axes) -> bool:
