@@ -1,6 +1,7 @@
 """The test bench of the contract: a minimal model around an encoder, and its inputs. Needs torch alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,3 +205,11 @@ def gap(a: Tensor, b: Tensor) -> float:
     2.0
     """
     return torch.where(a == b, 0.0, (a - b).abs()).max().item() if a.numel() else 0.0
+
+
+@contextmanager
+def same_state() -> Iterator[None]:
+    """Begin with the same random numbers each time; the global state is restored."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # noqa: TID251  encoders draw their initial parameters from the global state
+        yield

@@ -6,12 +6,10 @@ import textwrap
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from pe_zoo._contract import claims, dtypes, hooks, relatives
 from pe_zoo._contract.bench import (
@@ -26,6 +24,7 @@ from pe_zoo._contract.bench import (
     Missing,
     Promise,
     hold_finite,
+    same_state,
     some_tokens,
 )
 from pe_zoo._contract.line import on_line
@@ -120,7 +119,7 @@ def broken(make: Maker, geometry: Geometry, causal: bool) -> Verdict | None:
     }
     for promise, trial in trials.items():
         try:
-            with _same_state():
+            with same_state():
                 if causal in promise.masks:
                     trial()
         except Missing:
@@ -159,7 +158,7 @@ def judge(sentence: str, trials: Mapping[str, Callable[[], object]]) -> Verdict:
     reasons: dict[str, str] = {}
     for where, trial in trials.items():
         try:
-            with _same_state():
+            with same_state():
                 trial()
         except Exception as error:  # noqa: BLE001  as above
             outcomes.append(getattr(error, "outcome", FAILS))
@@ -229,18 +228,11 @@ def _print(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-@contextmanager
-def _same_state() -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # noqa: TID251  encoders draw their initial parameters from the global state
-        yield
-
-
 def _size(make: Maker) -> Geometry:
     refusals = []
     for geometry in SIZES:
         try:
-            with _same_state():
+            with same_state():
                 encoder = make(geometry)
         except ValueError as error:
             refusals.append(error)
@@ -255,7 +247,7 @@ def _refused(make: Maker, bench: Bench) -> dict[bool, str]:
     refused: dict[bool, str] = {}
     for causal in BOTH:
         try:
-            with _same_state():
+            with same_state():
                 encoder = bench.fresh(make)
                 if encoder.causal_only and not causal:
                     refused[causal] = "claims causal_only: no bidirectional model"

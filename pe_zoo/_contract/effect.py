@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pe_zoo import _catalogue
-from pe_zoo._contract.bench import Maker, site_of
+from pe_zoo._contract.bench import Maker, same_state, site_of
 from pe_zoo._encoder import HOOKS, Encoder, Geometry, Unsupported, raw_scores
 from pe_zoo._registry import get, names
 
@@ -54,7 +54,8 @@ def _changes(make: Maker) -> Tensor | None:
     """Return how the score of an equal token differs from that at distance 0, ``(heads, BACK)``; None: not asked."""
     positions, draw = torch.arange(max(BACK) + 1).double(), torch.Generator().manual_seed(0)
     try:
-        encoder = make(SIZES).double()
+        with same_state():
+            encoder = make(SIZES).double()
         content = torch.randn(CONTENTS, 1, SIZES.model_dim, generator=draw, dtype=torch.float64)
         x = encoder.embed(content.expand(-1, len(positions), -1), encoder.taken(positions))
         q = x.unflatten(-1, (SIZES.num_heads, -1)).transpose(1, 2)
