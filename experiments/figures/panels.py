@@ -15,12 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from experiments.figures import style
+from experiments.figures import style, words
 from experiments.figures.style import MUTED, Chart, Look
 from experiments.rows.row import rows_of, whole
 from experiments.statistics.intervals import with_series
 
 LARGE, NORMAL, SMALL = 10.0, 8.0, 7.5
+LONGEST = 26
+"""Letters of a name beside a heat map, as long as they tell the names apart."""
 
 
 def wide(texts: Sequence[str], size: float = SMALL) -> float:
@@ -178,7 +180,9 @@ def heat(
     if high is None:
         high = max(1e-9, *(float(np.nanmax(table.to_numpy(float), initial=low)) for table in tables.values()))
     texts, names = [str(name) for name in first.columns], [str(name) for name in first.index]
-    left, size = min(1.5, wide(names) + 0.08), 0.13 if len(names) > 12 else 0.17
+    cut = [words.cut(name, LONGEST) for name in names]
+    names = cut if len(set(cut)) == len(names) else names
+    left, size = wide(names) + 0.08, 0.13 if len(names) > 12 else 0.17
     how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": columns, "low": wide(texts)}
     figure, found = chart(title, caption, list(tables), y=f"{unit}: {low:g}", **how)
     colours = shades("#2f6fd0")

@@ -61,7 +61,8 @@ def text(
         logits = in_chunks(model, batch.tokens, positions, model)[:, batch.counted]
     right = batch.targets[:, batch.counted]
     same = logits.argmax(-1) == right
-    head = f"{plan.config.name_measured} on {task.name}, seed {plan.config.seed}, trained to {task.train_length}: "
+    head = f"{plan.config.name_measured} on {task.name}, seed {plan.config.seed}, trained to {task.train_length}"
+    head += f", positions {plan.numbering.name}: " if plan.numbering.name != "sequential" else ": "
     head += f"{_many(same)} right at length {length}, each after the true ones"
     if positions_of:
         head += f"; positions from the first answer on as at length {positions_of}"
