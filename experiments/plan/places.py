@@ -23,6 +23,11 @@ OF_PLACES = re.compile("retrieval|place_bias")
 OF_THE_HUB = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
 
+def as_typed(file: Path) -> str:
+    """Return a path as it is typed here: below the working folder without that folder's own."""
+    return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)
+
+
 def files_of(place: str) -> list[Path]:
     """Return the files of a checkpoint, configuration and weights; ValueError if it is not here."""
     if function := FUNCTION.fullmatch(place):

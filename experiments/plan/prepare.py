@@ -18,6 +18,7 @@ import pe_zoo
 from experiments.model.streams import stream
 from experiments.plan.checkpoint import check_begin, check_reach, opened
 from experiments.plan.measures import load_experiment
+from experiments.plan.places import as_typed
 from experiments.plan.plan import Plan
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import LAST_SEED, RunConfig
@@ -158,8 +159,7 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
     if theirs:
         found = check.broken(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry, causal)
     if theirs and found:
-        file, here = Path(inspect.getfile(theirs)), Path.cwd()
-        target = str(file.relative_to(here) if file.is_relative_to(here) else file)
+        target = as_typed(Path(inspect.getfile(theirs)))
         target = target if theirs.__module__.startswith("pe_zoo_plugin_") else theirs.name
         known = knobs(pe_zoo.get(name))
         words = [target, *(f"encoder.{k}={json.dumps(v)}" for k, v in chosen.items() if v != known[k].default)]

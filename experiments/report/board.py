@@ -24,8 +24,8 @@ FEW = 5
 AGREE = 0.5
 """Correlation over seeds from which on it is told beside an undecided test, which pairs no seeds."""
 NO_INTERVAL = (
-    "Two groups: the seeds lie in two clusters, as where some found a solution that others did not. The mean is then "
-    "that of no run, and an interval around it from fewer than twelve would leave out the true one too often."
+    "Two groups: one or some of the seeds stand apart from the others. An interval from fewer than twelve such seeds "
+    "would leave out the true mean too often."
 )
 ABOVE = (
     "The order is that of means. Tests show less where seeds lie apart, so that a lower series may beat more others."

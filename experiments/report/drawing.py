@@ -212,8 +212,8 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
 
 def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
     """Return small curves with the ends of their axes and names at the right: ``own`` bold, above the others."""
-    longest = max(len(words.cut(line.name, LONGEST["small"])) for line in [*others, *own])
-    room, height, letter = max(106.0, 10 + 6.4 * longest), 126, 13.0
+    sizes = [(7.6 if line in own else 6.4) * len(words.cut(line.name, LONGEST["small"])) for line in [*others, *own]]
+    room, height, letter = max(106.0, 10 + max(sizes)), 126, 13.0
     width = 194 + room
     frame = Frame(axes, 30, width - room, 6, height - 20)
     parts = [frame.chance(), frame.shade()]

@@ -3,11 +3,13 @@
 import glob
 import inspect
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.figures import words
 from experiments.plan import checkpoint
+from experiments.plan.places import as_typed
 from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
@@ -89,11 +91,11 @@ def doubts(runs: Sequence[RunConfig]) -> list[str]:
         if not outside(get(name)):
             continue
         file = Path(inspect.getfile(get(name)))
-        told = check.outcome(file, name)
+        told, command = check.outcome(file, name), f"python -m pe_zoo check {shlex.quote(as_typed(file))}"
         if told.startswith(check.NOT_CHECKED):
-            found.append(f"{name}: {told}")
+            found.append(f"{name}: {check.NOT_CHECKED}: {command}")
         elif ", 0 fail" not in told:
-            found.append(f"{name}: {told}; python -m pe_zoo check {file.name} says which")
+            found.append(f"{name}: {told}; {command} says which")
     return found
 
 

@@ -30,6 +30,7 @@ from pe_zoo._contract.bench import (
 )
 from pe_zoo._encoder import HOOKS, Encoder, Unsupported, scores
 
+WHERE_TRUE = "leave the claim out, or, where a knob decides, set it in `__init__` (`self.static_bias = not gate`)"
 NEAR = 0.85
 """Likeness, of at most 1, from which on a name counts as one that is misspelt."""
 
@@ -115,7 +116,8 @@ def check_static_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
         return
     same = _adds_the_same(encoder, causal, bench)
     if encoder.static_bias:
-        hold(same, "claims static_bias, but what score adds depends on the scores, queries or keys")
+        wrong = "claims static_bias, but what score adds depends on the scores, queries or keys"
+        hold(same, f"{wrong}: {WHERE_TRUE}")
     elif same:
         raise Missing(
             "could claim static_bias: what score adds depends on no score, query or key; attention would fuse"
@@ -151,7 +153,7 @@ def check_distance_bias_claim(make: Maker, causal: bool, bench: Bench) -> None:
         added = encoder.score(nothing, q, k, site_of(step * torch.arange(LENGTH), causal, x))
         changed = max(changed, gap(added[..., 1:, 1:].tril(), added[..., :-1, :-1].tril()))
     if encoder.distance_bias:
-        hold(changed < 1e-9, "claims distance_bias, but what score adds differs at the same distance")
+        hold(changed < 1e-9, f"claims distance_bias, but what score adds differs at the same distance: {WHERE_TRUE}")
     elif not changed > 1e-5:
         beside = ", with static_bias" * (not encoder.static_bias)
         raise Missing(

@@ -109,6 +109,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             value, top = column[series], column.max() if best[head] else column.min()
             text = NOTHING if math.isnan(value) else f"{value:.{digits[head]}f}"
             text += _interval(known.loc[series]) if head == "Kept" else ""
+            text += " [--]" * (head == "Kept" and learned >= FEWEST and math.isnan(known.loc[series, "low"]))
             bold = head != "In range" and text != NOTHING and round(value - top, digits[head]) == 0  # all learned it
             bold = known.loc[series, "place_low"] == 1 if head == "Kept" and not task.declared else bold
             cells.append(rf"\textbf{{{text}}}" if bold else text)
@@ -139,7 +140,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"above .05 where an interval leaves out 0{own}{operations}. Bold: the best "
         f"mean beyond the training length{'; of what is kept, all that may be first' * (not task.declared)}."
         + longer
-        + f" {board.NO_INTERVAL}" * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
+        + f" [--]: {board.NO_INTERVAL}" * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
         + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "
         "means compared and the runs of each." * bool(moved.any())
     )
