@@ -45,7 +45,7 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
     told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
-    some = f"; of {part} of these not all cases were measured" * bool(part)
+    some = f" ({part} of these measured in part)" * bool(part)
     sentences = [f"Of the published statements that these runs test {told}{some}."]
     return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
 
