@@ -290,6 +290,35 @@ def test_the_guide_calls_decided_what_is_decided() -> None:
     assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in " ".join(evidence.split())
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md", "docs/log/2026-11-28.md"])
+def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
+    with (ROOT / "results" / "decided_rope" / "report" / "tables" / "standings.csv").open(newline="") as table:
+        measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(table)}
+    tasks = ("copy", "text", "associative_recall")
+    verdicts = Counter(line["verdict"] for line in measured.values() if line["verdict"])
+    better = Counter(series for (_, series), line in measured.items() if line["verdict"] == "better")
+    ahead = {series for series, count in better.items() if count == len(tasks)} - {"short_convolution"}
+    text = " ".join((ROOT / file).read_text("utf-8").split())
+    if file.startswith("README"):
+        start, middle = r"(?:Against `rope`|与 `rope` 相比，有) (\d+) ", r"(?:of|`t5`；) ?(\d+)\D+"
+        pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
+        (told,) = re.findall(pattern, text)
+        counted = (len(ahead), sum(verdicts.values()), verdicts["better"], verdicts["worse"])
+        assert tuple(map(int, told)) == counted
+        assert {"alibi", "t5"} <= ahead
+    elif "log" not in file:
+        assert f"(log/2026-11-28.md#every-encoder-against-rope) {len(ahead)} are" in text
+    else:
+        assert f"**{len(ahead)} encodings keep more than `rope` on all three tasks**" in text
+        section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[2]
+        rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+        assert {series for series, *_ in rows} == {series for _, series in measured}
+        for series, *cells in rows:
+            for task, cell in zip(tasks, cells, strict=True):
+                line = measured.get((task, series))
+                assert cell == (against_none(line) if line else "–"), (task, series)
+
+
 def against_none(line: dict[str, str]) -> str:
     """What is kept, its difference from the baseline, seeds and verdict, as the log gives them."""
     if line["status"] != "ok":
@@ -678,7 +707,8 @@ def test_the_board_s_order_at_four_times_the_size_is_that_of_its_rows(file: str)
     if "log" not in file:
         return
     standings = pd.read_csv(tables / "standings.csv").set_index(["task", "series"])["kept"]
-    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / file).read_text("utf-8"), re.M)
+    section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[0]
+    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M)
     assert len(lines) == 12
     for series, cells in lines:
         known = {task: value for (task, name), value in standings.items() if name == series}
