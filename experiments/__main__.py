@@ -22,8 +22,9 @@ from pe_zoo._contract.check import check, show
 from pe_zoo._knobs import hint, suggestion
 from pe_zoo._registry import registered_by
 
-OPTION = re.compile(r"plugin=.+|(sequences|positions_of)=[1-9]\d*")
-OPTIONS = ("plugin", "sequences", "positions_of")
+NUMBER = "a whole number of at least 1", re.compile(r"[1-9]\d*")
+OPTIONS = {"plugin": ("a file", re.compile(".+")), "sequences": NUMBER, "positions_of": NUMBER}
+"""Options of ``answers``: what each takes, in words and as a pattern."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,13 +64,12 @@ def _check_answers(place: str, length: str, options: list[str]) -> None:
     if not length.isdecimal():
         raise ValueError(f"answers takes a length after the run, such as 20; got {length!r}")
     for word in options:
-        name, equals, _ = word.partition("=")
-        if not equals or name not in OPTIONS:
+        name, _, value = word.partition("=")
+        if name not in OPTIONS:
             raise ValueError(f"answers has no option {name!r}.{hint(name, OPTIONS, 'Its options')}")
-        if not OPTION.fullmatch(word):
-            raise ValueError(
-                f"{name} takes {'a file' if name == 'plugin' else 'a whole number of at least 1'}; got {word!r}"
-            )
+        takes, pattern = OPTIONS[name]
+        if not pattern.fullmatch(value):
+            raise ValueError(f"{name} takes {takes}; got {word!r}")
 
 
 def _found(target: str) -> list[tuple[str, str]]:

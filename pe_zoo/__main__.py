@@ -126,7 +126,7 @@ def _check(name: str, chosen: dict[str, Any]) -> bool:
     source = Path(inspect.getfile(cls)) if outside(cls) else None
 
     def told() -> str:
-        return "\n".join(filter(None, (effect(make), kin(cls, make) if source else "")))
+        return "\n".join(filter(None, (effect(make), kin(make) if source else "")))
 
     return check.show(title, check.check(make), None if chosen else source, told)
 

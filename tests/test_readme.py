@@ -300,7 +300,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     ahead = {series for series, count in better.items() if count == len(tasks)} - {"short_convolution"}
     text = " ".join((ROOT / file).read_text("utf-8").split())
     if file.startswith("README"):
-        start, middle = r"(?:Against `rope`|与 `rope` 相比，有) (\d+) ", r"(?:of|`t5`；) ?(\d+)\D+"
+        start, middle = r"(?:Against `rope`|与 `rope` 相比，有) (\d+) ", r"(?:Of|`t5`；) ?(\d+)\D+"
         pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
         (told,) = re.findall(pattern, text)
         counted = (len(ahead), sum(verdicts.values()), verdicts["better"], verdicts["worse"])

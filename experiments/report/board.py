@@ -22,7 +22,7 @@ from experiments.statistics.scores import DOUBLINGS
 FEW = 5
 """Most tasks whose shares kept are columns of the board over tasks."""
 AGREE = 0.5
-"""Correlation over seeds from which on it is told beside an undecided test, which pairs no seeds."""
+"""Correlation over seeds from which on the paired difference is told beside an undecided test, which pairs none."""
 NO_INTERVAL = (
     "Two groups: one or some of the seeds stand apart from the others. An interval from fewer than twelve such seeds "
     "would leave out the true mean too often."
@@ -211,9 +211,9 @@ def runs(line: Mapping[Any, Any]) -> str:
 
 def against(task: TaskResults, line: Mapping[Any, Any]) -> str:
     """Return a comparison with the baseline: difference in points of quality kept, interval, p, runs and verdict."""
-    agree = _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
+    paired = _by_seed(task, line) * (task.about_own and line["verdict"] == comparisons.UNDECIDED)
     numbers = f"{points(line)}{tested(line)}{runs(line) * (task.rule is not None)}: "
-    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}{agree}"
+    return f"{numbers if line['difference'] == line['difference'] else ''}{line['verdict']}{paired}"
 
 
 def _by_seed(task: TaskResults, line: Mapping[Any, Any]) -> str:

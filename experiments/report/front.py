@@ -308,7 +308,7 @@ def _own(task: TaskResults, series: str) -> list[Finding]:
 def _far(line: "pd.Series[Any]") -> str:
     """Say whether a series extrapolates, by what the middle one of its runs and the mean of them keep."""
     if line["reach"] > 1:
-        of = " by the median of its seeds" * (line["seeds_learned"] > 1)
+        of = " by the median of its seeds" * bool(line["seeds_learned"] > 1)
         return f"extrapolates to {line['reach']:g} times the length{of}, keeping {KEEPS:.0%} or more."
     kept = words.fixed(100 * line["kept_2"], ".0f")
     return "does not extrapolate" + (f": at twice the length it keeps {kept} %." if kept else ".")

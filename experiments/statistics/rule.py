@@ -23,7 +23,7 @@ class Rule:
         paired: whether runs of one seed are compared with one another (they have the same data and weights at first).
 
     Raises:
-        ValueError: looks, weights or delta cannot be used.
+        ValueError: looks, weights, delta or paired cannot be used.
     """
 
     question: str

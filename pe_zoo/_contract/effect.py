@@ -68,17 +68,22 @@ def _changes(make: Maker) -> Tensor | None:
     return change if change.isfinite().all() else None
 
 
-def kin(cls: type[Encoder], make: Maker) -> str:
+def kin(make: Maker) -> str:
     """Name the encoders that act where this one does, with the same claims, and their equations.
 
     First those whose untrained scores change with distance most as its own do, whatever their scale. Blank if there are
     none, or many.
     """
+    try:
+        with same_state():
+            encoder = make(SIZES)
+    except (Unsupported, ValueError):  # other sizes
+        return ""
 
-    def kind(of: type[Encoder]) -> tuple[bool, ...]:
+    def kind(of: Encoder | type[Encoder]) -> tuple[bool, ...]:  # a claim may be set where a knob decides
         return *map(of.overrides, HOOKS), of.static_bias, of.distance_bias
 
-    alike = [name for name in names() if get(name) is not cls and kind(get(name)) == kind(cls)]
+    alike = [name for name in names() if get(name) is not type(encoder) and kind(get(name)) == kind(encoder)]
     if not 0 < len(alike) <= KIN:
         return ""
     own = _shapes(make)

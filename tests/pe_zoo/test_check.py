@@ -212,7 +212,7 @@ def test_of_an_encoder_from_a_file_others_of_its_kind_are_named(
     assert {"alibi: scores", "kerple_log: scores", "t5: scores"} <= {*re.findall(r"\w+: scores", said)}
     assert main(["check", "alibi"]) == 0
     assert "act in the same place" not in capsys.readouterr().out
-    assert [kin(cls, cls) for cls in map(pe_zoo.get, ("rope", "none"))] == ["", ""]
+    assert [kin(cls) for cls in map(pe_zoo.get, ("rope", "none"))] == ["", ""]
 
 
 def test_the_nearest_of_a_kind_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

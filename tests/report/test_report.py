@@ -1150,6 +1150,22 @@ def test_the_users_own_encoder_is_the_first_finding(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_told_of_ones_own_that_extrapolates_is_the_median_of_seeds(tmp_path: Path) -> None:
+    """One of three seeds keeps nine tenths at 32 and one at 20 alone: the middle one decides."""
+    reaches = {0: 32, 1: 20, 2: 20}
+
+    def far(rows: list[Row]) -> list[Row]:
+        return [replace(row, value=0.9 if row.eval_length <= reaches[row.seed] else 0.2) for row in main_rows(rows)]
+
+    write_sweep(
+        tmp_path, ("mine",), 3, rows=far, record={"source": {"file": "mine.py", "check": "30 promises hold, 0 fail"}}
+    )
+    write_sweep(tmp_path, ("none", "rope"), 3, rows=main_rows)
+    assert report.main([str(tmp_path), "--baseline", "mine"]) == 0
+    told = "mine extrapolates to 1.25 times the length by the median of its seeds, keeping 90% or more."
+    assert told in read_page(tmp_path).text
+
+
 def test_beside_an_undecided_relative_stands_its_difference_by_seed(tmp_path: Path) -> None:
     """Seeds that lie far apart, and the same for both but for .02, and .01 in one of them."""
 

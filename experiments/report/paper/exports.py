@@ -122,10 +122,9 @@ def table(tasks: Sequence[TaskResults]) -> str:
                 cells.append(latex.escape(words.p_value(line["p_holm"])) or NOTHING)
                 cells += [NOTHING if untested else str(line["verdict"])] * bool(task.rule)
         lines.append(" & ".join(cells) + r" \\")
-    heads = ["Encoder", *columns]
-    heads[heads.index("Kept") + 1 : heads.index("Kept") + 1] = [r"$\Delta$ kept", "$p$"] + [
-        f"Than {latex.escape(str(task.baseline))}"
-    ] * bool(task.rule)
+    heads, place = ["Encoder", *columns], list(columns).index("Kept") + 2
+    than = f"Than {latex.escape(str(task.baseline))}"
+    heads[place:place] = [r"$\Delta$ kept", "$p$", *[than] * bool(task.rule)]
     seeds = f"{words.span(known['seeds'].min(), known['seeds'].max())} seeds" if len(known) else "no seeds"
     own = "; Free: reading its own output" * ("Free" in columns)
     operations = "; Cost: operations relative to no encoding" * ("Cost" in columns)

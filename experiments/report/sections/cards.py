@@ -21,7 +21,7 @@ from experiments.report.sections.task import TaskResults
 from experiments.rows import sweeps
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics import intervals
-from experiments.statistics.scores import NOT_MEASURED, UNLEARNED
+from experiments.statistics.scores import NOT_MEASURED
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
 
@@ -72,9 +72,9 @@ def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page
 def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
     entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
     beside = "the best others" if of_tasks[0][0].baseline in of_tasks[0][1] else "the baseline"
-    sections = [Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))])]
     what = Section("What it is", parts=[Block("card", _card(entry, of_tasks))])
-    sections.insert(1 if entry.declared.get("file") else 0, what)  # its author knows what it is
+    found = Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))])
+    sections = [found, what] if entry.declared.get("file") else [what, found]  # an author knows what it is
     sections += _untrained(name, entry, of_tasks)
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
@@ -224,7 +224,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
         return [f"{series}: {NOT_MEASURED}"]
     learned = words.count(line["seeds"], "seed")
     if line["status"] != "ok":
-        return [f"{series}: {'did not learn' if line['status'] == UNLEARNED else line['status']}, {learned}"]
+        return [f"{series}: {line['status']}, {learned}"]
     if line["seeds_learned"] < line["seeds"]:
         learned = f"{line['seeds_learned']} of {learned} learned"
     kept, low, high = (100 * line[end] for end in ("kept", "low", "high"))

@@ -47,8 +47,9 @@ def on_the_index(task: TaskResults) -> list[Section]:
     ends = [f"{series} loses {100 * value:.0f} points" for series, value in whole.items()] if share else []
     finding = [f"With its input shuffled, {ends[-1]} on {task.key}, and {ends[0]}."] if len(ends) > 1 else []
     if finding and task.asked and task.baseline and task.baseline in whole:  # of which the page was asked
+        rest = " to ".join(dict.fromkeys(f"{100 * loss:.0f}" for loss in whole.drop(task.baseline).iloc[[0, -1]]))
         at = f"{task.baseline} loses {100 * whole[task.baseline]:.0f} points on {task.key}"
-        finding = [f"With its input shuffled, {at}; of all, {ends[-1]}, and {ends[0]}."]
+        finding = [f"With its input shuffled, {at}, the others {rest}."]
     unit = "percentage points" if share else "bits"
     given: dict[str, Any] = {
         "corner": "change of order",
