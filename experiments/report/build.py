@@ -7,8 +7,11 @@ from pathlib import Path
 from experiments.figures import style, words
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.retrieval.answer import MEASURES
-from experiments.report import board, checkpoint, documented, drawing, front, overlay
+from experiments.report import board, checkpoint, documented, drawing, overlay
 from experiments.report import page as pages
+from experiments.report.front import headings
+from experiments.report.front.screen import first_screen
+from experiments.report.front.tasks import counted, main_block, ranked, shown
 from experiments.report.page import Block, Opening, Page, Part, Picture, Section, Table
 from experiments.report.paper import exports, methods
 from experiments.report.sections import (
@@ -152,7 +155,7 @@ def _measured(
 ) -> None:
     of_tasks, titled = _of_tasks(results, baselines), next((each for each in openings if each.heading), Opening())
     claims = statements_page.told(decided)
-    page.title, page.front = front.make(of_tasks, results, claims, titled.findings, titled.task)
+    page.title, page.front = first_screen(of_tasks, results, claims, titled.findings, titled.task)
     of_pages = [_task_page(task) for task in of_tasks]
     other = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
     page.title = titled.heading or other
@@ -169,10 +172,10 @@ def _measured(
     statements.folded = any(task.about_own for task in of_tasks)  # who asks of an encoder came for no claim
     page.sections += [statements] if statements.title else []
     page.sections += [section for opening in openings if opening is not titled for section in opening.sections]
-    page.sections += _maps(front.ranked(of_tasks), front.main_block(of_tasks))
-    page.sections += submitted.sections(front.main_block(of_tasks) or of_tasks, results)
+    page.sections += _maps(ranked(of_tasks), main_block(of_tasks))
+    page.sections += submitted.sections(main_block(of_tasks) or of_tasks, results)
     encoders = cards.pages(of_tasks, decided)
-    pictured = front.shown(front.counted(of_tasks) or of_tasks)
+    pictured = shown(counted(of_tasks) or of_tasks)
     page.sections += order.on_the_index(pictured) if pictured else []
     page.sections += predictions.sections(of_tasks)
     page.sections += cost.sections(of_tasks)
@@ -202,7 +205,7 @@ def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
 
 def _task_page(task: TaskResults) -> Page:
     """Make the page of a task: its first screen, and a section for every experiment that it has rows of."""
-    heading, screen = front.make([task], task.results)
+    heading, screen = first_screen([task], task.results)
     screen = screen if task.tasks > 1 else None  # of one task, the index has it
     head = Section("Figures of this task")
     present = set(task.rows["experiment"])
@@ -214,13 +217,13 @@ def _task_page(task: TaskResults) -> Page:
             f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
             "training length. Tables show all."
         )
-    shown = [_section(experiment, task) for experiment in _ordered(present)]
+    made = [_section(experiment, task) for experiment in _ordered(present)]
     if screen is None and not task.asked:  # then the first figure has the answer
-        titles = (part.figure.title for section in shown for part in section.parts if isinstance(part, Picture))
+        titles = (part.figure.title for section in made for part in section.parts if isinstance(part, Picture))
         heading = next(titles, heading)
-    for section in shown:
+    for section in made:
         section.folded = screen is not None
-    sections = [*[head] * bool(head.paragraphs), *shown, other.cost(task)]
+    sections = [*[head] * bool(head.paragraphs), *made, other.cost(task)]
     page = Page(heading, [] if screen else [task.described], sections, screen, path=task.path, name=task.key)
     return _without_long_tables(page) if len(task.order) > LONG else page
 
@@ -249,9 +252,9 @@ def _elsewhere(part: Part, path: str) -> Part:
 
 
 def _task_link(task: TaskResults) -> dict[str, str]:
-    ranked = task.standing[task.standing["status"] == "ok"]
-    said = f"first: {words.few(ranked.loc[ranked['place_low'] == 1, 'series'])}" if len(ranked) > 1 else "not compared"
-    said = front.verdicts(task) if task.declared and task.asked else said
+    known = task.standing[task.standing["status"] == "ok"]
+    said = f"first: {words.few(known.loc[known['place_low'] == 1, 'series'])}" if len(known) > 1 else "not compared"
+    said = headings.verdicts(task) if task.declared and task.asked else said
     lines = [line for line in task.curves if line.coloured] if len(task.measured) else []
     picture = drawing.small(lines, task.axes, 100, 26) if lines else ""
     named = {"name": task.key, "page": task.path, "css": ""}

@@ -14,7 +14,8 @@ from experiments.rows.row import COORDINATES, OVER_LENGTHS
 SMOOTH = ("code", "wave", "kernel", "kernel_at", "attention_entropy", "translation_invariance", "score_shift_change")
 """Of `structure`."""
 EXACT = 1e-4
-EARLY = (100, 200)
+EARLY = 200
+"""Last step of the first losses."""
 START = 1e-3
 """How far the loss may be off after so few steps, however sums are rounded; other data or weights are further off."""
 JUDGED = ("token_accuracy", "exact_match", "bits_per_byte")
@@ -39,7 +40,7 @@ def allowed(key: Key) -> float | None:
     experiment, metric, *_ = key
     step = key[4 + list(COORDINATES).index("step")]
     if experiment == "training":
-        return START if metric == "loss" and step in EARLY else None
+        return START if metric == "loss" and step <= EARLY else None
     if experiment == "structure":
         return EXACT if metric in SMOOTH else None
     return DRIFT if experiment == OVER_LENGTHS and metric in JUDGED else None

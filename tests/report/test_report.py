@@ -39,7 +39,8 @@ import report
 from experiments.figures.words import fixed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
-from experiments.report import build, drawing, front
+from experiments.report import build, drawing
+from experiments.report.front import asked
 from experiments.report.sections import cards, curves
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
@@ -1199,7 +1200,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
     task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
     task.is_own.return_value = False
-    (finding,) = front._asked(task, one_by_one=False)
+    (finding,) = asked.in_one(task)
     assert finding.head == "copy: none beats 2 of 6:"
     counted = "; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
     assert (
@@ -1209,11 +1210,11 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
         + "This, in points: e less none, 0.0 [0.0, 0.0]."
     )
     task.against = against.iloc[[0, 1, 2, 3, 5]]
-    (finding,) = front._asked(task, one_by_one=False)
+    (finding,) = asked.in_one(task)
     assert finding.text.endswith("Of those beaten, nearest: b (0.0 [0.0, 0.0] points, p 0.010).")
     task.against = against.iloc[:2].assign(verdict="better", difference=[0.1, 0.2], low=0.05, high=0.3)
     task.against = pd.concat([task.against, against.iloc[1:5]])
-    (finding,) = front._asked(task, one_by_one=False)
+    (finding,) = asked.in_one(task)
     assert "loses to a and b, most to b (+20.0 [+5.0, +30.0] points, p 0.010); " in finding.text
 
 

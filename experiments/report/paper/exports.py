@@ -14,7 +14,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from experiments.figures import style, words
-from experiments.report import board, front
+from experiments.report import board
+from experiments.report.front.tasks import counted, shown
 from experiments.report.page import Page, Picture
 from experiments.report.paper import bibliography, latex, methods
 from experiments.report.sections import cost
@@ -78,7 +79,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
     Beyond the training length the best of each column is bold, and of what is kept all that may be the best, where all
     pairs were tested. What is kept free-running and cost are left out where they were not measured.
     """
-    task = front.shown(front.counted(tasks) or tasks)
+    task = shown(counted(tasks) or tasks)
     if task is None:
         return "% nothing was measured over lengths\n"
     known = task.standing[task.standing["status"] == "ok"].set_index("series")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from experiments.report import board, front
+from experiments.report import board
+from experiments.report.front.tasks import counted, main_block, ranked
 from experiments.report.page import Numbers
 from experiments.report.sections.task import TaskResults
 from experiments.statistics import comparisons
@@ -14,7 +15,7 @@ def numbers(tasks: Sequence[TaskResults]) -> list[Numbers]:
     """Return the tables that boards are made from, as files."""
     known = [task for task in tasks if len(task.standing)]
     found = [Numbers("standings", pd.concat(map(_standing, known), ignore_index=True))] if known else []
-    several = front.main_block(tasks)
+    several = main_block(tasks)
     if len(several) > 1:
         found.append(Numbers("over_tasks", board.compared(several)))
         found.append(Numbers("pairs", comparisons.over_tasks(task.family for task in several)))
@@ -30,6 +31,6 @@ def _standing(task: TaskResults) -> pd.DataFrame:
 
 def apart(tasks: Sequence[TaskResults]) -> list[str]:
     """Name the tasks that do not count over tasks, since no series keeps half of its quality at ×2."""
-    lost = [task.key for task in front.ranked(tasks) if task not in front.counted(tasks)] if len(tasks) > 1 else []
+    lost = [task.key for task in ranked(tasks) if task not in counted(tasks)] if len(tasks) > 1 else []
     why = "Not counted over tasks, since no encoding keeps half of its quality at twice the training length:"
     return [f"{why} {', '.join(lost)}."] if lost else []

@@ -1,0 +1,145 @@
+"""The findings of a report that was asked about one series: how it compares with each other one, or with all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from experiments.figures import words
+from experiments.report import board
+from experiments.report.page import Finding
+from experiments.report.sections.task import TaskResults
+from experiments.rows.row import KEEPS
+from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE
+from experiments.statistics.rule import FEWEST
+from experiments.statistics.scores import UNLEARNED
+
+EACH = 3
+"""Most comparisons that are findings one by one."""
+
+
+def findings(tasks: Sequence[TaskResults]) -> list[Finding]:
+    """Return a finding for each comparison, or, where these are many, one for each task."""
+    found = [each for task in tasks for each in one_by_one(task)]
+    return found if len(found) <= EACH else [each for task in tasks for each in in_one(task)]
+
+
+def one_by_one(task: TaskResults) -> list[Finding]:
+    """Say how the baseline compares with each other series."""
+    if _unlearned(task):
+        who = "any encoding" if task.standing["status"].eq(UNLEARNED).all() else task.baseline
+        return [Finding(f"{task.key}: no comparison", f"(no run of {who} learned it).")]
+    found = [_compared(task, line) for line in task.against.to_dict("records")]
+    return [replace(each, head=_before(task) + each.head, small=_own(task) * (each is found[0])) for each in found]
+
+
+def in_one(task: TaskResults) -> list[Finding]:
+    """Say in one finding how the baseline compares with the others."""
+    lines = task.against.to_dict("records")
+    if len(lines) < 2 or _unlearned(task):
+        return one_by_one(task)
+    won = [line["series"] for line in lines if line["verdict"] == WORSE]
+    head = f"{_before(task)}{task.baseline} beats {len(won)} of {len(lines)}"
+    if len(lines) <= EACH:
+        numbers = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
+        text = f"(quality kept, less {task.baseline}, points: {', '.join(numbers)})."
+    else:
+        head += ":" * bool(won)
+        text = (
+            f"{'; '.join([words.quoted(words.few(won)) if won else 'others', *_not_won(task)])}.{_nearest(task, won)}"
+        )
+    return [Finding(head, text, _own(task))]
+
+
+def _unlearned(task: TaskResults) -> bool:
+    return task.standing.set_index("series")["status"].get(task.baseline) == UNLEARNED
+
+
+def _before(task: TaskResults) -> str:
+    return f"{task.key}: " * (task.tasks > 1)
+
+
+def _own(task: TaskResults) -> str:
+    """Say how far an encoder of the user's works, if it is the baseline."""
+    if not task.is_own(task.baseline):
+        return ""
+    ours = task.standing[task.standing["series"] == task.baseline]
+    return f"{task.baseline} {far(ours.iloc[0])}{_free(task)}"
+
+
+def _not_won(task: TaskResults) -> list[str]:
+    verdicts = task.against["verdict"]
+    lost = list(task.against.loc[verdicts == BETTER, "series"])
+    most = f"{f'{words.few(lost)}, most to ' * (len(lost) > 1)}{_highest(task, BETTER)}"
+    left = {verdict: int((verdicts == verdict).sum()) for verdict in (OPEN, UNDECIDED, EQUAL)}
+    apart = int((~verdicts.isin([WORSE, BETTER, *left])).sum())
+    return [
+        *[f"loses to {most}"] * bool(lost),
+        *(f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count),
+        *[f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart),
+    ]
+
+
+def _nearest(task: TaskResults, won: Sequence[str]) -> str:
+    """Say what the undecided differ by, if they are few, or who of those beaten is nearest; and who is ahead."""
+    near = [
+        line
+        for line in task.against.to_dict("records")
+        if line["verdict"] in (OPEN, UNDECIDED) and line["difference"] == line["difference"]
+    ]
+    if 0 < len(near) <= EACH:
+        each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line)}" for line in near)
+        return f" {'These' if len(near) > 1 else 'This'}, in points: {'; '.join(each)}."
+    said = f" Of those beaten, nearest: {_highest(task, WORSE)}." if won else ""
+    ahead = sorted((line for line in near if line["difference"] > 0), key=lambda line: -line["difference"])
+    if not task.is_own(task.baseline) or not ahead:
+        return said
+    each = (f"{words.quoted(line['series'])} +{100 * line['difference']:.1f}" for line in ahead)
+    return f"{said} Ahead by their means, and not decided, in points: {words.few(each)}."
+
+
+def _free(task: TaskResults) -> str:
+    """Say what the baseline and the others keep free-running, which no test compares; blank where not measured."""
+    table = task.free_standing.dropna(subset="kept")
+    kept, ours = 100 * table["kept"], table["series"] == str(task.baseline)
+    own, others = kept[ours], kept[~ours]
+    if own.empty or others.empty:
+        return ""
+    ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (others.min(), others.max())))
+    return f" Free-running, reading its own output, it keeps {own.item():.0f} %, the others {ends}: not tested."
+
+
+def _highest(task: TaskResults, verdict: str) -> str:
+    """Return who of those with this verdict keeps most beside the baseline, and the test; blank if nobody has it."""
+    lines = task.against[task.against["verdict"] == verdict].to_dict("records")
+    line = max(lines, key=lambda line: line["difference"], default={})
+    return f"{words.quoted(line['series'])} ({board.points(line)} points{board.tested(line)})" if line else ""
+
+
+def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
+    ours, other, verdict = str(task.baseline), line["series"], line["verdict"]
+    if line["difference"] != line["difference"]:
+        who, _, why = verdict.rpartition(": ")
+        who = who or other
+        text = f"(no run of {who} learned {task.key})." if why == UNLEARNED else f"({who}: {why})."
+        return Finding(f"{ours} and {other}: no comparison", text)
+    points = words.count(round(abs(100 * line["difference"])), "point")
+    head = {
+        WORSE: f"{ours} beats {other} by {points}",
+        BETTER: f"{ours} loses to {other} by {points}",
+        EQUAL: f"{ours} and {other} are equal",
+    }.get(verdict, f"{ours} and {other}: {verdict}")
+    look = "the look that decided" if verdict in (WORSE, BETTER, EQUAL) else "the last look"
+    when = f" at {look}" * task.declared
+    numbers = f"{board.points(line)} points of quality kept{board.tested(line)}{board.runs(line)}"
+    return Finding(head, f"({other} less {ours}{when}: {numbers}).")
+
+
+def far(line: "pd.Series[Any]") -> str:
+    """Say whether a series extrapolates, by what the middle one of its runs and the mean of them keep."""
+    if line["reach"] > 1:
+        of = " by the median of its seeds" * bool(line["seeds_learned"] > 1)
+        return f"extrapolates to {line['reach']:g} times the length{of}, keeping {KEEPS:.0%} or more."
+    kept = words.fixed(100 * line["kept_2"], ".0f")
+    return "does not extrapolate" + (f": at twice the length it keeps {kept} %." if kept else ".")
