@@ -16,9 +16,10 @@ from experiments.plan.prepare import check_name
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import ModelConfig, RunConfig, mentioned
 from experiments.rows.packed import RETIRED
-from experiments.rows.read import FINISHED, MADE_WITH, TUNED, read_run
-from experiments.rows.row import COORDINATES, metric_of, slice_name
+from experiments.rows.read import FINISHED, MADE_WITH, TUNED, Table, read_run
+from experiments.rows.row import COORDINATES, OVER_LENGTHS, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
+from experiments.runs import rounding
 from experiments.runs.outcome import Outcome
 from experiments.runs.record import run
 from experiments.training.config import TrainConfig
@@ -70,7 +71,8 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
     same, text = compare(before, after)
     if outcome.run_id != place.name:
         text += f"\nThe first one is called {place.name}: options, data, or how they are drawn have changed since."
-    return Repeated(outcome, same, "\n".join([text, *_differences(record, repeated)]))
+    said = [] if same else _explained(place, before, after)
+    return Repeated(outcome, same, "\n".join([text, *said, *_differences(record, repeated)]))
 
 
 def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequence[str], name: str) -> RunConfig:
@@ -117,7 +119,7 @@ def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> 
     first, second = _by_key(before), _by_key(after)
     retired = {key for key in first if key[0] == "structure" and key[1] in RETIRED and key not in second}
     timed = {key for key in first if not metric_of(key[1]).repeats} - retired
-    total = len(first) - len(retired | timed)
+    total = len(first.keys() | second.keys()) - len(retired | timed)
     aside = f"; {words.count(len(timed), 'row')} of times not compared" if timed else ""
     aside += f"; {words.count(len(retired), 'row')} of metrics that are no longer measured" if retired else ""
     differing = [
@@ -165,10 +167,32 @@ def _shown(cells: tuple[Any, ...] | None) -> str:
     return f"{value!r} (chance {chance!r}, n {n})" if status == "ok" else str(status)
 
 
+def _explained(place: Path, before: Table, after: Table) -> list[str]:
+    """Say whether sums rounded in another order explain the differences, where that can be judged."""
+    then, now, seeds = rounding.judged(before), rounding.judged(after), list(rounding.other_seeds(place))
+    if not then:
+        return []
+    if off := rounding.astray(then, now, seeds):
+        experiment, metric, length, *_ = min(off, key=str)
+        return [
+            f"Another rounding does not explain this: {words.count(len(off), 'value')} of {len(then)} looked at differ "
+            f"by more, such as {metric} at length {length} of {experiment}."
+        ]
+    among = f" or among that of {words.count(len(seeds), 'other seed')}" * bool(seeds)
+    within = {
+        "training": f"first losses are within {rounding.START:g}",
+        OVER_LENGTHS: f"quality over lengths is within {rounding.DRIFT:g}{among}",
+        "structure": f"measures of the encoder are within {rounding.EXACT:g}",
+    }
+    looked_at = {key[0] for key in then}
+    return [f"Another rounding explains this: {', '.join(said for key, said in within.items() if key in looked_at)}."]
+
+
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     records = [first, second]
     pairs: dict[str, list[Any]] = {key: [record.get(key) for record in records] for key in MADE_WITH}
     pairs |= {key: [record.get(key) or 1 for record in records] for key in ("processes", "seeds_together")}
+    pairs["steps"] = [record.get("steps") for record in records]
     before, after = (record.get("packages") or {} for record in records)
     pairs |= {str(key): [before.get(key), after.get(key)] for key in dict.fromkeys([*before, *after]) if before}
     pairs["corpus"] = [(record.get("corpus") or {}).get("sha256") for record in records]

@@ -132,20 +132,24 @@ def _repeated(found: Submission, place: Path, run: str) -> str:
     repeated, _, after = read_run(again / "runs" / run, again)
     if before is None or after is None:
         raise Refused(f"{run} cannot be repeated: {repeated.get('message')}")
-    how = equal((record, before), (repeated, after))
+    how = equal((record, before), (repeated, after), list(rounding.other_seeds(place / "runs" / run)))
     if how is None:
         raise Refused(f"{run} differs: {message_of(rerun.compare(before, after)[1].splitlines()[-1])}")
     print(f"{run}: {how}", flush=True)
     return how
 
 
-def equal(first: tuple[Mapping[str, Any], Table], second: tuple[Mapping[str, Any], Table]) -> str | None:
-    """Return in which sense two runs (record and rows) are the same; None if they are not."""
+def equal(
+    first: tuple[Mapping[str, Any], Table],
+    second: tuple[Mapping[str, Any], Table],
+    others: Sequence[rounding.Rows] = (),
+) -> str | None:
+    """Return in which sense two runs (record and rows) are the same; None if not. ``others`` have other seeds."""
     (record, before), (other, after) = first, second
     if rerun.compare(before, after)[0]:
         return "the same, bit for bit"
     alike = record.get("processor") and all((record.get(key) or 1) == (other.get(key) or 1) for key in KIND)
     looked_at = rounding.judged(before)
-    if alike or not looked_at or rounding.astray(looked_at, rounding.judged(after)):
+    if alike or not looked_at or rounding.astray(looked_at, rounding.judged(after), others):
         return None
     return "the same within the rounding of another processor or torch"

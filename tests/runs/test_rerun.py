@@ -65,6 +65,7 @@ def test_what_differs_is_shown_largest_first(command: Command, tmp_path: Path) -
     done = command("--rerun", str(place))
     assert done.code == 1, done.err
     assert f"2 of {len(lines)} rows differ, by 0.5 at most" in done.out
+    assert "Another rounding does not explain this: " in done.out
     assert "torch: 1.0 then" in done.out
     assert "numpy: 0.9 then" in done.out
 

@@ -25,8 +25,8 @@ from support import ROOT, Command, examples, main_rows, read_page, write_run
 import report
 from experiments.rows import submission, sweeps
 from experiments.rows.read import read_run
-from experiments.rows.row import Row
-from experiments.runs import isolated, verify
+from experiments.rows.row import COORDINATES, Row
+from experiments.runs import isolated, rounding, verify
 from experiments.runs.declared import faults
 from experiments.statistics.comparisons import effect
 from experiments.statistics.rule import Rule
@@ -343,6 +343,27 @@ def test_equal_hardware_is_held_to_the_last_bit_and_other_hardware_to_the_tolera
     assert "within the rounding" in str(verify.equal((record, table), (other, off(0.001))))
     assert "within the rounding" in str(verify.equal(({**record, "processor": None}, table), (record, off(0.001))))
     assert verify.equal((record, table), (other, off(0.06))) is None
+    seeds = [rounding.judged(off(by)) for by in (-0.1, 0.1)]
+    assert "within the rounding" in str(verify.equal((record, table), (other, off(0.14)), seeds))
+    assert verify.equal((record, table), (other, off(0.16)), seeds) is None
+
+
+def test_what_other_seeds_have_does_not_excuse_other_first_losses() -> None:
+    loss = ("training", "loss", 16, "", *[80 if name == "step" else None for name in COORDINATES])
+    quality = ("length_extrapolation", "token_accuracy", 32, "", *[None] * len(COORDINATES))
+    first = {loss: (3.0, "ok"), quality: (0.5, "ok")}
+    seed = {loss: (3.2, "ok"), quality: (0.8, "ok")}
+    assert rounding.astray(first, seed, [seed]) == [loss]
+    assert rounding.astray(first, first | {quality: (0.8, "ok")}) == [quality]
+    assert rounding.astray(first, first | {quality: (0.8, "ok")}, [seed]) == []
+
+
+def test_other_seeds_are_those_of_the_same_configuration(tmp_path: Path) -> None:
+    run, other = (write_run(tmp_path, "none", seed) for seed in (0, 1))
+    elsewhere = tmp_path / "runs" / f"{run.name.rpartition('-seed')[0]}-seed2-other"
+    shutil.copytree(other, elsewhere)
+    (elsewhere / "config.yaml").write_text((other / "config.yaml").read_text() + "threads: 7\n")
+    assert len(list(rounding.other_seeds(run))) == 1
 
 
 @pytest.mark.parametrize("space", [True, False], ids=["namespace", "guard"])
