@@ -104,6 +104,17 @@ class Ranking:
         using = [name for name in better if self.line(name)["content_low"] > 0]
         return next(iter([*using * (self.first == self.limit), *better]), None)
 
+    def gains(self, name: str) -> bool:
+        """Whether a way of reading is shown better than a window where each piece has most text before it."""
+        line = self.line(name)
+        return line["window_difference"] < 0 and shown(line, "window_")
+
+    @property
+    def nothing_gains(self) -> bool:
+        """Whether every way of reading was measured beside a window and none gains from what that does not see."""
+        known = self.known("window_difference")
+        return bool(known) and not any(map(self.gains, known))
+
 
 def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Ranking:
     """Rank the changes of a model at a length, by the rows of one run."""
@@ -186,6 +197,21 @@ def is_share(metric: str) -> bool:
 def number(value: float, metric: str) -> str:
     """Return a quality with its unit."""
     return f"{100 * value:.1f} %" if is_share(metric) else f"{value:.3f} {metric_of(metric).label}"
+
+
+def at(ranking: Ranking, name: str, metric: str) -> str:
+    """Return the quality of a way of reading with its unit."""
+    return number(ranking.line(name)["value"], metric)
+
+
+def least(metric: str) -> str:
+    """Return the least gain that is worth a change of the model."""
+    return "1 point" if is_share(metric) else f"{GAIN:g} {metric_of(metric).label}"
+
+
+def none_gains(metric: str) -> str:
+    """Return that no method is worth a change of the model."""
+    return f"no method is shown to gain {least(metric)}"
 
 
 def level(line: Mapping[str, float], metric: str, column: str = "value") -> str:
