@@ -3,9 +3,9 @@
 Looked at are the first losses of training, how well the model answers over lengths, and smooth measures of an untrained
 encoder. What counts, ranks or measures rounding itself may jump from one processor to another, and is left out.
 
-By the end of training rounding may have decided what a seed decides: of twenty runs of recall that were made again
-(2026-11-28) one kept .10 less beyond the training length than before, and at one length the share of sequences without
-a mistake was .26 lower. So the quality of a run may be what any of its seeds has, and its first losses may not.
+By the end of training rounding may have decided what a seed decides: of twenty runs of recall that were made again on
+another processor one kept .10 less beyond the training length, and some learned a round sooner or later
+(docs/log/2026-11-28.md). So the quality of a run may be what any of its seeds has, and its first losses may not.
 """
 
 from collections.abc import Iterator, Sequence
