@@ -310,7 +310,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
         assert f"(log/2026-11-28.md#every-encoder-against-rope) {len(ahead)} are" in text
     else:
         assert f"**{len(ahead)} encodings keep more than `rope` on all three tasks**" in text
-        section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[2]
+        section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[2].partition("\n## ")[0]
         rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
         assert {series for series, *_ in rows} == {series for _, series in measured}
         for series, *cells in rows:
