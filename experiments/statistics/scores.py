@@ -46,25 +46,36 @@ def scores(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def agreement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Compare the orders of the series by what they keep at each two learning rates that a search tried.
+def by_rate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what each run keeps at each learning rate that a search tried.
 
     Args:
         rows: quality at each length and ``learning_rate`` (experiment ``tuning``), of runs that learned the task at
             that rate; of any number of tasks.
 
     Returns:
+        ``task``, ``metric``, ``learning_rate``, ``series``, ``seed``, ``kept``: a line where something was kept.
+    """
+    found = [
+        scores(part.assign(converged=True)).assign(learning_rate=float(str(rate)))
+        for rate, part in rows.groupby("learning_rate")
+    ]
+    columns = ["task", "metric", "learning_rate", "series", "seed", "kept"]
+    return pd.concat(found)[columns].dropna() if found else pd.DataFrame(columns=columns)
+
+
+def agreement(kept: pd.DataFrame) -> pd.DataFrame:
+    """Compare the orders of the series by what they keep (`by_rate`) at each two learning rates.
+
+    Returns:
         ``task``, ``metric``, the two rates, ``series`` (those that learned at both), and ``tau``: 1 where all pairs
         of series are in the same order, -1 where all are reversed (Kendall, 1938; tau-b). NaN below `LEAST` series.
     """
     found = []
-    for (task, metric), of_task in with_series(rows.assign(converged=True)).groupby(["task", "metric"]):
-        means: dict[float, pd.Series[float]] = {
-            float(str(rate)): scores(part).groupby("series")["kept"].mean()
-            for rate, part in of_task.groupby("learning_rate")
-        }
-        for first, second in combinations(sorted(means), 2):
-            both = pd.concat([means[first], means[second]], axis=1).dropna().to_numpy()
+    for (task, metric), of_task in kept.groupby(["task", "metric"]):
+        means = of_task.pivot_table(index="series", columns="learning_rate", values="kept")
+        for first, second in combinations(means, 2):
+            both = means[[first, second]].dropna().to_numpy()
             tau = stats.kendalltau(*both.T).statistic if len(both) >= LEAST else np.nan
             found.append([task, metric, first, second, len(both), tau])
     return pd.DataFrame(found, columns=AGREEMENT)

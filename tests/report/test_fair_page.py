@@ -92,6 +92,29 @@ def test_tuned_runs_say_which_rates_were_tried_and_chosen(tmp_path: Path) -> Non
     ]
 
 
+def test_what_is_kept_at_each_rate_is_told_of_those_that_learned(tmp_path: Path) -> None:
+    def measured(rows: list[Row]) -> list[Row]:
+        beyond = [row for row in rows if row.experiment == "length_extrapolation"]
+        return searched(rows) + [replace(row, experiment="tuning", learning_rate=0.003) for row in beyond]
+
+    for seed in range(2):
+        told = record(tuning=search(0.003, 40.0), train_seconds=12.0)
+        write_run(tmp_path, "none", seed, config={"train": TUNED}, record=told, rows=searched if seed else measured)
+        write_run(tmp_path, "rope", seed, config={"train": TUNED}, record=told, rows=searched)
+    text_of(tmp_path)
+    head, *lines = read_page(tmp_path).tables["Learning rates, copy"]
+    assert head[3] == "kept at 0.003, %"
+    assert {line[0]: line[3] for line in lines} == {"none": f"{100 * kept_by_none(tmp_path):.0f} (1 of 2)", "rope": "–"}
+
+
+def kept_by_none(place: Path) -> float:
+    """What seed 0 keeps by the CSV of the table, which knows of no other run that learned at a rate."""
+    with (place / "report/tables/copy_tuning.csv").open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["kept"]]
+    assert {(line["series"], line["seed"], line["learning_rate"]) for line in lines} == {("none", "0", "0.003")}
+    return float(lines[0]["kept"])
+
+
 def test_tuned_and_other_runs_side_by_side_are_two_series(tmp_path: Path) -> None:
     for seed in range(2):
         told = record(tuning=search(0.001))

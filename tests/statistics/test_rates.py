@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from experiments.statistics.scores import agreement
+from experiments.statistics.scores import agreement, by_rate
 
 KEPT = {0.001: {"a": 0.9, "b": 0.6, "c": 0.3, "d": 0.1}, 0.003: {"a": 0.8, "b": 0.2, "c": 0.4, "d": 0.0}}
 
@@ -27,24 +27,31 @@ def rows(kept: dict[float, dict[str, float]], task: str = "copy") -> pd.DataFram
 
 
 def test_tau_counts_pairs_in_another_order() -> None:
-    (line,) = agreement(rows(KEPT)).to_dict("records")
+    (line,) = agreement(by_rate(rows(KEPT))).to_dict("records")
     assert (line["first_rate"], line["second_rate"], line["series"]) == (0.001, 0.003, 4)
     assert line["tau"] == pytest.approx((5 - 1) / 6), "of six pairs, b and c alone change places"
 
 
 def test_only_series_that_learned_at_both_rates_count() -> None:
-    (line,) = agreement(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2, "d": 0.3}})).to_dict("records")
+    (line,) = agreement(by_rate(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2, "d": 0.3}}))).to_dict("records")
     assert (line["series"], line["tau"]) == (3, pytest.approx(-1))
-    (line,) = agreement(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2}})).to_dict("records")
+    (line,) = agreement(by_rate(rows({0.001: KEPT[0.001], 0.003: {"a": 0.1, "b": 0.2}}))).to_dict("records")
     assert (line["series"], math.isnan(line["tau"])) == (2, True), "two are no order"
 
 
 def test_every_task_and_pair_of_rates_is_a_line() -> None:
     three = KEPT | {0.01: KEPT[0.003]}
-    found = agreement(pd.concat([rows(three), rows(KEPT, "text")]))
+    found = agreement(by_rate(pd.concat([rows(three), rows(KEPT, "text")])))
     assert [tuple(line) for line in found[["task", "first_rate", "second_rate"]].itertuples(index=False)] == [
         *(("copy", 0.001, 0.003), ("copy", 0.001, 0.01), ("copy", 0.003, 0.01)),
         ("text", 0.001, 0.003),
     ]
     assert found["tau"].tolist() == pytest.approx([4 / 6, 4 / 6, 1, 4 / 6])
-    assert agreement(rows({0.001: KEPT[0.001]})).empty
+    assert agreement(by_rate(rows({0.001: KEPT[0.001]}))).empty
+
+
+def test_what_each_seed_keeps_at_each_rate_is_a_line() -> None:
+    found = by_rate(rows(KEPT)).set_index(["learning_rate", "series", "seed"])["kept"]
+    assert len(found) == 2 * 4 * 2
+    assert found[0.003, "b", 1] == pytest.approx(0.21)
+    assert by_rate(rows(KEPT).iloc[:0]).empty

@@ -1,5 +1,6 @@
 """How fairly runs were trained: learning rates, early ends, controls with as many parameters."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from experiments.rows.read import FINISHED, TUNED
 from experiments.rows.results import trained_runs
 from experiments.rows.rungs import rung_of
 from experiments.statistics import comparisons
-from experiments.statistics.scores import agreement
+from experiments.statistics.scores import agreement, by_rate
 
 NOTEWORTHY = 0.05
 """Share of the trunk's parameters above which an encoder needs a control."""
@@ -99,8 +100,11 @@ def _whole(text: str | None) -> int:
 
 
 def tuning(task: TaskResults) -> Section:
-    """Make the section of the learning rates that were tried and chosen."""
-    lines, data = [], []
+    """Make the section of the learning rates that were tried and chosen, and of what is kept at each."""
+    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.beyond["metric"])]
+    kept = by_rate(rows)
+    known = kept.groupby(["series", "learning_rate", "seed"])["kept"].first()
+    lines, data = [], list[dict[str, Any]]()
     tuned = task.runs[[isinstance(search, dict) for search in task.runs["tuning"]]]
     for series in (series for series in task.order if series in set(tuned["series"])):
         runs = tuned[tuned["series"] == series].to_dict("records")
@@ -114,6 +118,10 @@ def tuning(task: TaskResults) -> Section:
                 "series": task.display(series),
                 "chosen": ", ".join(chosen),
                 "tried": ", ".join(map(str, searches[0]["grid"])),
+                **{
+                    f"kept at {rate:g}, %": _kept([known.get((series, rate, run["seed"]), math.nan) for run in runs])
+                    for rate in sorted(kept["learning_rate"].unique())
+                },
                 "seconds of the search": words.number(sum(search["seconds"] for search in searches) / len(runs)),
                 "of them in the chosen training": words.number(sum(run["train_seconds"] for run in runs) / len(runs)),
                 "remark": f"at the edge in {at_edge} of {words.count(len(runs), 'seed')}" if at_edge else "",
@@ -121,25 +129,36 @@ def tuning(task: TaskResults) -> Section:
         )
         data += [
             {"series": series, "seed": run["seed"], "learning_rate": rate, "validation_loss": loss}
+            | {"kept": known.get((series, rate, run["seed"]), math.nan)}
             | {"chosen": rate == run["tuning"]["chosen"], "search_seconds": run["tuning"]["seconds"]}
             for run in runs
             for rate, loss in zip(run["tuning"]["grid"], run["tuning"]["losses"], strict=True)
         ]
     note = (
-        "Seconds are means over seeds. At the edge: the lowest or highest rate tried, so a wider list may hold better."
+        "Chosen: the rate with the lowest loss in range. Kept: of quality beyond the training length, a mean of the "
+        "seeds that learned the task at that rate, which are counted where not all did. Seconds are means over seeds. "
+        "At the edge: the lowest or highest rate tried, so a wider list may hold better."
     )
     caption = f"Learning rates, {task.key}"
     table = Table(task.stem("tuning"), caption, pd.DataFrame(lines), pd.DataFrame(data), note)
-    return Section("Tuning", _orders(task), parts=[table])
+    return Section("Tuning", _orders(kept), parts=[table])
 
 
-def _orders(task: TaskResults) -> list[str]:
-    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.beyond["metric"])]
+def _kept(seeds: list[float]) -> str:
+    """Return the mean in percent of what the seeds that learned keep, and how many these are if not all."""
+    learned = [seed for seed in seeds if not math.isnan(seed)]
+    if not learned:
+        return "–"
+    of = f" ({len(learned)} of {len(seeds)})" * (len(learned) < len(seeds))
+    return f"{words.fixed(100 * sum(learned) / len(learned), '.0f')}{of}"
+
+
+def _orders(kept: pd.DataFrame) -> list[str]:
     return [
         f"The order of the series by what they keep at learning rate {line['first_rate']:g} and at "
         f"{line['second_rate']:g}: Kendall's τ {line['tau']:.2f} (1: the same, 0: nothing in common; {line['series']} "
         "series)."
-        for line in agreement(rows).dropna().to_dict("records")
+        for line in agreement(kept).dropna().to_dict("records")
     ]
 
 
