@@ -3,14 +3,11 @@
 Quality at a length is (value - guess) / (in range - guess): 0 is the best blind guess at that length, 1 is the run's
 own quality in range. It is read at 2, 4 and 8 training lengths, interpolated over log2 of the length where one of
 these was not measured; what a run keeps is the mean of these. A length more changes none of them. Runs that did not
-learn their task in range have no score. `agreement` compares the orders that this gives at two learning rates.
+learn their task in range have no score.
 """
-
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from experiments.rows.row import KEEPS, metric_of
 from experiments.statistics.intervals import Matrix, Vector, with_series
@@ -21,9 +18,7 @@ KEPT = [f"kept_{multiple}" for multiple in DOUBLINGS]
 UNLEARNED, GUESSING, NOT_MEASURED = "did not learn", "no better than guessing in range", "not measured"
 COLUMNS = ["task", "metric", "series", "seed", "in_range", *KEPT, "kept", "up_to", "reach", "noise", "worst", "best"]
 COLUMNS += ["status"]
-LEAST = 3
-"""Series that learned at both rates, for an order to be compared."""
-AGREEMENT = ["task", "metric", "first_rate", "second_rate", "series", "tau"]
+RATES = ["task", "metric", "learning_rate", "series", "seed", "kept"]
 
 
 def scores(rows: pd.DataFrame) -> pd.DataFrame:
@@ -60,25 +55,7 @@ def by_rate(rows: pd.DataFrame) -> pd.DataFrame:
         scores(part.assign(converged=True)).assign(learning_rate=float(str(rate)))
         for rate, part in rows.groupby("learning_rate")
     ]
-    columns = ["task", "metric", "learning_rate", "series", "seed", "kept"]
-    return pd.concat(found)[columns].dropna() if found else pd.DataFrame(columns=columns)
-
-
-def agreement(kept: pd.DataFrame) -> pd.DataFrame:
-    """Compare the orders of the series by what they keep (`by_rate`) at each two learning rates.
-
-    Returns:
-        ``task``, ``metric``, the two rates, ``series`` (those that learned at both), and ``tau``: 1 where all pairs
-        of series are in the same order, -1 where all are reversed (Kendall, 1938; tau-b). NaN below `LEAST` series.
-    """
-    found = []
-    for (task, metric), of_task in kept.groupby(["task", "metric"]):
-        means = of_task.pivot_table(index="series", columns="learning_rate", values="kept")
-        for first, second in combinations(means, 2):
-            both = means[[first, second]].dropna().to_numpy()
-            tau = stats.kendalltau(*both.T).statistic if len(both) >= LEAST else np.nan
-            found.append([task, metric, first, second, len(both), tau])
-    return pd.DataFrame(found, columns=AGREEMENT)
+    return pd.concat(found)[RATES].dropna() if found else pd.DataFrame(columns=RATES)
 
 
 def _of_task(rows: pd.DataFrame) -> pd.DataFrame:

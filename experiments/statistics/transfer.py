@@ -1,4 +1,4 @@
-"""Does a comparison transfer? Rankings of two sizes or training budgets, and how each encoder scales.
+"""Does a comparison transfer? Rankings of two sizes, training budgets or learning rates; how each encoder scales.
 
 A rung is a size of trunk and a number of training tokens. Rankings of two rungs are compared by Kendall's τ (1938;
 tau-b), and by how many of the best `TOP` they share. Their intervals are over seeds: each mean is drawn again from the
@@ -22,6 +22,8 @@ LEAST = 3
 """Encoders that two rungs share, for their rankings to be compared; sizes, for a power law to be fitted."""
 PAIR = ["task", "multiple", "axis", "at", "first", "second", "encoders", "seeds", "tau", "tau_low", "tau_high"]
 PAIR += ["top", "top_low", "top_high", "decided", "kept", "reversed"]
+RATES = ["task", "first", "second", "encoders", "seeds", "tau", "tau_low", "tau_high", "decided", "kept"]
+RATES += ["decided_back", "kept_back"]
 LAW = ["task", "multiple", "budget", "encoder", "sizes", "seeds", "exponent", "low", "high", "at_one_million"]
 
 
@@ -50,6 +52,25 @@ def compared(rungs: pd.DataFrame) -> pd.DataFrame:
                     if agreement := _compare(*tables):
                         found.append([task, multiple, axis, at, first, second, *agreement])
     return pd.DataFrame(found, columns=PAIR)
+
+
+def of_rates(kept: pd.DataFrame) -> pd.DataFrame:
+    """Compare the rankings at each two learning rates.
+
+    Args:
+        kept: what each run keeps at each rate, see `scores.by_rate`.
+
+    Returns:
+        As `compared`; ``decided_back`` and ``kept_back`` count the pairs that the second rate tells apart.
+    """
+    found = []
+    for task, part in kept.rename(columns={"series": "encoder", "kept": "value"}).groupby("task"):
+        tables = {rate: _table(of_rate) for rate, of_rate in part.groupby("learning_rate")}
+        for first, second in combinations(tables, 2):
+            there, back = _compare(tables[first], tables[second]), _compare(tables[second], tables[first])
+            if there and back:
+                found.append([task, first, second, *there[:5], *there[-3:-1], *back[-3:-1]])
+    return pd.DataFrame(found, columns=RATES)
 
 
 def _table(rung: pd.DataFrame) -> pd.DataFrame:
