@@ -54,6 +54,7 @@ def test_a_shared_learning_rate_is_said_to_be_one(tmp_path: Path) -> None:
         write_run(tmp_path, encoder, config={"train": TRAIN}, record=record())
     text = text_of(tmp_path)
     assert "One peak learning rate, 0.001, was shared by all runs, not tuned" in text
+    assert "learning rates other than 0.001" in text
     assert "tuned in" not in text
     assert "ended" not in text.partition("Length extrapolation")[0]
     assert not any(caption.startswith("Learning rates") for caption in read_page(tmp_path).tables)
@@ -73,6 +74,7 @@ def test_tuned_runs_say_which_rates_were_tried_and_chosen(tmp_path: Path) -> Non
     text = text_of(tmp_path)
     assert "tuned in every run, for each seed separately: of trainings with 0.0003, 0.001 and 0.003" in text
     assert "not tuned" not in text
+    assert "learning rates other than" not in text
     assert not any("alidation" in caption or caption.startswith("Tuning") for caption in read_page(tmp_path).tables)
     head, *lines = read_page(tmp_path).tables["Learning rates, copy"]
     assert head[:4] == ["series", "chosen", "tried", "seconds of the search"]

@@ -15,6 +15,7 @@ from experiments.report.sections.curves import legend
 from experiments.report.sections.likeness import CONTROL
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
+from experiments.rows.read import TUNED
 from experiments.rows.results import Results
 
 
@@ -115,6 +116,6 @@ def limits(tasks: Sequence[TaskResults], results: Results) -> list[str]:
     found.append(f"tasks other than {tasks[0].key}" if len(tasks) == 1 else "natural tasks at scale")
     if runs["steps"].nunique() > 1:
         found.append("models that all train for as many steps")
-    if len(rates) == 1:
+    if len(rates) == 1 and TUNED not in rates:
         found.append(f"learning rates other than {min(map(str, rates))}")
     return [*found, f"differences that need more than {words.count(int(seeds), 'seed')}"]
