@@ -198,6 +198,13 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
         assert cells == [headline(measured[task, series]).partition(" · ")[0] for task in tasks], series
         assert time == f"{times[series]:.2g}", series
     assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
+    (case,) = re.findall(r"^\| (?:exact copying|精确复制).*$", (ROOT / file).read_text("utf-8"), re.M)
+    names, seen = case.split("|")[2:4]
+    copied_and_recalled = [
+        f"{short(measured['copy', series]['kept'])}, {short(measured['associative_recall', series]['kept'])}"
+        for series in [*re.findall(r"`(\w+)`", names), *re.findall(r"`(\w+)`", seen)]
+    ]
+    assert re.findall(r"\d*\.\d+, \d*\.\d+", seen.replace("、", ", ")) == copied_and_recalled
     places = {series: [headline(measured[task, series]).partition(" · ")[2] for task in tasks] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
@@ -317,6 +324,36 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
             for task, cell in zip(tasks, cells, strict=True):
                 line = measured.get((task, series))
                 assert cell == (against_none(line) if line else "–"), (task, series)
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
+def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> None:
+    kept: dict[tuple[str, str, str], list[str]] = {}
+    tasks = ("copy", "text", "associative_recall")
+    for task in tasks:
+        with (ROOT / f"results/tuned/report/tables/{task}_tuning.csv").open(newline="") as table:
+            for line in csv.DictReader(table):
+                kept.setdefault((task, line["series"].partition("(")[0], line["learning_rate"]), []).append(
+                    line["kept"]
+                )
+
+    def told(task: str, series: str, rate: str) -> str:
+        known = [float(each) for each in kept[task, series, rate] if each]
+        of = f" ({len(known)} of {len(kept[task, series, rate])})" * (len(known) < len(kept[task, series, rate]))
+        return f"{short(str(sum(known) / len(known)))}{of}" if known else "–"
+
+    rates = ("0.001", "0.003", "0.01")
+    if file.startswith("README"):
+        pattern = r"`dynamic_bias`\D+\.003\D*(\.\d+)\D+\.01\D*(\.\d+)"
+        assert re.findall(pattern, (ROOT / file).read_text("utf-8")) == [
+            tuple(told("copy", "dynamic_bias", rate) for rate in rates[1:])
+        ]
+        return
+    section = (ROOT / file).read_text("utf-8").partition("come from its learning rate?")[2].partition("\n## ")[0]
+    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+    assert {series for series, *_ in rows} == {series for _, series, _ in kept}
+    for series, *cells in rows:
+        assert cells == [told(task, series, rate) for task in tasks for rate in rates], series
 
 
 def against_none(line: dict[str, str]) -> str:
