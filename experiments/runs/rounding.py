@@ -4,7 +4,7 @@ Looked at are the first losses of training, how well the model answers over leng
 encoder. What counts, ranks or measures rounding itself may jump from one processor to another, and is left out.
 
 By the end of training rounding may have decided what a seed decides: of twenty runs of recall that were made again on
-another processor one kept .10 less beyond the training length, and some learned a round sooner or later
+another processor one kept .10 less beyond the training length, and two others learned a round later
 (docs/log/2026-11-28.md). So the quality of a run may be what any of its seeds has, and its first losses may not.
 """
 

@@ -67,9 +67,11 @@ def of_rates(kept: pd.DataFrame) -> pd.DataFrame:
     for task, part in kept.rename(columns={"series": "encoder", "kept": "value"}).groupby("task"):
         tables = {rate: _table(of_rate) for rate, of_rate in part.groupby("learning_rate")}
         for first, second in combinations(tables, 2):
-            there, back = _compare(tables[first], tables[second]), _compare(tables[second], tables[first])
+            there, back = (_compare(tables[one], tables[other]) for one, other in ((first, second), (second, first)))
             if there and back:
-                found.append([task, first, second, *there[:5], *there[-3:-1], *back[-3:-1]])
+                line, reverse = (dict(zip(PAIR[-len(numbers) :], numbers, strict=True)) for numbers in (there, back))
+                line |= {"decided_back": reverse["decided"], "kept_back": reverse["kept"]}
+                found.append({"task": task, "first": first, "second": second, **line})
     return pd.DataFrame(found, columns=RATES)
 
 

@@ -359,10 +359,8 @@ def test_what_other_seeds_have_does_not_excuse_other_first_losses() -> None:
 
 
 def test_other_seeds_are_those_of_the_same_configuration(tmp_path: Path) -> None:
-    run, other = (write_run(tmp_path, "none", seed) for seed in (0, 1))
-    elsewhere = tmp_path / "runs" / f"{run.name.rpartition('-seed')[0]}-seed2-other"
-    shutil.copytree(other, elsewhere)
-    (elsewhere / "config.yaml").write_text((other / "config.yaml").read_text() + "threads: 7\n")
+    run, _ = (write_run(tmp_path, "none", seed) for seed in (0, 1))
+    write_run(tmp_path, "none", 2, config={"threads": 7})
     assert len(list(rounding.other_seeds(run))) == 1
 
 

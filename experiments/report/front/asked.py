@@ -16,7 +16,7 @@ from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import UNLEARNED
 
 EACH = 3
-"""Most comparisons that are findings one by one."""
+"""Most comparisons that are findings, and most others that a heading names, one by one."""
 
 
 def findings(tasks: Sequence[TaskResults]) -> list[Finding]:

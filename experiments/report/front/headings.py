@@ -7,6 +7,7 @@ import pandas as pd
 from experiments.figures import words
 from experiments.report import board
 from experiments.report.board import at, written
+from experiments.report.front.asked import EACH
 from experiments.report.sections.curves import percent
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
@@ -14,9 +15,6 @@ from experiments.rows.row import metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE
 from experiments.statistics.scores import UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
-
-EACH = 3
-"""Most others that are named one by one."""
 
 
 def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:

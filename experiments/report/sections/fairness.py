@@ -162,15 +162,15 @@ def _orders(task: TaskResults, kept: pd.DataFrame) -> list[Table]:
             "series": f"{line['encoders']:.0f}",
             "seeds": f"{line['seeds']:.0f}",
             "Kendall's τ": words.interval(line["tau"], line["tau_low"], line["tau_high"], ".2f"),
-            "pairs kept, of those told apart at the first": f"{line['kept']} of {line['decided']}",
-            "of those at the second": f"{line['kept_back']} of {line['decided_back']}",
+            "same order, of pairs that differ at the first": f"{line['kept']} of {line['decided']}",
+            "of pairs that differ at the second": f"{line['kept_back']} of {line['decided_back']}",
         }
         for line in pairs.to_dict("records")
     ]
     note = (
         "By what is kept beyond the training length. τ: 1 where all pairs are in the same order, 0: nothing in common; "
-        "its interval: 95 % of rankings by means drawn from the t distribution of their seeds. Told apart: each pair "
-        "by itself at 95 %; one seed tells none apart."
+        "its interval: 95 % of rankings by means drawn from the t distribution of their seeds. Pairs that "
+        "differ: each by itself at 95 %; with one seed none does."
     )
     caption = f"Orders at two learning rates, {task.key}"
     return [Table(task.stem("rates"), caption, pd.DataFrame(lines), pairs, note)] if lines else []
