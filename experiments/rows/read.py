@@ -64,6 +64,13 @@ def refusals(record: Mapping[Any, Any], experiment: str) -> list[str]:
     return [name_of(str(reason)) for reason in found] if isinstance(found, list) else []
 
 
+def training_seconds(record: Mapping[Any, Any]) -> float | None:
+    """Return what training took, from a run's ``run.json``: at all learning rates, if it searched for one."""
+    search = record.get("tuning")
+    seconds: float | None = search["seconds"] if isinstance(search, dict) else record.get("train_seconds")
+    return seconds
+
+
 def used(record: Mapping[Any, Any]) -> list[dict[str, Any]]:
     """Return what `pe_zoo.hf.use` put into the model that a run measured, from its ``run.json``."""
     noted = record.get("in_use")

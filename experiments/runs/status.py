@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from experiments.figures import words
 from experiments.rows import sweeps as sweep_notes
-from experiments.rows.read import FINISHED, read_run, run_folders
+from experiments.rows.read import FINISHED, read_run, run_folders, training_seconds
 from experiments.rows.results import Results, load
 from experiments.rows.untrusted import check_file, name_of
 from experiments.runs import lease
@@ -91,7 +91,7 @@ def _standing(place: Path, folder: Path, commands: dict[str, str]) -> Standing:
         command = ""
     elif command and state == "failed":
         command += " retry=failed"
-    spent = [record[key] for key in ("train_seconds", "measure_seconds") if record.get(key) is not None]
+    spent = [each for each in (training_seconds(record), record.get("measure_seconds")) if each is not None]
     return Standing(record["run_id"], state, reason, command, sum(spent) if spent else None)
 
 

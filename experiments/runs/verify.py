@@ -16,7 +16,7 @@ import torch
 
 from experiments.plan.refusal import BadRequest
 from experiments.rows import results, submission
-from experiments.rows.read import Table, read_run
+from experiments.rows.read import Table, read_run, training_seconds
 from experiments.rows.row import write_json
 from experiments.rows.submission import BADGE, VERIFIED, Submission
 from experiments.rows.untrusted import message_of
@@ -119,7 +119,7 @@ def _repeated(found: Submission, place: Path, run: str) -> str:
     folder, again = place.parent.parent, place.with_name(f"{place.name}-rerun")
     shutil.rmtree(again, ignore_errors=True)
     record, _, before = read_run(place / "runs" / run, place)
-    seconds = sum(record.get(key) or 0 for key in ("train_seconds", "measure_seconds"))
+    seconds = (training_seconds(record) or 0) + (record.get("measure_seconds") or 0)
     words = [str(isolated.ROOT / "run.py"), "--rerun", str(place / "runs" / run)]
     words += [f"plugin=[{','.join(map(str, found.sources))}]"] if found.files else []
     with doing(f"repeating {run}"):

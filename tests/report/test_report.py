@@ -622,6 +622,18 @@ def test_over_tasks_it_is_said_where_each_is_better_than_what_was_asked(tmp_path
         assert board[name]["Than rope"] == "; ".join(f"{said}: {' and '.join(on)}" for said, on in parts.items())
 
 
+def test_the_title_counts_every_comparison_that_was_asked_for(tmp_path: Path) -> None:
+    """Also of a task that not all series have, which the standings over tasks leave out."""
+    for task, names in {
+        "copy": ("none", "rope", "t5"),
+        "sort": ("none", "rope", "t5"),
+        "reverse": ("none", "rope"),
+    }.items():
+        write_sweep(tmp_path, names, 3, task=task, rows=main_rows)
+    assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
+    assert (tmp_path / "report/report.md").read_text().startswith("# Against rope, 5 comparisons on 3 tasks: ")
+
+
 def declare(folder: Path, question: str, *looks: int, **others: object) -> None:
     """Note the rule of a sweep that adds seeds to compare each series with one."""
     rule = {"question": question, "looks": looks, "weights": [1 / len(looks)] * len(looks), "delta": None}

@@ -15,7 +15,7 @@ from experiments.report.sections.curves import legend
 from experiments.report.sections.likeness import CONTROL
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
-from experiments.rows.read import TUNED
+from experiments.rows.read import TUNED, training_seconds
 from experiments.rows.results import Results
 
 
@@ -44,7 +44,7 @@ def first_screen(
     if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
         heading = f"{task.key}: {headings.verdicts(task)}"
     if len(several) > 1:
-        heading, top = headings.across(several), board.over_tasks(several)
+        heading, top = headings.across(questions or several), board.over_tasks(several)
         found = [*findings.nobody(tasks), *found]
     found = [*first, *(compared or (findings.over(several) if top else [])), *found]
     return heading, Front(
@@ -97,9 +97,8 @@ def setting(tasks: Sequence[TaskResults], results: Results) -> str:
         parts.append(
             f"trained to {int(quality['train_length'].max())}, measured to {int(quality['eval_length'].max())}"
         )
-    spent = sum(
-        pd.to_numeric(runs[name], errors="coerce").fillna(0).sum() for name in ("train_seconds", "measure_seconds")
-    )
+    training = pd.to_numeric(pd.Series([training_seconds(run) for run in runs.to_dict("records")]), errors="coerce")
+    spent = training.sum() + pd.to_numeric(runs["measure_seconds"], errors="coerce").sum()
     if spent:
         long = f"{spent / 3600:.1f} hours" if spent > 7200 else f"{spent / 60:.1f} minutes"
         parts.append(f"{long}, all runs added up")
