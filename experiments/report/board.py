@@ -88,7 +88,7 @@ def of_task(task: TaskResults) -> Board:
         remarks += [task.relatives[series]] if series in task.relatives else []
         entries.append(
             Entry(
-                places="" if task.declared else words.span(line["place_low"], line["place_high"]),
+                places=words.span(line["place_low"], line["place_high"]) if task.placed else "",
                 track=drawing.track(line["place_low"], line["place_high"], line["place"], ranked)
                 if known
                 else Markup(),
@@ -114,16 +114,22 @@ def of_task(task: TaskResults) -> Board:
     return Board(
         caption=f"Standings, {task.key}",
         heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
-        place=("", "") if task.declared else ("Place", "and its range"),
+        place=("Place", "and its range") if task.placed else ("", ""),
         curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
         mean=(f"Kept, %, {mean_of(last)}", "dots: seeds, bar: 95 % interval"),
-        better=f"Kept, minus {task.baseline}, points" if task.asked else "Better than",
+        better=_compared_with(task),
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
         note=_note(task, metric),
         stem="standings",
-        asked=task.asked,
+        asked=task.asked or bool(task.candidates),
     )
+
+
+def _compared_with(task: TaskResults) -> str:
+    if task.candidates:
+        return "The best?"
+    return f"Kept, minus {task.baseline}, points" if task.asked else "Better than"
 
 
 def trained_for(task: TaskResults) -> dict[str, float]:
@@ -152,7 +158,7 @@ def _note(task: TaskResults, metric: str) -> str:
     known = task.standing[(task.standing["status"] == "ok") & (task.standing["seeds_learned"] >= FEWEST)]
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
-    note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and not task.declared)
+    note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and task.placed)
     note += f" {TRAINED_ON}" * (max(trained_for(task).values(), default=1) >= LONGER)
     note += _whole(task)
     note += f" {AT_A_LOOK}" * (task.rule is not None)
@@ -171,7 +177,17 @@ def _whole(task: TaskResults) -> str:
     return f" Whole answers at ×2 without a mistake: {best} % at best ({means.idxmax()})."
 
 
+def rival(task: TaskResults, series: str) -> str:
+    """Return whether a series may be the best, or which one keeps more, with the test."""
+    line = task.rivals.loc[series].to_dict()
+    if line["verdict"] == comparisons.WORSE:
+        return f"no: {points(line)} beside {line['against']}{tested(line)}"
+    return "yes" if line["verdict"] == comparisons.BETTER else "may be"
+
+
 def _better(task: TaskResults, series: str, ranked: int) -> str:
+    if task.candidates:
+        return rival(task, series)
     if task.asked:
         lines = task.against[task.against["series"] == series].to_dict("records")
         return against(task, lines[0]) if lines else "–"
@@ -257,14 +273,15 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     counts = {key: sum(line["status"] == "ok" for line in of_task.values()) for key, of_task in lines.items()}
     task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
     most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
-    asked = {str(task.baseline) for task in tasks if task.asked}
+    asked = words.few({str(task.baseline) for task in tasks if task.asked})
+    than = "The best on" if any(task.candidates for task in tasks) else f"Than {asked}" * bool(asked)
     for line in table.to_dict("records"):
         series = str(line["series"])
         task, own = task_of[series], known[known["series"] == series]
         lost = line["tasks"] - line["tasks_learned"]
         cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")]
         if few:
-            cells = [_on(lines[task.key].get(series), 0 if asked else counts[task.key]) for task in tasks]
+            cells = [_on(lines[task.key].get(series), 0 if than else counts[task.key]) for task in tasks]
         entries.append(
             Entry(
                 places="",
@@ -273,29 +290,29 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 css=drawing.css(task.kind_of(series)),
                 page=task.page_of(series),
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
-                spark=Markup() if asked else drawing.diverging(line["wins"], line["losses"], most),
+                spark=Markup() if than else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
                 mean=words.fixed(100 * line["kept"], ".0f") if not lost else "–",
                 strip=drawing.strip(list(own["kept"]), math.nan if lost else line["kept"], math.nan, math.nan),
-                better=_where(tasks, series) if asked else "",
+                better=_where(tasks, series) if than else "",
             )
         )
     heads = (("better", "in"), ("worse", "in"), ("compared", "in"))
     told = "Better, worse: decided within a task (Holm)"
-    if not asked:
+    if not than:
         told = "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task"
     return Board(
         caption=f"Standings over {len(tasks)} tasks",
-        heads=tuple((task.key, "kept" if asked else "kept, place") for task in tasks) if few else heads,
+        heads=tuple((task.key, "kept" if than else "kept, place") for task in tasks) if few else heads,
         place=("", "") if few else ("Places", f"1 … {len(table)}"),
-        curve=("", "") if asked else ("Comparisons", "worse ┊ better"),
+        curve=("", "") if than else ("Comparisons", "worse ┊ better"),
         mean=("Kept, mean, %", "dots: tasks"),
-        better=f"Than {words.few(asked)}" if asked else "",
+        better=than,
         last="",
         entries=tuple(entries),
         note=f"{told}. Mean: where every task was learned.",
         stem="over_tasks",
-        asked=bool(asked),
+        asked=bool(than),
     )
 
 
@@ -310,7 +327,9 @@ def _on(line: dict[Any, Any] | None, count: int) -> Cell:
 
 
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
-    """Say on which tasks a series is better, worse and so on than what was asked about."""
+    """Say on which tasks a series is better, worse and so on than what was asked about, or may be the best."""
+    if any(task.candidates for task in tasks):
+        return words.listed(task.key for task in tasks if series in task.candidates) or "–"
     found: dict[str, list[str]] = {}
     for task in tasks:
         for verdict in task.against.loc[task.against["series"] == series, "verdict"]:
@@ -335,7 +354,7 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
                 continue
             kept, known = line["kept"], line["status"] == "ok"
             heat = round(10 * min(max(kept, 0.0), 1.0)) if known else None
-            places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and not task.declared)
+            places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and task.placed)
             said = (
                 f"{line['series']} on {task.key}: {'keeps ' + words.fixed(kept) if known else line['status']}{places}"
             )

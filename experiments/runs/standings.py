@@ -1,6 +1,7 @@
 """The end of a sweep on the terminal: the places that its encoders may have, and the next command."""
 
 from collections.abc import Collection
+from itertools import compress
 from pathlib import Path
 
 import pandas as pd
@@ -13,12 +14,16 @@ from experiments.rows import rungs
 from experiments.rows.results import load
 from experiments.rows.row import metric_of
 from experiments.statistics import baselines, comparisons, sequential
+from experiments.statistics.rule import BEST, STATEMENTS
 from experiments.statistics.scores import UNLEARNED, scores
 
 MOST_TASKS = 2
 """Tasks with a table here; the report has all."""
 LENGTHS = (1, 2, 4, 8)
 SHOWN = 12
+PLACE, BETTER_THAN = "place", "better than"
+UNTESTED = {BEST: {PLACE, BETTER_THAN}, STATEMENTS: set[str]()}
+"""Columns that have no test behind them, by what a declared rule asks; one that asks of one series has no places."""
 
 
 def text(place: Path, run_ids: Collection[str]) -> str:
@@ -34,8 +39,8 @@ def text(place: Path, run_ids: Collection[str]) -> str:
         rows = results.quality[results.quality["task"] == task]
         if rows["series"].nunique() > 1:
             verdicts_of = sequential.verdicts(kept := scores(rows), declared, found.get(task))
-            places = declared is None or not declared[0].of_one_series
-            tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"]), places=places))
+            untested = set[str]() if declared is None else UNTESTED.get(declared[0].question, {PLACE})
+            tables.append(_of_task(task, rows, kept, verdicts_of, set(rows.loc[asked, "series"]), untested))
             if failed := int((kept["status"] == UNLEARNED).sum()):
                 unlearned = rows.loc[rows["converged"].eq(False), "run_id"].unique()
                 tables[-1] += f"\n{failed} of {words.count(len(kept), 'run')} did not learn it. "
@@ -44,7 +49,12 @@ def text(place: Path, run_ids: Collection[str]) -> str:
 
 
 def _of_task(
-    task: str, rows: pd.DataFrame, part: pd.DataFrame, found: comparisons.Family, asked: set[str], *, places: bool
+    task: str,
+    rows: pd.DataFrame,
+    part: pd.DataFrame,
+    found: comparisons.Family,
+    asked: set[str],
+    untested: Collection[str],
 ) -> str:
     metric, table = str(rows["metric"].iloc[0]), comparisons.standings(part, found)
     table = table[table["series"].isin(asked)]
@@ -65,10 +75,11 @@ def _of_task(
             kept += f", {line['seeds_learned']} of {line['seeds']} learned"
         losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"
         lines.append([words.span(line["place_low"], line["place_high"]), name, *values, kept, losers])
-    head = ["place", "encoding", *map(str, lengths), "kept, % (seeds)", "better than"]
+    head = [PLACE, "encoding", *map(str, lengths), "kept, % (seeds)", BETTER_THAN]
     unit = "% of tokens right" if share else metric_of(metric).label
     aligned = ["left", "left", *["right"] * len(lengths), "left", "left"]
-    head, aligned, *lines = (line[0 if places else 1 :] for line in (head, aligned, *lines))
+    shown = [name not in untested for name in head]
+    head, aligned, *lines = (list(compress(line, shown)) for line in (head, aligned, *lines))
     drawn = tabulate(lines, headers=head, tablefmt="plain", disable_numparse=True, colalign=aligned)
     more = f"\n{len(table) - SHOWN} more are in the report" if len(table) > SHOWN else ""
     return f"{task}: {unit} at each length, trained up to {rows['train_length'].iloc[0]}\n{drawn}{more}"

@@ -107,7 +107,8 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         still[one, others] |= line["verdict"] == OPEN
         still[others, one] |= line["verdict"] == OPEN
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
-        if line["verdict"] == WORSE or (line["verdict"] == BETTER and rule.question != BEST):
+        # That a series is not the best is sure of all that are beaten at once; that a certain one beats it is not.
+        if rule.question != BEST and line["verdict"] in (WORSE, BETTER):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     wins = better < SIGNIFICANCE

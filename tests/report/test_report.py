@@ -36,7 +36,7 @@ from support import (
 )
 
 import report
-from experiments.figures.words import fixed, p_value, span
+from experiments.figures.words import few, fixed, listed, p_value, span
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.report import build, drawing
@@ -639,6 +639,32 @@ def declare(folder: Path, question: str, *looks: int, **others: object) -> None:
     rule = {"question": question, "looks": looks, "weights": [1 / len(looks)] * len(looks), "delta": None}
     runs = tuple(run.name for run in (folder / "runs").iterdir())
     sweeps.write(folder, sweeps.Sweep("python run.py -m …", runs, rule | {"first_seed": 0} | others))
+
+
+def test_a_search_for_the_best_says_who_may_be_it_and_gives_no_places(tmp_path: Path) -> None:
+    for task in ("copy", "sort"):
+        write_sweep(tmp_path, ("none", "rope", "t5"), 3, task=task, rows=main_rows)
+    write_sweep(tmp_path, ("alibi",), 3, task="copy", rows=main_rows)
+    declare(tmp_path, "best", 3, 5)
+    assert report.main([str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index(["task", "series"])
+    names = {
+        task: list(part.index[part["may_be_best"]])
+        for task, part in table.droplevel(0).groupby(table.index.get_level_values(0))
+    }
+    assert 0 < len(names["copy"]) < 4
+    title, said = (tmp_path / "report/report.md").read_text().split("\n", 1)
+    counts = f"{len(names['copy'])} of 4 on copy and {len(names['sort'])} of 3 on sort"
+    assert title.startswith(f"# May be the best, with 95 % confidence: {counts}; on all: ")
+    assert f"copy: {len(names['copy'])} of 4 may be the best: {few(names['copy'])}. With" in said
+    assert "More seeds may leave fewer" in said
+    board = board_of(read_page(tmp_path), "Standings over 2 tasks")
+    for name in ("none", "rope", "t5", "alibi"):
+        assert board[name]["The best on"] == (listed(task for task in names if name in names[task]) or "–")
+    board = board_of(read_page(tmp_path), "Standings, copy")
+    assert "place" not in board["rope"]
+    assert re.match(r"no: −[\d.]+ \[.*\] beside (alibi|t5|none), p ", board["rope"]["The best?"])
+    assert board[names["copy"][0]]["The best?"] in ("yes", "may be")
 
 
 def test_a_difference_that_was_asked_for_is_one_number_and_the_title_has_none(tmp_path: Path) -> None:

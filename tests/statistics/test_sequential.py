@@ -129,6 +129,12 @@ def test_best_keeps_what_none_beats() -> None:
     assert only(decide(table_of(kept), Rule("best")), series="a")["verdict"] == "better"
 
 
+def test_that_a_series_is_not_the_best_decides_no_pair() -> None:
+    """Of all pairs together no error is bounded: only that none of those beaten is the best."""
+    kept = {name: draws(mean, n, 5) for n, (name, mean) in enumerate({"a": 0.9, "b": 0.5, "c": 0.2}.items())}
+    assert not family(table_of(kept), Rule("best")).wins.any()
+
+
 def test_later_seeds_of_one_series_change_no_earlier_verdict() -> None:
     kept = {"none": draws(0.2, 0, 20), "rope": draws(0.3, 1, 5)}
     few = only(decide(table_of({"none": kept["none"][:5], "rope": kept["rope"]}), Rule("none")), series="rope")

@@ -17,7 +17,7 @@ from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import KEEPS, metric_of
-from experiments.statistics.comparisons import OPEN, TOO_FEW, UNDECIDED, over_tasks
+from experiments.statistics.comparisons import OPEN, TOO_FEW, UNDECIDED, WORSE, over_tasks
 from experiments.statistics.rule import FEWEST
 
 NO_VERDICT = f"no verdict from fewer than {FEWEST} seeds"
@@ -32,12 +32,13 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
 
     A report that was asked about one encoder has that one in place of the user's own.
     """
-    own = [] if task.asked else [series for series in task.standing["series"] if task.is_own(series)][:1]
+    asked = task.asked or bool(task.candidates)
+    own = [] if asked else [series for series in task.standing["series"] if task.is_own(series)][:1]
     return [
         *(each for series in own for each in _own(task, series)),
-        *_first(task) * (not own or task.standing["series"].iloc[0] != own[0]),
+        *_first(task) * (not task.candidates and (not own or task.standing["series"].iloc[0] != own[0])),
         *_claimed(claims),
-        *fall(task) * (not own and not task.asked),
+        *fall(task) * (not own and not asked),
         *_open(task),
     ]
 
@@ -108,7 +109,7 @@ def _first(task: TaskResults) -> list[Finding]:
     )
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     spread = task.scores.groupby("series")["kept"].std()
-    if rivals and not task.declared and spread[series] > WIDER * spread[rivals].median():
+    if rivals and task.placed and spread[series] > WIDER * spread[rivals].median():
         small += (
             " Its seeds lie further apart than theirs. Each pair has a test, corrected for the number of pairs: with "
         )
@@ -125,6 +126,20 @@ def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: 
         return f"better than each of the other {len(beaten)}" if len(beaten) > 1 else "better than the other"
     better = f"better than {words.few(beaten)}; " if beaten else ""
     return f"the most; {better}{_left(task)} against {words.few(rivals)} after {words.count(seeds, 'seed')}"
+
+
+def candidates(task: TaskResults) -> Finding:
+    """Say which series may be the best, whether the user's own may, and which of the others is nearest to it."""
+    names, lost = task.candidates, task.rivals[task.rivals["verdict"] == WORSE]
+    head = f"{task.key}: {len(names)} of {len(task.rivals)}"
+    text = f"may be the best: {words.few(names)}. With 95 % confidence it is among them."
+    small = [f"{name}, yours: {board.rival(task, name)}." for name in map(str, task.rivals.index) if task.is_own(name)]
+    if len(lost):
+        near = str(lost["difference"].idxmax())
+        small.append(f"Of those that another beats, nearest: {near} ({board.rival(task, near).removeprefix('no: ')}).")
+    if task.rivals["verdict"].eq(OPEN).any():
+        small.append("More seeds may leave fewer: the same command adds them.")
+    return Finding(head, text, " ".join(small))
 
 
 def _claimed(claims: Sequence[Told]) -> list[Finding]:
@@ -177,7 +192,7 @@ def _open(task: TaskResults) -> list[Finding]:
     """Say which series has the widest range of places, or who loses least where all have a place."""
     known = task.standing[task.standing["status"] == "ok"]
     width = (known["place_high"] - known["place_low"] + 1).sort_values(ascending=False, kind="stable")
-    if len(known) < 2 or width.iloc[0] < SPREAD or task.declared:
+    if len(known) < 2 or width.iloc[0] < SPREAD or not task.placed:
         return []
     line = known.loc[width.index[0]]
     series, scores = str(line["series"]), task.scores

@@ -85,6 +85,19 @@ def across(tasks: Sequence[TaskResults]) -> str:
     )
 
 
+def candidates(tasks: Sequence[TaskResults]) -> str:
+    """Return which series may be the best: of one task, or how many on each of several and who on all."""
+    counts = [f"{len(task.candidates)} of {len(task.rivals)} on {task.key}" for task in tasks]
+    if len(tasks) > 1:
+        everywhere = [name for name in tasks[0].candidates if all(name in task.candidates for task in tasks)]
+        named = f"; on all: {words.few(everywhere)}" * bool(everywhere)
+        return f"May be the best, with 95 % confidence: {words.listed(counts)}{named}"
+    names = tasks[0].candidates
+    if len(names) == 1:
+        return f"{tasks[0].key}: {names[0]} is the best of {len(tasks[0].rivals)}"
+    return f"{tasks[0].key}: the best of {len(tasks[0].rivals)} is one of {len(names)}, {words.few(names)}"
+
+
 def verdicts(task: TaskResults) -> str:
     """Return how the baseline compares with the others, without the numbers."""
     if task.against["difference"].isna().all():

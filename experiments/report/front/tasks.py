@@ -20,9 +20,13 @@ def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:
 
 
 def main_block(tasks: Sequence[TaskResults]) -> list[TaskResults]:
-    """Return the tasks over which the report compares: of those that count, the ones with the most series."""
-    several = [block for block in board.blocks(counted(tasks)) if len(block) > 1]
-    return several[0] if several else []
+    """Return the tasks over which the report compares: of those that count, the ones with the most series.
+
+    A report that was asked something of each series has all of them, though a series lacks some.
+    """
+    known = counted(tasks)
+    blocks = [known] if any(task.asked or task.candidates for task in known) else board.blocks(known)
+    return next((block for block in blocks if len(block) > 1), [])
 
 
 def shown(tasks: Sequence[TaskResults]) -> TaskResults | None:

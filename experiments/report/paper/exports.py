@@ -112,7 +112,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
             text += _interval(known.loc[series]) if head == "Kept" else ""
             text += " [--]" * (head == "Kept" and learned >= FEWEST and math.isnan(known.loc[series, "low"]))
             bold = head != "In range" and text != NOTHING and round(value - top, digits[head]) == 0  # all learned it
-            bold = known.loc[series, "place_low"] == 1 if head == "Kept" and not task.declared else bold
+            bold = known.loc[series, "place_low"] == 1 if head == "Kept" and task.placed else bold
             cells.append(rf"\textbf{{{text}}}" if bold else text)
             if head == "Kept":
                 line = against.loc[series]
@@ -138,7 +138,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
         f"range ({board.mean_of(known['up_to'].max())}); Δ: its difference from {task.baseline}, points; in brackets: "
         f"95 % intervals, each of one mean or comparison; p: with the correction of the methods, so that it may be "
         f"above .05 where an interval leaves out 0{own}{operations}. Bold: the best "
-        f"mean beyond the training length{'; of what is kept, all that may be first' * (not task.declared)}."
+        f"mean beyond the training length{'; of what is kept, all that may be first' * task.placed}."
         + longer
         + f" [--]: {board.NO_INTERVAL}" * bool(known.loc[known["seeds_learned"] >= FEWEST, "low"].isna().any())
         + " Δ and p are of the look that decided or the last; in parentheses, where that had fewer runs than Kept: the "

@@ -229,7 +229,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
         learned = f"{line['seeds_learned']} of {learned} learned"
     kept, low, high = (100 * line[end] for end in ("kept", "low", "high"))
     ranked = (task.standing["status"] == "ok").sum()
-    place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * (not task.declared)
+    place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * task.placed
     text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     own = series == task.baseline
     other = task.against.sort_values("difference", ascending=False, kind="stable").to_dict("records")

@@ -17,7 +17,8 @@ from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.baselines import default_baseline
-from experiments.statistics.rule import Rule
+from experiments.statistics.comparisons import WORSE
+from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import scores
 from pe_zoo._catalogue import Entry
 
@@ -128,6 +129,24 @@ class TaskResults:
         if self.baseline is None:
             return False
         return self.declared or self.baseline != default_baseline(self.beyond)
+
+    @cached_property
+    def rivals(self) -> pd.DataFrame:
+        """Each series with its strongest rival, see `sequential.decide`; empty unless the rule seeks the best."""
+        if self.rule is None or self.rule[0].question != BEST:
+            return pd.DataFrame(columns=sequential.COLUMNS).set_index("series")
+        return sequential.decide(self.scores, *self.rule).set_index("series")
+
+    @property
+    def candidates(self) -> list[str]:
+        """The series that may be the best, those that keep most first: with 95 % confidence the best is among them."""
+        known = self.standing.loc[self.standing["status"] == "ok", "series"]
+        return [str(series) for series in known if self.rivals["verdict"].get(series, WORSE) != WORSE]
+
+    @property
+    def placed(self) -> bool:
+        """Whether each pair has a test, so that series have places."""
+        return self.rule is None or self.rule[0].question == STATEMENTS
 
     @property
     def about_own(self) -> bool:
