@@ -128,7 +128,7 @@ def of_task(task: TaskResults) -> Board:
 
 def _compared_with(task: TaskResults) -> str:
     if task.candidates:
-        return "The best?"
+        return "May it be the best?"
     return f"Kept, minus {task.baseline}, points" if task.asked else "Better than"
 
 
@@ -182,7 +182,7 @@ def rival(task: TaskResults, series: str) -> str:
     line = task.rivals.loc[series].to_dict()
     if line["verdict"] == comparisons.WORSE:
         return f"no: {points(line)} beside {line['against']}{tested(line)}"
-    return "yes" if line["verdict"] == comparisons.BETTER else "may be"
+    return "yes, alone" if line["verdict"] == comparisons.BETTER else "yes"
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
@@ -253,7 +253,10 @@ def blocks(tasks: Sequence[TaskResults]) -> list[list[TaskResults]]:
 
 
 def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
-    """Return one line for each series over tasks, most wins less losses first: counts, tasks learned, mean kept."""
+    """Return one line for each series over tasks, most wins less losses first: counts, tasks learned, mean kept.
+
+    Of equals those come first that learned more tasks, since a mean over fewer is of other tasks.
+    """
     pairs = comparisons.over_tasks(task.family for task in tasks)
     table = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
     standing = pd.concat([task.standing for task in tasks])
@@ -261,7 +264,7 @@ def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
     table = table.assign(kept=known["kept"].mean(), tasks_learned=known.size(), tasks=standing.groupby("series").size())
     table["tasks_learned"] = table["tasks_learned"].fillna(0).astype(int)
     table = table.assign(net=table["wins"] - table["losses"]).rename_axis("series").reset_index()
-    return table.sort_values(["net", "kept"], ascending=False, ignore_index=True)
+    return table.sort_values(["net", "tasks_learned", "kept"], ascending=False, ignore_index=True)
 
 
 def over_tasks(tasks: Sequence[TaskResults]) -> Board:
@@ -274,7 +277,10 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
     most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
     asked = words.few({str(task.baseline) for task in tasks if task.asked})
-    than = "The best on" if any(task.candidates for task in tasks) else f"Than {asked}" * bool(asked)
+    than = f"Than {asked}" * bool(asked)
+    told = "Better, worse: decided within a task (Holm)"
+    if any(task.candidates for task in tasks):
+        than, told = "May be the best on", "May be the best: no other beats it there, in a test"
     for line in table.to_dict("records"):
         series = str(line["series"])
         task, own = task_of[series], known[known["series"] == series]
@@ -298,7 +304,6 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
             )
         )
     heads = (("better", "in"), ("worse", "in"), ("compared", "in"))
-    told = "Better, worse: decided within a task (Holm)"
     if not than:
         told = "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task"
     return Board(
