@@ -17,7 +17,7 @@ import yaml
 from support import ROOT
 
 from experiments.plan.request import DRAWN
-from experiments.rows.read import ARCHIVE, read_run, run_folders
+from experiments.rows.read import ALSO, ARCHIVE, read_run, run_folders
 from experiments.runs import rerun, rounding
 from experiments.runs.rounding import allowed, astray, other_seeds
 
@@ -86,6 +86,24 @@ def test_packed_runs_are_unpacked_for_a_report(tmp_path: Path) -> None:
     shutil.rmtree(place / "runs")
     assert run_folders(place) == before
     assert read_run(run, place)[2] is not None
+
+
+def test_a_folder_that_builds_on_another_has_its_runs_and_not_its_sweeps(tmp_path: Path) -> None:
+    for name, run in (("first", "none-copy-seed0-1"), ("second", "none-copy-seed1-2")):
+        (tmp_path / name / "runs" / run).mkdir(parents=True)
+        (tmp_path / name / "sweeps").mkdir()
+        (tmp_path / name / "sweeps" / f"{name}.json").write_text("{}")
+        with tarfile.open(tmp_path / name / ARCHIVE, "w:xz") as archive:
+            for part in ("runs", "sweeps"):
+                archive.add(tmp_path / name / part, part)
+                shutil.rmtree(tmp_path / name / part)
+    (tmp_path / "second" / ALSO).write_text("first\n")
+    assert [place.name for place in run_folders(tmp_path / "second")] == ["none-copy-seed0-1", "none-copy-seed1-2"]
+    assert [path.name for path in (tmp_path / "second/sweeps").iterdir()] == ["second.json"]
+    assert not (tmp_path / "first/runs").exists()
+    (tmp_path / "first" / ALSO).write_text("../first\n")
+    with pytest.raises(ValueError, match=r"names ../first: there is no ../first/runs.tar.xz beside it"):
+        run_folders(tmp_path / "first")
 
 
 @pytest.mark.parametrize("pages", BUDGETS)

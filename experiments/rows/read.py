@@ -46,6 +46,8 @@ MADE_WITH = ("torch", "python", "device", "precision", "threads", "commit")
 RUN_STATUSES = (*FINISHED, "failed", "running", "interrupted", "unfinished")
 ARCHIVE = "runs.tar.xz"
 """Packed runs that come with the code, and the record of their sweep."""
+ALSO = "runs.also"
+"""Names of folders beside one, a line each, whose packed runs are its own, too."""
 NEEDED = [field.name for field in fields(Row) if field.default is MISSING] + ["value"]
 """Columns that a file must have; the others are filled where an older file lacks them."""
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Row)}
@@ -112,12 +114,27 @@ def run_folders(folder: Path) -> list[Path]:
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
     stays_within(folder / "runs", folder)
     if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
-        with tarfile.open(folder / ARCHIVE) as archive:
-            archive.extractall(folder, filter="data")
+        _extract(folder, folder)
     places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
     if not places:
         raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
     return places
+
+
+def _extract(folder: Path, into: Path) -> None:
+    """Unpack the runs of a folder's archive, and of those that it builds on, whose sweeps are not its own."""
+    names = (folder / ALSO).read_text().split() if (folder / ALSO).is_file() else []
+    for name in names:
+        beside = folder.parent / name
+        if beside.parent != folder.parent or not (beside / ARCHIVE).is_file():
+            raise ValueError(
+                f"{str(folder / ALSO)!r} names {name_of(name)}: there is no {name_of(name)}/{ARCHIVE} beside it"
+            )
+        _extract(beside, into)
+    with tarfile.open(folder / ARCHIVE) as archive:
+        archive.extractall(
+            into, [file for file in archive if folder == into or file.name.startswith("runs/")], filter="data"
+        )
 
 
 def read_record(place: Path, folder: Path) -> dict[str, Any]:
