@@ -34,6 +34,11 @@ AT_A_LOOK = (
     "The column of what is kept has means of all runs that learned. Δ, interval and p are of the look that decided, or "
     "of the last, and of its runs alone. At a look that decides, a difference is on average a little too large."
 )
+OF_THE_BEST = (
+    "Possibly the best: no other keeps more in a test (one-sided, corrected for the number of others, over all looks). "
+    "With 95 % confidence the best of a task is one of these. That is sure of the set: of a single pair it decides "
+    "nothing. Difference and 95 % interval beside the strongest rival are those of the last look."
+)
 LONGER = 1.25
 """Times the shortest training of a series from which on it is told of one."""
 TRAINED_ON = (
@@ -122,13 +127,13 @@ def of_task(task: TaskResults) -> Board:
         entries=tuple(entries),
         note=_note(task, metric),
         stem="standings",
-        asked=task.asked or bool(task.candidates),
+        asked=task.asked or task.seeks_best,
     )
 
 
 def _compared_with(task: TaskResults) -> str:
-    if task.candidates:
-        return "May it be the best?"
+    if task.seeks_best:
+        return "Possibly the best"
     return f"Kept, minus {task.baseline}, points" if task.asked else "Better than"
 
 
@@ -161,7 +166,8 @@ def _note(task: TaskResults, metric: str) -> str:
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and task.placed)
     note += f" {TRAINED_ON}" * (max(trained_for(task).values(), default=1) >= LONGER)
     note += _whole(task)
-    note += f" {AT_A_LOOK}" * (task.rule is not None)
+    note += f" {OF_THE_BEST}" * task.seeks_best
+    note += f" {AT_A_LOOK}" * (task.rule is not None and not task.seeks_best)
     note += f" {OTHER_TEXTS.format(words.few(task.on_other_texts))}" * bool(task.on_other_texts)
     return note + f" {likeness.NOTE}" * bool(task.relatives) + f" {likeness.EXTENDING}" * bool(len(task.extensions))
 
@@ -178,15 +184,17 @@ def _whole(task: TaskResults) -> str:
 
 
 def rival(task: TaskResults, series: str) -> str:
-    """Return whether a series may be the best, or which one keeps more, with the test."""
+    """Return whether a series that learned may be the best; if not, its strongest rival, and the test."""
+    if series not in task.rivals.index:
+        return "–"
     line = task.rivals.loc[series].to_dict()
     if line["verdict"] == comparisons.WORSE:
-        return f"no: {points(line)} beside {line['against']}{tested(line)}"
-    return "yes, alone" if line["verdict"] == comparisons.BETTER else "yes"
+        return f"no: beside {line['against']} {points(line)}, p {words.p_value(line['p_holm'])}"
+    return "yes"
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
-    if task.candidates:
+    if task.seeks_best:
         return rival(task, series)
     if task.asked:
         lines = task.against[task.against["series"] == series].to_dict("records")
@@ -258,12 +266,13 @@ def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
     Of equals those come first that learned more tasks, since a mean over fewer is of other tasks.
     """
     pairs = comparisons.over_tasks(task.family for task in tasks)
-    table = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
     standing = pd.concat([task.standing for task in tasks])
-    known = standing[standing["status"] == "ok"].groupby("series")
-    table = table.assign(kept=known["kept"].mean(), tasks_learned=known.size(), tasks=standing.groupby("series").size())
-    table["tasks_learned"] = table["tasks_learned"].fillna(0).astype(int)
-    table = table.assign(net=table["wins"] - table["losses"]).rename_axis("series").reset_index()
+    known, measured = standing[standing["status"] == "ok"].groupby("series"), standing.groupby("series").size()
+    counts = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
+    counts = counts.assign(tasks_learned=known.size()).reindex(measured.index).fillna(0).astype(int)
+    table = counts.assign(
+        kept=known["kept"].mean(), tasks=measured, net=counts["wins"] - counts["losses"]
+    ).reset_index()
     return table.sort_values(["net", "tasks_learned", "kept"], ascending=False, ignore_index=True)
 
 
@@ -276,18 +285,19 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     counts = {key: sum(line["status"] == "ok" for line in of_task.values()) for key, of_task in lines.items()}
     task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
     most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
-    asked = words.few({str(task.baseline) for task in tasks if task.asked})
-    than = f"Than {asked}" * bool(asked)
-    told = "Better, worse: decided within a task (Holm)"
-    if any(task.candidates for task in tasks):
-        than, told = "May be the best on", "May be the best: no other beats it there, in a test"
+    question, told = _question(tasks)
+    heads: list[tuple[str, str]] = []
+    if few:
+        heads = [(task.key, "kept" if question else "kept, place") for task in tasks]
+    elif not tasks[0].seeks_best:
+        heads = [("better", "in"), ("worse", "in"), ("compared", "in")]
     for line in table.to_dict("records"):
         series = str(line["series"])
         task, own = task_of[series], known[known["series"] == series]
         lost = line["tasks"] - line["tasks_learned"]
-        cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")]
+        cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")][: len(heads)]
         if few:
-            cells = [_on(lines[task.key].get(series), 0 if than else counts[task.key]) for task in tasks]
+            cells = [_on(lines[task.key].get(series), 0 if question else counts[task.key]) for task in tasks]
         entries.append(
             Entry(
                 places="",
@@ -296,29 +306,35 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
                 css=drawing.css(task.kind_of(series)),
                 page=task.page_of(series),
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
-                spark=Markup() if than else drawing.diverging(line["wins"], line["losses"], most),
+                spark=Markup() if question else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
                 mean=words.fixed(100 * line["kept"], ".0f") if not lost else "–",
                 strip=drawing.strip(list(own["kept"]), math.nan if lost else line["kept"], math.nan, math.nan),
-                better=_where(tasks, series) if than else "",
+                better=_where(tasks, series) if question else "",
             )
         )
-    heads = (("better", "in"), ("worse", "in"), ("compared", "in"))
-    if not than:
-        told = "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task"
     return Board(
         caption=f"Standings over {len(tasks)} tasks",
-        heads=tuple((task.key, "kept" if than else "kept, place") for task in tasks) if few else heads,
-        place=("", "") if few else ("Places", f"1 … {len(table)}"),
-        curve=("", "") if than else ("Comparisons", "worse ┊ better"),
+        heads=tuple(heads),
+        place=("", "") if few or not tasks[0].placed else ("Places", f"1 … {len(table)}"),
+        curve=("", "") if question else ("Comparisons", "worse ┊ better"),
         mean=("Kept, mean, %", "dots: tasks"),
-        better=than,
+        better=question,
         last="",
         entries=tuple(entries),
-        note=f"{told}. Mean: where every task was learned.",
+        note=f"{told} Mean: where every task was learned.",
         stem="over_tasks",
-        asked=bool(than),
+        asked=bool(question),
     )
+
+
+def _question(tasks: Sequence[TaskResults]) -> tuple[str, str]:
+    """Return the head of what was asked of each series, blank where nothing was, and what the columns say."""
+    if tasks[0].seeks_best:
+        return "Possibly the best on", OF_THE_BEST
+    if asked := words.few({str(task.baseline) for task in tasks if task.asked}):
+        return f"Than {asked}", "Better, worse: decided within a task (Holm)."
+    return "", "Worse, better: comparisons decided within a task (Holm), added up. Places: a dot or cell for each task."
 
 
 def _on(line: dict[Any, Any] | None, count: int) -> Cell:
@@ -333,8 +349,8 @@ def _on(line: dict[Any, Any] | None, count: int) -> Cell:
 
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
     """Say on which tasks a series is better, worse and so on than what was asked about, or may be the best."""
-    if any(task.candidates for task in tasks):
-        return words.listed(task.key for task in tasks if series in task.candidates) or "–"
+    if tasks[0].seeks_best:
+        return words.few(task.key for task in tasks if series in task.possibly_best) or "–"
     found: dict[str, list[str]] = {}
     for task in tasks:
         for verdict in task.against.loc[task.against["series"] == series, "verdict"]:

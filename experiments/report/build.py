@@ -218,7 +218,7 @@ def _task_page(task: TaskResults) -> Page:
             "training length. Tables show all."
         )
     made = [_section(experiment, task) for experiment in _ordered(present)]
-    if screen is None and not task.asked and not task.candidates:  # then the first figure has the answer
+    if screen is None and not task.asked and not task.seeks_best:  # then the first figure has the answer
         titles = (part.figure.title for section in made for part in section.parts if isinstance(part, Picture))
         heading = next(titles, heading)
     for section in made:
@@ -255,7 +255,7 @@ def _task_link(task: TaskResults) -> dict[str, str]:
     known = task.standing[task.standing["status"] == "ok"]
     said = f"first: {words.few(known.loc[known['place_low'] == 1, 'series'])}" if len(known) > 1 else "not compared"
     said = headings.verdicts(task) if task.declared and task.asked else said
-    said = f"may be the best: {words.few(task.candidates)}" if task.candidates else said
+    said = f"possibly the best: {words.few(task.possibly_best)}" if task.possibly_best else said
     lines = [line for line in task.curves if line.coloured] if len(task.measured) else []
     picture = drawing.small(lines, task.axes, 100, 26) if lines else ""
     named = {"name": task.key, "page": task.path, "css": ""}

@@ -69,8 +69,8 @@ def refusals(record: Mapping[Any, Any], experiment: str) -> list[str]:
 def training_seconds(record: Mapping[Any, Any]) -> float | None:
     """Return what training took, from a run's ``run.json``: at all learning rates, if it searched for one."""
     search = record.get("tuning")
-    seconds: float | None = search["seconds"] if isinstance(search, dict) else record.get("train_seconds")
-    return seconds
+    seconds = search.get("seconds") if isinstance(search, dict) else None
+    return seconds if isinstance(seconds, int | float) else record.get("train_seconds")
 
 
 def used(record: Mapping[Any, Any]) -> list[dict[str, Any]]:
@@ -114,27 +114,28 @@ def run_folders(folder: Path) -> list[Path]:
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
     stays_within(folder / "runs", folder)
     if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
-        _extract(folder, folder)
+        own, *others = _packed(folder)
+        for place in (*others, own):
+            with tarfile.open(place / ARCHIVE) as archive:  # the sweeps of another folder asked for something else
+                wanted = (file for file in archive if place == own or file.name.startswith("runs/"))
+                archive.extractall(folder, wanted, filter="data")
     places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
     if not places:
         raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
     return places
 
 
-def _extract(folder: Path, into: Path) -> None:
-    """Unpack the runs of a folder's archive, and of those that it builds on, whose sweeps are not its own."""
-    names = (folder / ALSO).read_text().split() if (folder / ALSO).is_file() else []
-    for name in names:
-        beside = folder.parent / name
-        if beside.parent != folder.parent or not (beside / ARCHIVE).is_file():
-            raise ValueError(
-                f"{str(folder / ALSO)!r} names {name_of(name)}: there is no {name_of(name)}/{ARCHIVE} beside it"
-            )
-        _extract(beside, into)
-    with tarfile.open(folder / ARCHIVE) as archive:
-        archive.extractall(
-            into, [file for file in archive if folder == into or file.name.startswith("runs/")], filter="data"
-        )
+def _packed(folder: Path) -> list[Path]:
+    """Return a folder and those that it builds on, each of which has packed runs."""
+    found = [folder.resolve()]
+    for place in found:
+        for name in (place / ALSO).read_text().split() if (place / ALSO).is_file() else []:
+            beside = place.parent / name
+            if beside.parent != place.parent or not (beside / ARCHIVE).is_file():
+                named = name_of(name)
+                raise ValueError(f"{place.name}/{ALSO} names {named}: there is no {named}/{ARCHIVE} beside it")
+            found += [beside] * (beside not in found)
+    return found
 
 
 def read_record(place: Path, folder: Path) -> dict[str, Any]:

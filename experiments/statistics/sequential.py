@@ -79,9 +79,15 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     """Return the verdicts of a task whose seeds were grown by a rule: those of `decide`, and what follows from them.
 
     Only the comparisons that the rule is about are tested: differences, intervals and runs are those of the last look.
+    A rule that seeks the best tests none: what is sure is the set of those that may be it.
     """
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
+    if rule.question == BEST:
+        none = np.full(size, np.nan)
+        plain = plain._replace(difference=none, low=none, high=none, p=none, p_holm=none)
+        still = np.full(size, decide(scores, rule, first_seed)["verdict"].eq(OPEN).any())
+        return plain._replace(wins=np.zeros(size, dtype=bool), open=still)
     better, equal, still = np.ones(size), plain.equal.copy(), plain.open.copy()
     difference, low, high, p, p_holm = np.full((5, *size), np.nan)
     order, runs, means = np.unique(scores["seed"]) - first_seed, plain.runs.copy(), plain.means.copy()
@@ -103,12 +109,9 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         ):
             ends[one, other], ends[other, one] = line[here], -line[there]
         equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
-        others = slice(None) if rule.question == BEST else other  # more seeds of a series go into all of its pairs
-        still[one, others] |= line["verdict"] == OPEN
-        still[others, one] |= line["verdict"] == OPEN
+        still[one, other] = still[other, one] = line["verdict"] == OPEN
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
-        # That a series is not the best is sure of all that are beaten at once; that a certain one beats it is not.
-        if rule.question != BEST and line["verdict"] in (WORSE, BETTER):
+        if line["verdict"] in (WORSE, BETTER):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
     wins = better < SIGNIFICANCE

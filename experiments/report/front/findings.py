@@ -32,11 +32,11 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
 
     A report that was asked about one encoder has that one in place of the user's own.
     """
-    asked = task.asked or bool(task.candidates)
+    asked = task.asked or task.seeks_best
     own = [] if asked else [series for series in task.standing["series"] if task.is_own(series)][:1]
     return [
         *(each for series in own for each in _own(task, series)),
-        *_first(task) * (not task.candidates and (not own or task.standing["series"].iloc[0] != own[0])),
+        *_first(task) * (not task.seeks_best and (not own or task.standing["series"].iloc[0] != own[0])),
         *_claimed(claims),
         *fall(task) * (not own and not asked),
         *_open(task),
@@ -128,15 +128,19 @@ def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: 
     return f"the most; {better}{_left(task)} against {words.few(rivals)} after {words.count(seeds, 'seed')}"
 
 
-def candidates(task: TaskResults) -> Finding:
-    """Say which series may be the best, whether the user's own may, and which of the others is nearest to it."""
-    names, lost = task.candidates, task.rivals[task.rivals["verdict"] == WORSE]
+def of_the_best(task: TaskResults) -> Finding:
+    """Say which series are possibly the best, whether the user's own is, and who of the others is nearest to that."""
+    names, lost = task.possibly_best, task.rivals[task.rivals["verdict"] == WORSE]
     head = f"{task.key}: {len(names)} of {len(task.rivals)}"
-    text = f"may be the best: {words.few(names)}. With 95 % confidence it is among them."
-    small = [f"{name}, yours: {board.rival(task, name)}." for name in map(str, task.rivals.index) if task.is_own(name)]
+    text = f"{'are' if len(names) > 1 else 'is'} possibly the best: {words.few(names)}."
+    own = [line for line in task.standing.to_dict("records") if task.is_own(line["series"])]
+    small = [
+        f"{line['series']}, yours: {board.rival(task, line['series']) if line['status'] == 'ok' else line['status']}."
+        for line in own
+    ]
     if len(lost):
-        near = str(lost["difference"].idxmax())
-        small.append(f"Of those that another beats, nearest: {near} ({board.rival(task, near).removeprefix('no: ')}).")
+        near = str(lost["p_holm"].astype(float).idxmax())
+        small.append(f"Of the others, nearest to that: {near} ({board.rival(task, near).removeprefix('no: ')}).")
     if task.rivals["verdict"].eq(OPEN).any():
         small.append("More seeds may leave fewer: the same command adds them.")
     return Finding(head, text, " ".join(small))

@@ -85,17 +85,17 @@ def across(tasks: Sequence[TaskResults]) -> str:
     )
 
 
-def candidates(tasks: Sequence[TaskResults]) -> str:
-    """Return which series may be the best: of one task, or how many on each of several and who on all."""
-    counts = [f"{len(task.candidates)} of {len(task.rivals)} on {task.key}" for task in tasks]
+def of_the_best(tasks: Sequence[TaskResults]) -> str:
+    """Return which series are possibly the best: of one task, or how many on each of several and which on all."""
+    names, of = tasks[0].possibly_best, len(tasks[0].rivals)
     if len(tasks) > 1:
-        everywhere = [name for name in tasks[0].candidates if all(name in task.candidates for task in tasks)]
+        counts = [f"{len(task.possibly_best)} of {len(task.rivals)} on {task.key}" for task in tasks]
+        everywhere = [name for name in names if all(name in task.possibly_best for task in tasks)]
         named = f"; on all: {words.few(everywhere)}" * bool(everywhere)
-        return f"May be the best, with 95 % confidence: {words.listed(counts)}{named}"
-    names = tasks[0].candidates
-    if len(names) == 1:
-        return f"{tasks[0].key}: {names[0]} is the best of {len(tasks[0].rivals)}"
-    return f"{tasks[0].key}: the best of {len(tasks[0].rivals)} is one of {len(names)}, {words.few(names)}"
+        return f"Possibly the best, with 95 % confidence on each task: {words.listed(counts)}{named}"
+    one = f"{names[0]} is" if len(names) == 1 else f"one of {len(names)} is"
+    which = f": {words.few(names)}" * (len(names) > 1)
+    return f"{tasks[0].key}: with 95 % confidence {one} the best of {of}{which}"
 
 
 def verdicts(task: TaskResults) -> str:

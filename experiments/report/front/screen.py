@@ -37,8 +37,8 @@ def first_screen(
         return f"{results.folder.resolve().name}: no quality over lengths was measured", None
     several = [] if named else main_block(tasks)
     questions = sorted((one for one in tasks if one.asked), key=lambda one: one not in (several or [task]))
-    seeking = [one for one in ([task] if named else tasks) if one.candidates]
-    compared = [findings.candidates(one) for one in seeking] or asked.findings(questions)
+    seeking = [one for one in ([task] if named else tasks) if one.possibly_best]
+    compared = [findings.of_the_best(one) for one in seeking] or asked.findings(questions)
     heading, top = headings.of_task(task, claims), None
     # What is kept is not what a heading given from elsewhere is about.
     found = findings.fall(task) if named else findings.of_task(task, () if compared else claims)
@@ -48,7 +48,7 @@ def first_screen(
         heading, top = headings.across(questions or several), board.over_tasks(several)
         found = [*findings.nobody(tasks), *found]
     if seeking:
-        heading = headings.candidates(seeking)
+        heading = headings.of_the_best(seeking)
     found = [*first, *(compared or (findings.over(several) if top else [])), *found]
     return heading, Front(
         setting=setting(tasks, results),

@@ -26,8 +26,8 @@ def _standing(task: TaskResults) -> pd.DataFrame:
     verdicts = task.against.drop(columns=["task", "metric", "seeds", "low", "high"])
     table = task.standing.merge(verdicts, "left", on="series")
     free = task.free_standing.set_index("series")["kept"]
-    if task.candidates:
-        table["may_be_best"] = table["series"].isin(task.candidates)
+    if task.seeks_best:
+        table["possibly_best"] = table["series"].isin(task.possibly_best)
     return table.assign(free_running_kept=table["series"].map(free), scores=table["series"].map(task.relatives))
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +18,8 @@ from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_i
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.baselines import default_baseline
 from experiments.statistics.comparisons import WORSE
-from experiments.statistics.rule import BEST, STATEMENTS, Rule
-from experiments.statistics.scores import scores
+from experiments.statistics.rule import BEST, Rule
+from experiments.statistics.scores import UNLEARNED, scores
 from pe_zoo._catalogue import Entry
 
 IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
@@ -66,6 +66,8 @@ class TaskResults:
         self.not_converged = unlearned.groupby("series")["run_id"].nunique().to_dict()
         self.quality = self.results.quality[self.results.quality["task"] == self.key]
         self.beyond = beyond_training(self.quality)
+        if self.rule and self.seeks_best and self.asked:  # a reader asks of one series
+            self.rule = replace(self.rule[0], question=str(self.baseline)), self.rule[1]
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
         self.drawn = self._drawn()
         self.outside = bool(len(self.runs)) and all(
@@ -130,23 +132,33 @@ class TaskResults:
             return False
         return self.declared or self.baseline != default_baseline(self.beyond)
 
+    @property
+    def seeks_best(self) -> bool:
+        """Whether seeds were added to find the best, so that no pair of series has a verdict of its own."""
+        return self.rule is not None and self.rule[0].question == BEST
+
     @cached_property
     def rivals(self) -> pd.DataFrame:
-        """Each series with its strongest rival, see `sequential.decide`; empty unless the rule seeks the best."""
-        if self.rule is None or self.rule[0].question != BEST:
+        """Each series that learned, with its strongest rival, see `sequential.decide`, where the rule seeks the best.
+
+        Empty where fewer than two learned: then nothing was compared.
+        """
+        if self.rule is None or not self.seeks_best or self.scores.empty:
             return pd.DataFrame(columns=sequential.COLUMNS).set_index("series")
-        return sequential.decide(self.scores, *self.rule).set_index("series")
+        found = sequential.decide(self.scores, *self.rule).set_index("series")
+        learned = found[found["verdict"] != UNLEARNED]
+        return learned if len(learned) > 1 else learned.head(0)
 
     @property
-    def candidates(self) -> list[str]:
+    def possibly_best(self) -> list[str]:
         """The series that may be the best, those that keep most first: with 95 % confidence the best is among them."""
-        known = self.standing.loc[self.standing["status"] == "ok", "series"]
-        return [str(series) for series in known if self.rivals["verdict"].get(series, WORSE) != WORSE]
+        left = set(self.rivals.index[self.rivals["verdict"] != WORSE])
+        return [str(series) for series in self.standing["series"] if series in left]
 
     @property
     def placed(self) -> bool:
-        """Whether each pair has a test, so that series have places."""
-        return self.rule is None or self.rule[0].question == STATEMENTS
+        """Whether verdicts give places: not where the rule asks of one series, or for the best."""
+        return not self.declared and not self.seeks_best
 
     @property
     def about_own(self) -> bool:
