@@ -152,7 +152,7 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     told = {"## Every encoder against none": ("copy", "text"), "## Recall, against none": ("associative_recall",)}
     for title, tasks in told.items():
         section = log.partition(title)[2].partition("\n## ")[0]
-        lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+        lines = cells_of(section)
         assert len(lines) == sum(of in tasks for of, _ in measured) / len(tasks)
         for series, *cells in lines:
             for task, cell in zip(tasks, cells, strict=True):
@@ -189,7 +189,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     head = r"^\| \w+ \| `copy` \| `text` \| `associative_recall` \| \w+ \|\n\|[-|]+\n((?:\|.*\n)+)"
     board = re.search(head, (ROOT / file).read_text("utf-8"), re.M)
     assert board
-    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in board[1].splitlines()]
+    lines = cells_of(board[1])
     told = [series for series, *_ in lines]
     assert told[:10] == ranked[:10]
     known = ("alibi", "t5", "none", "rope", "learned", "sinusoidal")
@@ -232,7 +232,7 @@ def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
         assert named == set.intersection(*left.values()) - {"short_convolution"}
         return
     section = text.partition("## Which may be the best?")[2].partition("\n## ")[0]
-    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+    rows = cells_of(section)
     assert {series for series, *_ in rows} == set.union(*left.values())
     for series, *cells in rows:
         for task, cell in zip(tasks, cells, strict=True):
@@ -262,7 +262,7 @@ def test_the_log_s_grids_are_those_of_its_rows() -> None:
         measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}
     text = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
     log = text.partition("\n## Rows and columns")[2].partition("\n## ")[0]
-    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", log, re.M)]
+    lines = cells_of(log)
     assert len(lines) == len(measured) / 2 == 14
     for series, *cells in lines:
         for task, cell in zip(("above", "digits"), cells, strict=True):
@@ -340,7 +340,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     else:
         assert f"**{len(ahead)} encodings keep more than `rope` on all three tasks**" in text
         section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[2].partition("\n## ")[0]
-        rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+        rows = cells_of(section)
         assert {series for series, *_ in rows} == {series for _, series in measured}
         for series, *cells in rows:
             for task, cell in zip(tasks, cells, strict=True):
@@ -372,7 +372,7 @@ def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> Non
         ]
         return
     section = (ROOT / file).read_text("utf-8").partition("come from its learning rate?")[2].partition("\n## ")[0]
-    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", section, re.M)]
+    rows = cells_of(section)
     assert {series for series, *_ in rows} == {series for _, series, _ in kept}
     for series, *cells in rows:
         assert cells == [told(task, series, rate) for task in tasks for rate in rates], series
@@ -395,6 +395,11 @@ def headline(line: dict[str, str]) -> str:
     places = "–".join(dict.fromkeys(f"{float(line[name]):g}" for name in ("place_low", "place_high")))
     interval = f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else ""
     return f"{short(line['kept'])}{interval} · {places}"
+
+
+def cells_of(text: str) -> list[list[str]]:
+    """The cells of each line of a table whose first column has code in it."""
+    return [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", text, re.M)]
 
 
 def short(number: str) -> str:

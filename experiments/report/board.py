@@ -127,7 +127,7 @@ def of_task(task: TaskResults) -> Board:
         entries=tuple(entries),
         note=_note(task, metric),
         stem="standings",
-        asked=task.asked or task.seeks_best,
+        asked=task.asks_of_each,
     )
 
 
@@ -184,18 +184,21 @@ def _whole(task: TaskResults) -> str:
 
 
 def rival(task: TaskResults, series: str) -> str:
-    """Return whether a series that learned may be the best; if not, its strongest rival, and the test."""
+    """Return a series less its strongest rival, in points of quality kept, with the test."""
+    line = task.rivals.loc[series].to_dict()
+    return f"beside {line['against']} {points(line)}, p {words.p_value(line['p_holm'])}"
+
+
+def possibly_best(task: TaskResults, series: str) -> str:
+    """Return whether a series that learned is possibly the best, and why not; a dash where nothing was compared."""
     if series not in task.rivals.index:
         return "–"
-    line = task.rivals.loc[series].to_dict()
-    if line["verdict"] == comparisons.WORSE:
-        return f"no: beside {line['against']} {points(line)}, p {words.p_value(line['p_holm'])}"
-    return "yes"
+    return "yes" if series in task.possibly_best else f"no: {rival(task, series)}"
 
 
 def _better(task: TaskResults, series: str, ranked: int) -> str:
     if task.seeks_best:
-        return rival(task, series)
+        return possibly_best(task, series)
     if task.asked:
         lines = task.against[task.against["series"] == series].to_dict("records")
         return against(task, lines[0]) if lines else "–"

@@ -218,7 +218,7 @@ def _task_page(task: TaskResults) -> Page:
             "training length. Tables show all."
         )
     made = [_section(experiment, task) for experiment in _ordered(present)]
-    if screen is None and not task.asked and not task.seeks_best:  # then the first figure has the answer
+    if screen is None and not task.asks_of_each:  # then the first figure has the answer
         titles = (part.figure.title for section in made for part in section.parts if isinstance(part, Picture))
         heading = next(titles, heading)
     for section in made:

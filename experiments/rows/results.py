@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.rows import sweeps
-from experiments.rows.read import FINISHED, RECORD, WHOLE, Table, read_run, run_folders
+from experiments.rows.read import FINISHED, RECORD, WHOLE, Table, read_run, run_folders, training_seconds
 from experiments.rows.row import COLUMNS, COORDINATE_DTYPES, COORDINATES, frame, main_quality
 from experiments.rows.series import name_series
 
@@ -75,6 +75,11 @@ class Results:
 
 def _kind(run_id: str) -> str:
     return run_id.rpartition("-")[0]
+
+
+def training_time(runs: pd.DataFrame) -> float:
+    """Return the seconds that training of all these runs took, learning rates that were tried included."""
+    return float(pd.to_numeric(pd.Series([training_seconds(run) for run in runs.to_dict("records")])).sum())
 
 
 def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:

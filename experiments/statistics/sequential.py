@@ -84,8 +84,8 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     plain = comparisons.family(scores)
     size = (len(plain.names), len(plain.names))
     if rule.question == BEST:
-        none = np.full(size, np.nan)
-        plain = plain._replace(difference=none, low=none, high=none, p=none, p_holm=none)
+        blank = np.full(size, np.nan)
+        plain = plain._replace(difference=blank, low=blank, high=blank, p=blank, p_holm=blank)
         still = np.full(size, decide(scores, rule, first_seed)["verdict"].eq(OPEN).any())
         return plain._replace(wins=np.zeros(size, dtype=bool), open=still)
     better, equal, still = np.ones(size), plain.equal.copy(), plain.open.copy()

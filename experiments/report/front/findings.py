@@ -32,13 +32,12 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> list[Finding]:
 
     A report that was asked about one encoder has that one in place of the user's own.
     """
-    asked = task.asked or task.seeks_best
-    own = [] if asked else [series for series in task.standing["series"] if task.is_own(series)][:1]
+    own = [] if task.asks_of_each else [series for series in task.standing["series"] if task.is_own(series)][:1]
     return [
         *(each for series in own for each in _own(task, series)),
         *_first(task) * (not task.seeks_best and (not own or task.standing["series"].iloc[0] != own[0])),
         *_claimed(claims),
-        *fall(task) * (not own and not asked),
+        *fall(task) * (not own and not task.asks_of_each),
         *_open(task),
     ]
 
@@ -133,14 +132,13 @@ def of_the_best(task: TaskResults) -> Finding:
     names, lost = task.possibly_best, task.rivals[task.rivals["verdict"] == WORSE]
     head = f"{task.key}: {len(names)} of {len(task.rivals)}"
     text = f"{'are' if len(names) > 1 else 'is'} possibly the best: {words.few(names)}."
-    own = [line for line in task.standing.to_dict("records") if task.is_own(line["series"])]
-    small = [
-        f"{line['series']}, yours: {board.rival(task, line['series']) if line['status'] == 'ok' else line['status']}."
-        for line in own
-    ]
+    small = []
+    for series, status in task.standing[["series", "status"]].itertuples(index=False):
+        if task.is_own(series):
+            small.append(f"{series}, yours: {board.possibly_best(task, series) if status == 'ok' else status}.")
     if len(lost):
         near = str(lost["p_holm"].astype(float).idxmax())
-        small.append(f"Of the others, nearest to that: {near} ({board.rival(task, near).removeprefix('no: ')}).")
+        small.append(f"Of the others, nearest to that: {near} ({board.rival(task, near)}).")
     if task.rivals["verdict"].eq(OPEN).any():
         small.append("More seeds may leave fewer: the same command adds them.")
     return Finding(head, text, " ".join(small))

@@ -15,8 +15,8 @@ from experiments.report.sections.curves import legend
 from experiments.report.sections.likeness import CONTROL
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
-from experiments.rows.read import TUNED, training_seconds
-from experiments.rows.results import Results
+from experiments.rows.read import TUNED
+from experiments.rows.results import Results, training_time
 
 
 def first_screen(
@@ -100,8 +100,7 @@ def setting(tasks: Sequence[TaskResults], results: Results) -> str:
         parts.append(
             f"trained to {int(quality['train_length'].max())}, measured to {int(quality['eval_length'].max())}"
         )
-    training = pd.to_numeric(pd.Series([training_seconds(run) for run in runs.to_dict("records")]), errors="coerce")
-    spent = training.sum() + pd.to_numeric(runs["measure_seconds"], errors="coerce").sum()
+    spent = training_time(runs) + pd.to_numeric(runs["measure_seconds"], errors="coerce").sum()
     if spent:
         long = f"{spent / 3600:.1f} hours" if spent > 7200 else f"{spent / 60:.1f} minutes"
         parts.append(f"{long}, all runs added up")

@@ -25,7 +25,7 @@ def main_block(tasks: Sequence[TaskResults]) -> list[TaskResults]:
     A report that was asked something of each series has all of them, though a series lacks some.
     """
     known = counted(tasks)
-    blocks = [known] if any(task.asked or task.seeks_best for task in known) else board.blocks(known)
+    blocks = [known] if any(task.asks_of_each for task in known) else board.blocks(known)
     return next((block for block in blocks if len(block) > 1), [])
 
 

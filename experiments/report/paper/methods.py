@@ -11,8 +11,8 @@ from experiments.report import documented
 from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
-from experiments.rows.read import TUNED, training_seconds
-from experiments.rows.results import Results, trained_runs
+from experiments.rows.read import TUNED
+from experiments.rows.results import Results, trained_runs, training_time
 
 NAMED = 12
 """Encoders from which on they are counted and not joined by ``and``."""
@@ -195,7 +195,7 @@ def _software(runs: pd.DataFrame) -> str:
     for column, text in (parts | {"commit": ", with pe-zoo at commit {}"}).items():
         value = words.listed(sorted({str(value) for value in runs[column] if value is not None}))
         sentence += text.format(value) if value else ""
-    seconds = pd.to_numeric(pd.Series([training_seconds(run) for run in runs.to_dict("records")])).sum()
+    seconds = training_time(runs)
     if not seconds:
         return f"Runs were made{sentence}."
     size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)

@@ -232,7 +232,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * task.placed
     text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     if task.seeks_best:
-        return [*text, f"possibly the best on {task.key}: {board.rival(task, series)}"]
+        return [*text, f"possibly the best on {task.key}: {board.possibly_best(task, series)}"]
     own = series == task.baseline
     other = task.against.sort_values("difference", ascending=False, kind="stable").to_dict("records")
     baseline = words.quoted(str(task.baseline))

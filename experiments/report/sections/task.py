@@ -137,6 +137,11 @@ class TaskResults:
         """Whether seeds were added to find the best, so that no pair of series has a verdict of its own."""
         return self.rule is not None and self.rule[0].question == BEST
 
+    @property
+    def asks_of_each(self) -> bool:
+        """Whether something was asked of each series: how it compares with one, or whether it may be the best."""
+        return self.asked or self.seeks_best
+
     @cached_property
     def rivals(self) -> pd.DataFrame:
         """Each series that learned, with its strongest rival, see `sequential.decide`, where the rule seeks the best.
