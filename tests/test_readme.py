@@ -145,6 +145,32 @@ def test_the_guide_s_numberings_are_those_of_their_rows() -> None:
         assert told == [f"{100 * value:.0f}" for value in values], series
 
 
+def renumbered() -> dict[tuple[str, int, bool], str]:
+    """Percent right by series, length, and whether the answers are numbered as in training."""
+    table = pd.read_csv(ROOT / "results" / "renumbered" / "report" / "tables" / "copy_answer_positions.csv")
+    table = table[table["metric"] == "token_accuracy"]
+    keys = zip(table["series"], table["eval_length"], table["condition"].notna(), strict=True)
+    return dict(zip(keys, (f"{100 * mean:.0f}" for mean in table["mean"]), strict=True))
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_why_is_answered_with_what_was_measured(path: Path) -> None:
+    text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
+    (said,) = re.findall(r"(?:trained no further|不再训练)(.*?)(?:The formula|公式)", text)
+    right, asked = renumbered(), [("sinusoidal", 20), ("learned", 20), ("rope", 20), ("rope", 32)]
+    wanted = [right[series, length, moved] for series, length in asked for moved in (False, True)]
+    assert Counter(re.findall(r"\d+", said)) == Counter([*wanted, "32"])
+
+
+def test_the_guide_s_renumbered_words_are_those_of_their_rows() -> None:
+    guide, right = (ROOT / "docs" / "see_one_fail.md").read_text("utf-8"), renumbered()
+    (section,) = re.findall(r"^\| right, %, of words of.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.M)
+    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in section.splitlines()]
+    assert {series for series, *_ in lines} == {series for series, *_ in right}
+    for series, *told in lines:
+        assert told == [right[series, length, moved] for length in (20, 24, 32) for moved in (False, True)], series
+
+
 def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
         measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(file)}

@@ -7,14 +7,14 @@ import safetensors.torch
 from tabulate import tabulate
 from torch import Tensor
 
+from experiments.measures.answer_positions.measure import as_of
 from experiments.model.precision import repeatable
-from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.rows.read import read_run
 from experiments.rows.row import OVER_LENGTHS
 from experiments.rows.untrusted import read_mapping
 from experiments.runs.rerun import config_of
-from experiments.training.evaluate import Subject, in_chunks
+from experiments.training.evaluate import in_chunks
 from experiments.training.log import TrainLog
 
 ACROSS = 20
@@ -57,7 +57,10 @@ def text(
         batch, positions = subject.question(OVER_LENGTHS, sequences, length)
         first = int(batch.counted.nonzero()[0])
         if positions_of is not None:
-            positions = _as_of(plan, subject, positions, first, length, positions_of)
+            if positions_of > length:
+                raise ValueError(f"positions_of={positions_of} must be at most the length, {length}")
+            task.check_length(positions_of)
+            positions = as_of(subject, positions, length, positions_of)
         logits = in_chunks(model, batch.tokens, positions, model)[:, batch.counted]
     right = batch.targets[:, batch.counted]
     same = logits.argmax(-1) == right
@@ -86,19 +89,6 @@ def _many(same: Tensor) -> str:
     if sequences == 1:
         return f"{int(same.sum())} of {symbols}"
     return f"{100 * same.double().mean():.0f} % of the symbols of {sequences:,} sequences"
-
-
-def _as_of(plan: Plan, subject: Subject, positions: Tensor, first: int, length: int, other: int) -> Tensor:
-    """Return the positions with those from ``first`` on as a sequence of another length has them."""
-    if plan.config.positions["name"] != "sequential":
-        raise ValueError("positions_of= needs a run with positions=sequential")
-    if not 1 <= other <= length:
-        raise ValueError(f"positions_of={other} must be between 1 and the length, {length}")
-    plan.task.check_length(other)
-    shorter = int(subject.question(OVER_LENGTHS, 1, other)[0].counted.nonzero()[0])
-    positions = positions.clone()
-    positions[..., first:] -= first - shorter
-    return positions
 
 
 def _tables(lines: list[list[object]]) -> list[str]:

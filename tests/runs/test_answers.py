@@ -74,7 +74,7 @@ def test_the_answer_s_positions_may_be_those_of_a_shorter_sequence(
         expected = model(tokens, positions=positions)[0, 10:].argmax(-1)
     assert answers.split()[1:] == [str(int(answer)) for answer in expected]
     for wrong, said in (
-        ("positions_of=10", "between 1 and the length, 9"),
+        ("positions_of=10", "positions_of=10 must be at most the length, 9"),
         ("sequences=0", "sequences takes a whole number of at least 1; got 'sequences=0'"),
         ("position_of=6", "answers has no option 'position_of'. Did you mean 'positions_of'? Its options: plugin, "),
     ):
