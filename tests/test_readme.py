@@ -37,6 +37,8 @@ LINKS = [
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
 EXAMPLES = examples()
 LINES = [line.split(" #")[0].strip() for language, block in BLOCKS if language == "bash" for line in block.splitlines()]
+TASKS = "copy", "text", "associative_recall"
+"""Those of README's board."""
 RUNS = [line.split("run.py", 1)[1] for line in LINES if "run.py" in line]
 
 
@@ -187,11 +189,8 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
     (told_of,) = re.findall(r"Of 56 encodings (.*?)\. Rows", " ".join(log.split()))
     assert [int(number) for number in re.findall(r"\d+", told_of)] == numbers
-    kept = [
-        f"{100 * float(measured[task, name]['kept']):.0f}"
-        for task in ("copy", "text", "associative_recall")
-        for name in ("none", "rope")
-    ]
+    every = standings("decided_best")
+    kept = [f"{100 * float(every[task, name]['kept']):.0f}" for task in TASKS for name in ("none", "rope")]
     for file in ("README.md", "README.zh-CN.md"):
         (line,) = re.findall(
             r"^- \*\*(?:No encoding|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
@@ -201,17 +200,16 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
 def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
-    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as table:
-        measured = {(line["task"], line["series"]): line for line in csv.DictReader(table)}
+    """All seeds, which are in the search for the best; verdicts and places are those of the comparisons with none."""
+    measured, against = (standings(folder) for folder in ("decided_best", "decided"))
     kept: dict[str, list[float]] = {}
     for (_, series), line in measured.items():
         kept.setdefault(series, []).extend([float(line["kept"])] if line["kept"] else [])
-    tasks = ("copy", "text", "associative_recall")
-    ranked = sorted((series for series in kept if len(kept[series]) == len(tasks)), key=lambda each: -sum(kept[each]))
+    ranked = sorted((series for series in kept if len(kept[series]) == len(TASKS)), key=lambda each: -sum(kept[each]))
     control = "short_convolution"
     ranked.remove(control)
     times = pd.read_csv(ROOT / "results" / "decided" / "report" / "tables" / "cost_and_quality.csv")
-    times = times.set_index("series")["relative_inference_time"]
+    times = times.set_index(times["series"].str.partition("(")[0].str.strip())["relative_inference_time"]
     head = r"^\| \w+ \| `copy` \| `text` \| `associative_recall` \| \w+ \|\n\|[-|]+\n((?:\|.*\n)+)"
     board = re.search(head, (ROOT / file).read_text("utf-8"), re.M)
     assert board
@@ -221,9 +219,9 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     known = ("alibi", "t5", "none", "rope", "learned", "sinusoidal")
     assert told[10:] == [*(series for series in ranked if series in known), control]
     for series, *cells, time in lines:
-        assert cells == [headline(measured[task, series]).partition(" · ")[0] for task in tasks], series
+        assert cells == [headline(measured[task, series]).partition(" · ")[0] for task in TASKS], series
         assert time == f"{times[series]:.2g}", series
-    assert {measured[task, series]["verdict"] for task in tasks for series in ranked[:10]} == {"better"}
+    assert {against[task, series]["verdict"] for task in TASKS for series in ranked[:10]} == {"better"}
     (case,) = re.findall(r"^\| (?:exact copying|精确复制).*$", (ROOT / file).read_text("utf-8"), re.M)
     names, seen = case.split("|")[2:4]
     copied_and_recalled = [
@@ -231,7 +229,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
         for series in [*re.findall(r"`(\w+)`", names), *re.findall(r"`(\w+)`", seen)]
     ]
     assert re.findall(r"\d*\.\d+, \d*\.\d+", seen.replace("、", ", ")) == copied_and_recalled
-    places = {series: [headline(measured[task, series]).partition(" · ")[2] for task in tasks] for series in told[:-1]}
+    places = {series: [headline(against[task, series]).partition(" · ")[2] for task in TASKS] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
     (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n|\n)+?(?=\*\*)", (ROOT / file).read_text("utf-8"), re.M)
@@ -239,7 +237,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
         r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
     )
     assert re.findall(r"\d+–\d+", told_of) == [*first, *(place for each in named for place in each)]
-    others = sum(all(measured[task, series]["verdict"] == "better" for task in tasks) for series in ranked[10:])
+    others = sum(all(against[task, series]["verdict"] == "better" for task in TASKS) for series in ranked[10:])
     assert {13: ("thirteen more", "十三种")}[others][file != "README.md"] in " ".join(said.split())
 
 
@@ -247,30 +245,28 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
 def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
     table = pd.read_csv(ROOT / "results" / "decided_best" / "report" / "tables" / "standings.csv")
     table = table[table["status"] == "ok"].assign(series=table["series"].str.partition("(")[0].str.strip())
-    tasks = ("copy", "text", "associative_recall")
     kept = table.set_index(["task", "series"])["kept"]
     left = {task: set(part.loc[part["possibly_best"], "series"]) for task, part in table.groupby("task")}
     text = (ROOT / file).read_text("utf-8")
     if file.startswith("README"):
         (said,) = re.findall(r"(?:Which is best is open|哪一种最好还未定)(.*?)\]\(docs/log", " ".join(text.split()))
-        assert re.findall(r"\b\d+\b", said)[1:] == [str(len(left[task])) for task in tasks]
-        named = set(re.findall(r"`(\w+)`", said)) - set(tasks)
-        assert named == set.intersection(*left.values()) - {"short_convolution"}
+        assert re.findall(r"\b\d+\b", said)[1:] == [str(len(left[task])) for task in TASKS]
+        assert not set.intersection(*left.values())
+        named = set(re.findall(r"`(\w+)`", said)) - set(TASKS)
+        assert named == (left["copy"] & left["associative_recall"]) - {"short_convolution"}
         return
     section = text.partition("## Which may be the best?")[2].partition("\n## ")[0]
     rows = cells_of(section)
     assert {series for series, *_ in rows} == set.union(*left.values())
     for series, *cells in rows:
-        for task, cell in zip(tasks, cells, strict=True):
+        for task, cell in zip(TASKS, cells, strict=True):
             value = short(str(kept[task, series])) if (task, series) in kept else "–"
             assert cell == (f"**{value}**" if series in left[task] else value), (task, series)
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
 def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
-    kept = pd.read_csv(ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").set_index(
-        ["task", "series"]
-    )["kept"]
+    kept = {key: float(line["kept"] or "nan") for key, line in standings("decided_best").items()}
     (told,) = re.findall(
         r"^- \*\*(?:Longer than trained|比训练更长)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
     )
@@ -349,10 +345,9 @@ def test_the_guide_calls_decided_what_is_decided() -> None:
 def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     with (ROOT / "results" / "decided_rope" / "report" / "tables" / "standings.csv").open(newline="") as table:
         measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(table)}
-    tasks = ("copy", "text", "associative_recall")
     verdicts = Counter(line["verdict"] for line in measured.values() if line["verdict"])
     better = Counter(series for (_, series), line in measured.items() if line["verdict"] == "better")
-    ahead = {series for series, count in better.items() if count == len(tasks)} - {"short_convolution"}
+    ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
     text = " ".join((ROOT / file).read_text("utf-8").split())
     if file.startswith("README"):
         start, middle = r"(?:Against `rope`|与 `rope` 相比，有) (\d+) ", r"(?:Of|`t5`；) ?(\d+)\D+"
@@ -369,7 +364,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
         rows = cells_of(section)
         assert {series for series, *_ in rows} == {series for _, series in measured}
         for series, *cells in rows:
-            for task, cell in zip(tasks, cells, strict=True):
+            for task, cell in zip(TASKS, cells, strict=True):
                 line = measured.get((task, series))
                 assert cell == (against_none(line) if line else "–"), (task, series)
 
@@ -377,8 +372,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
 def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> None:
     kept: dict[tuple[str, str, str], list[str]] = {}
-    tasks = ("copy", "text", "associative_recall")
-    for task in tasks:
+    for task in TASKS:
         with (ROOT / f"results/tuned/report/tables/{task}_tuning.csv").open(newline="") as table:
             for line in csv.DictReader(table):
                 kept.setdefault((task, line["series"].partition("(")[0], line["learning_rate"]), []).append(
@@ -401,7 +395,7 @@ def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> Non
     rows = cells_of(section)
     assert {series for series, *_ in rows} == {series for _, series, _ in kept}
     for series, *cells in rows:
-        assert cells == [told(task, series, rate) for task in tasks for rate in rates], series
+        assert cells == [told(task, series, rate) for task in TASKS for rate in rates], series
 
 
 def against_none(line: dict[str, str]) -> str:
@@ -412,6 +406,12 @@ def against_none(line: dict[str, str]) -> str:
         return f"{short(line['kept'])} · {line['seeds']}"
     sign = "" if float(line["difference"]) < 0 else "+"
     return f"{short(line['kept'])} · {sign}{short(line['difference'])} · {line['seeds']} · {line['verdict']}"
+
+
+def standings(folder: str) -> dict[tuple[str, str], dict[str, str]]:
+    """The lines of a folder's standings, by task and by series without its knobs."""
+    with (ROOT / "results" / folder / "report" / "tables" / "standings.csv").open(newline="") as table:
+        return {(line["task"], line["series"].partition("(")[0].strip()): line for line in csv.DictReader(table)}
 
 
 def headline(line: dict[str, str]) -> str:
