@@ -31,7 +31,6 @@ from torch import Generator
 import pe_zoo
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
-from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame, write_json, write_rows
 from experiments.runs import lease
 from experiments.statistics.intervals import over_seeds, with_series
@@ -130,6 +129,15 @@ ORDERS = {  # change of order -> index displacement, neighbours lost
 }
 
 
+def change_of(change: str) -> tuple[str, dict[str, Any]]:
+    """The condition of a change of order, and its coordinates."""
+    if sized := re.fullmatch(r"(\d+)-gram shuffle", change):
+        return "n-gram shuffle", {"size": int(sized[1])}
+    if swaps := re.fullmatch(r"adjacent swaps (\d+)%", change):
+        return "adjacent swaps", {"share": int(swaps[1]) / 100}
+    return change, {}
+
+
 def write_run(folder: Path, encoder: str = "none", seed: int = 0, **changed: Any) -> Path:
     """A run folder as run.py leaves it, with made-up but plausible numbers; ``changed`` goes into its parts.
 
@@ -192,7 +200,7 @@ def made_up_rows(labels: dict[str, Any], random: np.random.Generator) -> list[Ro
     measured = "permutation_sensitivity"
     add(measured, "token_accuracy", 0.99, chance=0.1)
     for change, (displacement, lost) in ORDERS.items():
-        condition, where = unpack(change)
+        condition, where = change_of(change)
         loss = (0.3 if encoder == "none" else 0.85) * min(1.0, 0.2 + lost) + random.normal(0, 0.02)
         for metric, value in (
             ("token_accuracy", 0.99 - loss),

@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import pe_zoo
 from experiments.model.layout import ALL, Layout
 from experiments.model.precision import resolved
 from experiments.plan.checkpoint import label_of
 from experiments.plan.measures import load_experiment
 from experiments.rows.read import TUNED
+from experiments.rows.series import AS_BEFORE
 from experiments.tasks import tasks
 from experiments.training.config import TrainConfig
 from experiments.training.tune import rates
@@ -23,15 +26,7 @@ RESULTS = Path("results")
 LAST_SEED = 2**53 - 1
 """Every reader of JSON and CSV holds whole numbers exactly up to here."""
 
-LATER: dict[str, Any] = {
-    "sinks": False,
-    "windows": None,
-    "index_hints": 0,
-    "during": [],
-    "rotate_values": False,
-    "source": "library",
-    "measured": "split",
-}
+LATER = {key.rpartition(".")[2]: yaml.safe_load(value) for key, value in AS_BEFORE.items()}
 """Options and knobs that came later, with the value that is as before: runs of earlier releases keep their ids."""
 DRAWN = "lengths by seed, some inputs held out"
 """How sequences are drawn, so that runs of releases that drew them otherwise have other ids."""

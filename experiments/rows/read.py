@@ -4,13 +4,12 @@ import difflib
 import json
 import math
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.rows.packed import unpack
 from experiments.rows.row import COLUMNS, COORDINATES, Row
 from experiments.rows.series import flat
 from experiments.rows.untrusted import message_of, name_of, read_cells, read_mapping, stays_within
@@ -210,23 +209,16 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
         raise ValueError(f"{path.name} cannot be read: it lacks the columns {', '.join(missing)}")
     if not lines:
         raise ValueError(f"{path.name} cannot be read: it is cut short")
-    cells: dict[str, Iterable[Any]] = dict(zip(head, zip(*lines, strict=True), strict=True))
+    cells = dict(zip(head, zip(*lines, strict=True), strict=True))
     if strangers := set(cells["run_id"]) - {run_id}:
         raise ValueError(f"{path.name} belongs to another run, {min(strangers)!r}: counted once, there")
     table: Table = {column: [default] * len(lines) for column, default in DEFAULTS.items()}
-    packed = not set(head) & set(COORDINATES)  # older versions packed coordinates into conditions
-    split = [_unpack(condition) for condition in cells.get("condition", ())] if packed else []
-    if split:
-        cells["condition"] = [condition for condition, _ in split]
-    for column in COLUMNS:
+    for column in (column for column in COLUMNS if column in cells):
         try:
-            if column in cells:
-                values = {cell: READ.get(column, name_of)(cell) for cell in set(cells[column])}
-                table[column] = [values[cell] for cell in cells[column]]
-            elif split:
-                table[column] = [numbers.get(column, DEFAULTS[column]) for _, numbers in split]
+            values = {cell: READ.get(column, name_of)(cell) for cell in set(cells[column])}
         except ValueError as error:
             raise ValueError(f"{path.name} cannot be read: {column}: {error}") from error
+        table[column] = [values[cell] for cell in cells[column]]
     if unknown := sorted(set(table["status"]) - set(STATUSES)):
         raise ValueError(f"{path.name} cannot be read: status {unknown[0]!r} is none of {', '.join(STATUSES)}")
     for number, (status, value) in enumerate(zip(table["status"], table["value"], strict=True)):
@@ -235,9 +227,6 @@ def read_rows(path: Path, folder: Path, run_id: str) -> Table:
         elif status != "ok":
             table["value"][number] = math.nan
     return table
-
-
-_unpack = lru_cache(maxsize=65536)(unpack)
 
 
 def _whole(cell: str, least: int) -> int:

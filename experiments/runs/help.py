@@ -35,7 +35,7 @@ SHOWN = 92
 
 OPTIONS = {
     "experiment=A or [A,B]": "what to measure, or all; by default length_extrapolation and permutation_sensitivity",
-    "seed=0, seeds=1": "the first seed, and how many from there on; batches of one length: together on a GPU",
+    "seed=0, seeds=1": "the first seed, and how many from there on",
     "seeds=until_decided against=none": "with -m: add seeds at declared looks until each comparison is decided",
     "against=best": "the same, until it is known which series may be the best",
     "against=statements": "the same, until published statements are decided; +statements= and +sweep=claims imply it",

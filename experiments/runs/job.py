@@ -18,7 +18,7 @@ import pe_zoo
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RESULTS, RunConfig
 from experiments.rows.untrusted import message_of
-from experiments.runs import seeds, summary
+from experiments.runs import summary
 from experiments.runs.options import PARCEL
 from experiments.runs.outcome import Outcome
 from experiments.runs.pool import FOR_ALL
@@ -46,15 +46,10 @@ class Job:
     """The files of an encoder, a task or measures that are not ours."""
 
     def outcomes(self, team: Team | None = None) -> Iterator[Outcome]:
-        """Do the runs, in turn or together; Interrupted if one was told to stop, after its outcome."""
-        handling = dict(self.handling)
-        if (team is None or team.size == 1) and seeds.pays(self.configs):
-            again = None if handling["force"] else handling["retry"] or ""
-            if seeds.train_together(self.configs, again, handling["checkpoint_seconds"]):
-                handling |= {"force": False, "retry": None}
+        """Do the runs in turn; Interrupted if one was told to stop, after its outcome."""
         for config in self.configs:
             try:
-                yield run(config, **handling, team=team)
+                yield run(config, **self.handling, team=team)
             except Stopped as stopped:
                 yield stopped.outcome
                 raise

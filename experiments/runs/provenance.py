@@ -99,7 +99,6 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
         "trained": trains,
         "steps": log.steps if trains else None,
         "stopped": log.stopped,
-        "seeds_together": log.together,
         "tuning": log.tuning and log.tuning.record(),
         "train_seconds": round(log.seconds, 3),
         "tokens_per_second": round(log.tokens / log.seconds, 1) if log.tokens else None,

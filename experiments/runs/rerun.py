@@ -15,7 +15,6 @@ from experiments.model.layout import Layout
 from experiments.plan.prepare import check_name
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import ModelConfig, RunConfig, mentioned
-from experiments.rows.packed import RETIRED
 from experiments.rows.read import FINISHED, MADE_WITH, TUNED, Table, read_run
 from experiments.rows.row import COORDINATES, OVER_LENGTHS, metric_of, slice_name
 from experiments.rows.untrusted import message_of, name_of, read_mapping
@@ -29,6 +28,8 @@ SHOWN = 20
 KEY = ("experiment", "metric", "train_length", "eval_length", "condition", *COORDINATES)
 """The columns that distinguish the rows of a run."""
 COMPARED = ("value", "chance", "n", "status")
+RETIRED = {*("asymmetry", "kernel_growth", "distances_told_apart"), *("code_distance", "code_growth", "code_error")}
+"""Metrics of `structure` that earlier releases measured, and that no claim, table or figure showed."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _explained(place: Path, before: Table, after: Table) -> list[str]:
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     records = [first, second]
     pairs: dict[str, list[Any]] = {key: [record.get(key) for record in records] for key in MADE_WITH}
-    pairs |= {key: [record.get(key) or 1 for record in records] for key in ("processes", "seeds_together")}
+    pairs["processes"] = [record.get("processes") or 1 for record in records]
     pairs["steps"] = [record.get("steps") for record in records]
     before, after = (record.get("packages") or {} for record in records)
     pairs |= {str(key): [before.get(key), after.get(key)] for key in dict.fromkeys([*before, *after]) if before}

@@ -95,7 +95,7 @@ class Trackers:
         self._curve(run.log, now, f"learning_rate_{rate:g}/" if config.tune else "", before)
 
     def trained(self, log: TrainLog) -> None:
-        """Log a training that `watch` never saw: one that ended before, or together with other seeds."""
+        """Log a training that `watch` never saw: one that ended before."""
         if self._run is None and not self._plan.config.tune:
             self._curve(log, {})
 

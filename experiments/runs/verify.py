@@ -31,7 +31,7 @@ AGREE = "--yes"
 REPEATED = 3
 LEAST_SECONDS, SLOWER = 600, 10
 """Time limit of a re-run: the larger of some seconds and a multiple of what the run took."""
-KIND = ("torch", "python", "device", "processor", "precision", "threads", "processes", "seeds_together")
+KIND = ("torch", "python", "device", "processor", "precision", "threads", "processes")
 """What two runs have in common that are made on machines of the same kind."""
 
 

@@ -20,14 +20,10 @@ class AdamW:
     def __init__(self, groups: Iterable[dict[str, Any]], beta2: float) -> None:
         self.param_groups = list(groups)
         self.beta2 = beta2
-        self.state: dict[Parameter, Moments] = {parameter: {} for parameter in self.parameters()}
+        self.state: dict[Parameter, Moments] = {p: {} for group in self.param_groups for p in group["params"]}
         devices = {parameter.device for parameter in self.state if parameter.is_cuda}
         # A number of the host would be the same whenever a recorded step is replayed.
         self._rate = torch.zeros((), device=devices.pop()) if devices else None
-
-    def parameters(self) -> list[Parameter]:
-        """Return all parameters, in the order of the groups."""
-        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def moments(self) -> dict[int, Moments]:
         """Return the moments of the parameters that have some, by number; tensors are not copied."""

@@ -52,9 +52,8 @@ class TrainLog:
     """What happened in training; ``diverged`` if the loss stopped being finite.
 
     A point is (step, mean loss since the last point in nats per counted token, in-range quality, n). ``seconds`` are
-    those of the loop, in-range checks included, and one share of them if seeds were trained ``together``. ``stopped``
-    says what ended it: ``steps``, ``max_steps`` or ``converged``; None if it diverged, or trained nothing. ``during``
-    has the rows measured on the way, as plain data.
+    those of the loop, in-range checks included. ``stopped`` says what ended it: ``steps``, ``max_steps`` or
+    ``converged``; None if it diverged, or trained nothing. ``during`` has the rows measured on the way, as plain data.
     """
 
     status: str = "ok"
@@ -63,7 +62,6 @@ class TrainLog:
     tokens: int = 0
     steps: int = 0
     stopped: str | None = None
-    together: int = 1
     tuning: Tuning | None = None
     during: list[dict[str, Any]] = field(default_factory=list)
 

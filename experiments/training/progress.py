@@ -33,8 +33,8 @@ class Training:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time, including that before an interruption; of several seeds at once, this one's share."""
-        return (time.perf_counter() - self._began) / self.log.together
+        """Wall-clock time, including that before an interruption."""
+        return time.perf_counter() - self._began
 
     def advance(self) -> None:
         batch, positions = self.draw()
@@ -142,7 +142,7 @@ class Training:
         self.loss_count = saved.facts["loss_count"]
         self.log = TrainLog.load(saved.facts["log"])
         self.step.taken = self.log.steps
-        self._began = time.perf_counter() - self.log.seconds * self.log.together
+        self._began = time.perf_counter() - self.log.seconds
 
 
 def check_in_range(model: Transformer, task: Task, numbering: Numbering, generator: Generator) -> Scored:

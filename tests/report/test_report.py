@@ -25,6 +25,7 @@ from support import (
     ORDERS,
     ROOT,
     PageReader,
+    change_of,
     made_up_rows,
     main_rows,
     mean_and_interval,
@@ -44,7 +45,6 @@ from experiments.report.front import asked
 from experiments.report.sections import cards, curves
 from experiments.report.sections import task as task_page
 from experiments.rows import results, sweeps
-from experiments.rows.packed import unpack
 from experiments.rows.row import Row, frame
 from experiments.runs import standings, status
 from experiments.statistics import comparisons
@@ -202,7 +202,7 @@ def test_every_number_of_the_permutations_comes_from_the_rows(sweep: Path) -> No
     assert sorted(keys) == sorted(set(ORDERS) - {"1-gram shuffle"})
     for change, (_, displacement, lost, *cells) in zip(keys, lines, strict=True):
         assert (float(displacement), float(lost)) == ORDERS[change]
-        condition, where = unpack(change)
+        condition, where = change_of(change)
         chosen = {column: [str(value)] for column, value in where.items()} | {"condition": [condition]}
         values = values_of(sweep, metric=["quality_loss"], **chosen)
         for encoder, cell in zip(ENCODERS, cells, strict=True):

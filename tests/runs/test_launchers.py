@@ -13,10 +13,13 @@ from types import SimpleNamespace
 import pytest
 from support import ROOT, SHORT, TINY, Command, at_work, ended, record_of, runs_of, start, tally, two_at_work, until
 
-from experiments.plan.request import RESULTS
+from experiments.model.layout import Layout
+from experiments.plan.request import RESULTS, ModelConfig, RunConfig
 from experiments.runs import config, job, launch, pool
-from experiments.runs.options import PARCEL
+from experiments.runs.options import HANDLING, PARCEL
 from experiments.runs.outcome import Outcome
+from experiments.training.config import TrainConfig
+from experiments.training.interruption import Interrupted
 
 SWEEP = """# @package _global_
 name: parted
@@ -185,3 +188,31 @@ def test_the_time_left_counts_no_run_that_was_half_done_before(tmp_path: Path, m
         swept._add(Outcome("ok", folder.name, folder))
         assert ("left" in swept._progress(0.0)) == (not resumed)
     assert swept._progress(0.0) == "2 of 3 runs done in 1 min 40 s, about 1 min 40 s left"
+
+
+def test_a_worker_forwards_a_signal_to_whoever_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's warning before the time limit, after which the job is requeued."""
+    forwarded: list[int] = []
+
+    def stopped(*_: object, **__: object) -> Outcome:
+        raise Interrupted(signal.SIGUSR2)
+
+    monkeypatch.setattr(job, "run", stopped)
+    asked = RunConfig(
+        encoder={"name": "rope"},
+        task={"name": "copy"},
+        positions={"name": "sequential"},
+        layout=Layout(),
+        model=ModelConfig(),
+        train=TrainConfig(),
+        experiments={},
+        seed=0,
+        name="scratch",
+    )
+    parcel = job.Parcel(job.Job([asked], dict.fromkeys(HANDLING)), [], sender=("elsewhere", 1))
+    before = signal.signal(signal.SIGUSR2, lambda signum, _: forwarded.append(signum))
+    try:
+        assert job.work({PARCEL: parcel.packed()}) == []
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert forwarded == [signal.SIGUSR2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from support import Command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from experiments.rows.row import slice_name
-from experiments.runs import seeds
 from experiments.runs import tracker as _tracker
 from experiments.training import checkpoint
 from experiments.training.interruption import Interrupted
@@ -155,20 +153,6 @@ def test_gone_on_from_a_checkpoint_it_is_told_the_whole_curve(
     assert command(*TINY, "tracker=noting").code == 0
     first, second = ([step for step, values in tracker.told if "loss" in values] for tracker in noting.made)
     assert (first, second) == ([3, 6], [3, 6, 9])
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_every_seed_trained_together_logs_its_curve(
-    command: Command, tmp_path: Path, noting: type[Noting], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seeds, "pays", lambda configs: len(configs) > 1)
-    assert command(*TINY, "task.min_length=4", "seeds=2", "tracker=noting").code == 0
-    runs = sorted((tmp_path / "results" / "scratch" / "runs").iterdir())
-    for run, tracker in zip(runs, noting.made, strict=True):
-        assert json.loads((run / "run.json").read_text())["seeds_together"] == 2
-        curve = {f"step={step}": values["loss"] for step, values in tracker.told if "loss" in values}
-        assert curve == pytest.approx(rows_of(run, "training", "loss"))
-        assert len(curve) == 3
 
 
 @pytest.mark.parametrize(

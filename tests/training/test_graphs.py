@@ -17,7 +17,6 @@ from experiments.tasks import Batch
 from experiments.training import graphs
 from experiments.training.config import TrainConfig
 from experiments.training.graphs import WARM, Graphs, recorded
-from experiments.training.stacked import StackedStep
 from experiments.training.step import Step
 from pe_zoo import Geometry
 
@@ -139,14 +138,3 @@ def test_a_recorded_step_is_the_step(encoder: str) -> None:
             losses[name] = torch.stack([step(*batch_of(i, device)) for i in range(6 * WARM)]).cpu()
     torch.testing.assert_close(losses["recorded"], losses["as it comes"], atol=1e-5, rtol=0)
     torch.testing.assert_close(losses["as it comes"], losses["cpu"], atol=2e-3, rtol=0)
-
-
-@on_a_gpu
-def test_seeds_recorded_together_learn_what_each_learns_alone() -> None:
-    together, alone = (steps_of("rope", "cuda", range(3)) for _ in range(2))
-    stacked = StackedStep(together)
-    for i in range(6 * WARM):
-        batch, positions = batch_of(i, "cuda")
-        losses = stacked([batch] * 3, [positions] * 3)
-        expected = torch.stack([step(batch, positions) for step in alone])
-        torch.testing.assert_close(losses, expected, atol=1e-3, rtol=0)
