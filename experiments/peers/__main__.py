@@ -1,7 +1,6 @@
 """Time pe-zoo, x-transformers, Hugging Face Transformers and plain torch on the same shapes, in turn, in one process.
 
 python -m experiments.peers                 a training step, six encoders, lengths 40, 128 and 512
-python -m experiments.peers run             a whole run: training on copy, evaluation at up to eight times its length
 python -m experiments.peers long            a forward pass over 16 384 tokens, next to fused attention without encoder
 python -m experiments.peers hf              a training step of Hugging Face's Llama, as it is and through pe_zoo.hf.use
 
@@ -22,7 +21,7 @@ import torch
 import pe_zoo
 
 CLASSIC = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-USED_BY = {"tokens": ("step", "run", "hf"), "steps": ("run",), "compile": ("step",), "device": ("step", "long", "hf")}
+USED_BY = {"tokens": ("step", "hf"), "compile": ("step",)}
 """Options that only some modes use."""
 
 
@@ -65,19 +64,16 @@ def _parser() -> Parser:
     description, _, rest = (__doc__ or "").partition("\n\n")
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog="python -m experiments.peers", description=description, epilog=rest, formatter_class=layout)
-    parser.add_argument("what", nargs="?", choices=("step", "run", "long", "hf"), default="step")
+    parser.add_argument("what", nargs="?", choices=("step", "long", "hf"), default="step")
     parser.add_argument("--encoders", nargs="+", default=CLASSIC, metavar="NAME", help="default: the classic six")
-    lengths = "default: 40 128 512; for hf 128 512; for long 16384; for run 16, symbols of the longest training word"
+    lengths = "default: 40 128 512; for hf 128 512; for long 16384"
     parser.add_argument("--lengths", nargs="+", type=_count, metavar="N", help=lengths)
     parser.add_argument("--model-dim", type=_count, default=128, metavar="N", help="default: 128, with 4 heads")
     parser.add_argument("--layers", type=_count, default=4, metavar="N", help="default: 4")
-    parser.add_argument(
-        "--tokens", type=_count, metavar="N", help="step, run, hf: tokens per step; default: 8192, 256, 4096"
-    )
-    parser.add_argument("--steps", type=_count, metavar="N", help="run: number of steps; default: 200")
+    parser.add_argument("--tokens", type=_count, metavar="N", help="step, hf: tokens per step; default: 8192, 4096")
     parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="rounds of everything; default: 5")
     parser.add_argument("--threads", type=_count, metavar="N", help="default: torch's own")
-    parser.add_argument("--device", metavar="NAME", help="step, long, hf: cpu (default), cuda, …")
+    parser.add_argument("--device", metavar="NAME", help="cpu (default), cuda, …")
     parser.add_argument("--compile", action="store_true", help="step: also time compiled peers (slow to start)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write a CSV file")
     return parser
@@ -90,12 +86,10 @@ def _count(text: str) -> int:
 
 
 def _line(record: dict[str, Any]) -> str:
-    share = record["share_of_product_rate"]
-    of_rate = "" if share is None else f"{100 * share:5.1f} % of the products' rate"
     return (
         f"{record['encoder']:<20}{record['length']:>6}  {record['who']:<52}{record['milliseconds']:>10.1f} ms"
-        f"{record['ratio']:>7.2f} ×  {of_rate}"
-    ).rstrip()
+        f"{record['ratio']:>7.2f} ×"
+    )
 
 
 if __name__ == "__main__":

@@ -29,8 +29,6 @@ PROCESSES = "processes"
 """In an origin, the number of processes: another number rounds sums differently, which the user has chosen."""
 SHARE = 0.02
 """Largest share of the time spent on writing checkpoints."""
-ASSUMED_BYTES_PER_SECOND = 1e8
-"""Assumed speed of the disk until it is measured."""
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Checkpoints:
     check_lease: Callable[[], None] = lambda: None
     parts: dict[str, State] = field(default_factory=dict, init=False)
     resumed: int = field(default=0, init=False)
-    _write_seconds: float | None = field(default=None, init=False)
+    _write_seconds: float = field(default=0.0, init=False)
     _last: float = field(default_factory=time.perf_counter, init=False)
 
     def load(self) -> None:
@@ -97,13 +95,8 @@ class Checkpoints:
         stopping, passed = self.interruption.signum is not None, time.perf_counter() - self._last
         if stopping or keep or passed >= self.every_seconds:
             self.parts[part] = capture()
-        if stopping or (passed >= self.every_seconds and passed * SHARE >= self._expected_seconds()):
+        if stopping or (passed >= self.every_seconds and passed * SHARE >= self._write_seconds):
             self.write()
-
-    def _expected_seconds(self) -> float:
-        if self._write_seconds is not None:
-            return self._write_seconds
-        return sum(t.nbytes for state in self.parts.values() for t in state.tensors.values()) / ASSUMED_BYTES_PER_SECOND
 
     def write(self) -> None:
         """Write all ``parts``. A failure is logged and does not stop the run; RunLocked if the lease is lost."""

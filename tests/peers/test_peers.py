@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from experiments.model.streams import initialising
 from experiments.peers import __main__ as command
@@ -17,15 +16,10 @@ from experiments.peers.models import OF_X_TRANSFORMERS, Contender, PlainTorch, c
 from experiments.peers.runs import (
     OURS,
     in_turn,
-    product_rates,
     ratio,
-    step_operations,
     steps_through_use,
     training_steps,
-    whole_runs,
 )
-from experiments.tasks import Batch
-from experiments.tasks.copy import Copy
 from experiments.training.step import next_token
 from pe_zoo import Geometry
 
@@ -93,20 +87,6 @@ def test_libraries_alternate_and_the_first_round_is_a_warm_up() -> None:
     assert ratio([2.0, 9.0, 30.0], [1.0, 3.0, 5.0]) == 3.0
 
 
-def test_operations_of_a_step_are_those_of_its_products() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    model = ours("none", GEOMETRY, 11)
-    tokens = torch.randint(11, (3, 20))
-    with FlopCounterMode(display=False) as counted, torch.no_grad():
-        model.layers[0].attention = model.layers[1].attention = "plain"  # type: ignore[union-attr]
-        model(tokens)
-    assert step_operations(GEOMETRY, 11, 3, 20) == 3 * counted.get_total_flops()
-    rates = product_rates(GEOMETRY, 3, 20, 1)
-    assert set(rates) == {"float32", "bfloat16"}
-    assert all(rate > 0 for rate in rates.values())
-
-
 def test_ours_comes_first_and_every_peer_after_it() -> None:
     does = training_steps("learned", GEOMETRY, 40)
     assert next(iter(does)) == OURS
@@ -124,49 +104,6 @@ def test_llama_trains_as_it_comes_and_through_use() -> None:
         assert losses[-1] < losses[0]
 
 
-def test_a_whole_run_trains_and_answers() -> None:
-    does = whole_runs("none", GEOMETRY, 2, 256)
-    assert {name.partition(",")[0] for name in does} == {OURS, "x-transformers", "plain torch"}
-    for do in (does[OURS], does["plain torch, fused attention"]):
-        do()
-
-
-@pytest.fixture
-def sampled(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Every batch of words that is drawn to train on, from here on."""
-    drawn: list[Tensor] = []
-    sample = Copy.sample
-
-    def note(task: Copy, *given: Any, split: str, causal: bool) -> Batch:
-        batch = sample(task, *given, split=split, causal=causal)
-        if split == "train":
-            drawn.append(batch.tokens)
-        return batch
-
-    monkeypatch.setattr(Copy, "sample", note)
-    return drawn
-
-
-def test_a_peer_trains_on_the_batches_that_ours_trains_on(sampled: list[Tensor]) -> None:
-    does = whole_runs("none", GEOMETRY, 8, 256)
-    does[OURS]()
-    mine = list(sampled)
-    sampled.clear()
-    does["plain torch, fused attention"]()
-    assert len({batch.shape for batch in mine}) > 1
-    assert [batch.tolist() for batch in sampled] == [batch.tolist() for batch in mine]
-
-
-def test_a_whole_run_has_the_given_length_and_tokens(sampled: list[Tensor], capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--model-dim", "16", "--layers", "1", "--rounds", "1", "--encoders", "none", "--steps", "9"]
-    assert command.main(["run", *small, "--lengths", "3", "--tokens", "50"]) == 0
-    task = Copy(train_length=3)
-    sizes = {task.sequence_length(length) for length in (1, 2, 3)}
-    assert {batch.shape[1] for batch in sampled} == sizes
-    assert {batch.shape for batch in sampled} == {(50 // size, size) for size in sizes}
-    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"3"}
-
-
 def test_the_command_prints_a_line_for_each_and_writes_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +111,7 @@ def test_the_command_prints_a_line_for_each_and_writes_a_table(
     given = ["--tokens", "40", "--lengths", "20", "--out", str(tmp_path / "found.csv")]
     assert command.main(["step", *small, *given]) == 0
     table = pd.read_csv(tmp_path / "found.csv")
-    assert list(table.columns) == ["encoder", "length", "who", "milliseconds", "ratio", "share_of_product_rate"]
+    assert list(table.columns) == ["encoder", "length", "who", "milliseconds", "ratio"]
     assert (table["who"].iloc[0], table["ratio"].iloc[0]) == (OURS, 1.0)
     assert len(capsys.readouterr().out.splitlines()) == len(table) == 8
     assert command.main(["long", *small, "--lengths", "300"]) == 0
@@ -187,11 +124,8 @@ def test_the_command_prints_a_line_for_each_and_writes_a_table(
         (["--encoders", "ropee"], "no encoder named 'ropee'"),
         (["--rounds", "0"], "'0' is not a whole number above 0"),
         (["fly"], "invalid choice: 'fly'"),
-        (["--steps", "9"], "--steps has no effect on step: leave it out, or use run"),
-        (["long", "--steps", "9"], "--steps has no effect on long: leave it out, or use run"),
-        (["long", "--tokens", "9"], "--tokens has no effect on long: leave it out, or use step or run or hf"),
+        (["long", "--tokens", "9"], "--tokens has no effect on long: leave it out, or use step or hf"),
         (["long", "--compile"], "--compile has no effect on long: leave it out, or use step"),
-        (["run", "--compile"], "--compile has no effect on run: leave it out, or use step"),
     ],
 )
 def test_a_bad_request_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
