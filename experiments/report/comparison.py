@@ -6,13 +6,11 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.figures import style, words
-from experiments.figures.slopes import slopes
 from experiments.report import page as pages
-from experiments.report.changes import BEYOND, NOISE, SAME, UNTOLD, compare
-from experiments.report.page import Page, Picture, Section, Table
+from experiments.report.changes import NOISE, SAME, UNTOLD, compare
+from experiments.report.page import Page, Section, Table
 from experiments.rows.read import MADE_WITH
 from experiments.rows.results import Results, read
-from experiments.rows.row import metric_of
 from experiments.rows.untrusted import stays_within
 
 TESTED = ("difference", "95 % interval", "seeds", "paired by", "p (Holm)", "verdict")
@@ -43,7 +41,7 @@ def build(ours: Results, theirs: Results) -> Page:
     sections = [
         _settings_section(settings) if len(settings) else None,
         _changes("What changed", "changed", changed, names) if len(changed) else None,
-        _everything(table, names) if len(table) else None,
+        _changes("Every number in both", "differences", table, names) if len(table) else None,
         _alone(ours, theirs, names),
     ]
     method = [
@@ -80,17 +78,6 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
         ]
         summary.append(f"In {names[0]} {verdict} than in {names[1]}: {words.few(changes)}.")
     return summary
-
-
-def _everything(table: pd.DataFrame, names: tuple[str, str]) -> Section:
-    section = _changes("Every number in both", "differences", table, names)
-    for task, of_task in table[table["what"].str.endswith(BEYOND)].groupby("task"):
-        of_task = of_task.assign(changed=~of_task["verdict"].isin((SAME, NOISE, UNTOLD)))
-        title = f"{task}: {words.brief(of_task.loc[of_task['changed'], 'series'], len(of_task))} changed"
-        title = title if of_task["changed"].any() else f"{task}: nothing changed beyond noise"
-        figure = slopes(of_task, names, title, metric_of(str(of_task["metric"].iloc[0])).label)
-        section.parts.insert(0, Picture(f"{style.slug(str(task))}_difference", figure.caption, figure))
-    return section
 
 
 def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
