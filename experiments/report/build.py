@@ -212,11 +212,6 @@ def _task_page(task: TaskResults) -> Page:
     if task.first_figure_only:
         present -= {"training"}
         head.paragraphs.append(f"With more than {PICTURED} tasks, each section shows only its first figure.")
-    if len(task.drawn) < len(task.order):
-        head.paragraphs.append(
-            f"Figures show {len(task.drawn)} of the {len(task.order)} series: the baseline and the best beyond the "
-            "training length. Tables show all."
-        )
     made = [_section(experiment, task) for experiment in _ordered(present)]
     if screen is None and not task.asks_of_each:  # then the first figure has the answer
         titles = (part.figure.title for section in made for part in section.parts if isinstance(part, Picture))

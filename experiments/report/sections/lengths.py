@@ -6,7 +6,7 @@ from experiments.figures import words
 from experiments.measures.length_extrapolation import POSITION_LOSS
 from experiments.measures.length_extrapolation import report as length_extrapolation
 from experiments.report.page import Picture, Section, Table
-from experiments.report.sections.task import MOST, TaskResults, opening
+from experiments.report.sections.task import TaskResults, opening
 from experiments.rows.row import OVER_LENGTHS, among, metric_of
 from experiments.statistics import intervals
 
@@ -15,7 +15,7 @@ def section(task: TaskResults) -> Section:
     """Make the section: curves and tables of every metric, loss by position."""
     section = opening("Length extrapolation", OVER_LENGTHS, task.results)
     summary = task.with_marks(task.lengths)
-    figures = length_extrapolation.plot(task.rows_of(OVER_LENGTHS, drawn=MOST))
+    figures = length_extrapolation.plot(task.rows_of(OVER_LENGTHS, drawn=True))
     for metric in among(length_extrapolation.QUALITIES, summary["metric"]):
         stem, named = task.stem(metric), metric_of(metric)
         if stem in figures:

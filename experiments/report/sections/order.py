@@ -12,7 +12,7 @@ from experiments.measures.permutation_sensitivity.report import change_names, or
 from experiments.report import drawing
 from experiments.report.page import Block, Cell, Picture, Section, Table
 from experiments.report.sections.curves import percent
-from experiments.report.sections.task import MOST, TaskResults, opening
+from experiments.report.sections.task import TaskResults, opening
 from experiments.rows.row import among, main_metric, metric_of
 
 EXPERIMENT = "permutation_sensitivity"
@@ -69,7 +69,7 @@ def section(task: TaskResults) -> Section:
     section = opening("Permutation sensitivity", EXPERIMENT, task.results)
     rows = task.rows_of(EXPERIMENT)
     summary = task.with_marks(permutation_report.summarise(rows))
-    figures = permutation_report.plot(task.rows_of(EXPERIMENT, drawn=MOST))
+    figures = permutation_report.plot(task.rows_of(EXPERIMENT, drawn=True))
     slopes = summary[summary["metric"].isin(permutation_sensitivity.SLOPES.values())]
     errors = summary[summary["metric"].isin(STAGES)]
     for stem, figure in islice(figures.items(), 1 if task.first_figure_only else None):

@@ -10,7 +10,7 @@ from experiments.figures.training import training_curves
 from experiments.measures import has_report, plot_of, report_of
 from experiments.report.page import Block, Picture, Section, Table
 from experiments.report.sections import fairness
-from experiments.report.sections.task import MOST, TaskResults, opening
+from experiments.report.sections.task import TaskResults, opening
 from experiments.statistics import intervals
 
 COSTS = ["encoder_parameters", "model_parameters", "steps", "train_seconds", "tokens_per_second"]
@@ -19,7 +19,7 @@ OF_TRAINING = COSTS[2:]
 
 def training(task: TaskResults) -> Section:
     """Make the section of loss and accuracy during training."""
-    figures = training_curves(task.rows_of("training", drawn=MOST))
+    figures = training_curves(task.rows_of("training", drawn=True))
     data = task.with_marks(intervals.over_seeds(task.rows_of("training"), ["task", "metric", "series", "step"]))
     return Section("Training", parts=[Picture(stem, figure.caption, figure, data) for stem, figure in figures.items()])
 
@@ -30,7 +30,7 @@ def other(task: TaskResults, experiment: str) -> Section:
     title = experiment.replace("_", " ").capitalize()
     stem, caption = task.stem(style.slug(experiment)), f"{title}, {task.key}"
     section = opening(title, experiment, task.results)
-    figures = plot_of(experiment)(task.rows_of(experiment, drawn=MOST)).items()
+    figures = plot_of(experiment)(task.rows_of(experiment, drawn=True)).items()
     for drawn, figure in islice(figures, 1 if task.first_figure_only else None):
         section.parts.append(Picture(drawn, figure.caption, figure))
     if not has_report(experiment):

@@ -1,6 +1,5 @@
 """One task of a report: its rows, the names and order of its series, and the tables that several sections share."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,10 +21,6 @@ from experiments.statistics.rule import BEST, Rule
 from experiments.statistics.scores import UNLEARNED, scores
 from pe_zoo._catalogue import Entry
 
-IN_TEXT = ("series", "encoder", "task", "positions", "condition", "run_id")
-"""Columns whose text may appear in a figure."""
-MOST = 200
-"""Most series of a task that figures know of; each chooses by its question which of them have a colour."""
 PICTURED = 10
 """Most tasks that have all their figures; with more tasks, each section shows only its first figure."""
 FREE_RUNNING = "generated_token_accuracy"
@@ -69,18 +64,10 @@ class TaskResults:
         if self.rule and self.seeks_best and self.asked:  # a reader asks of one series
             self.rule = replace(self.rule[0], question=str(self.baseline)), self.rule[1]
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
-        self.drawn = self._drawn()
         self.outside = bool(len(self.runs)) and all(
             "train.elsewhere" in self.configs.get(run, {}) for run in self.runs["run_id"]
         )
         self.means = ONE_MODEL if self.outside and self.runs["seed"].nunique() < 2 else MEANS
-
-    def _drawn(self) -> list[str]:
-        """Return the series that figures show: the baseline, then the best beyond the training length."""
-        up = len(self.beyond) and metric_of(str(self.beyond["metric"].iloc[0])).higher_is_better
-        means = self.beyond.groupby("series")["value"].mean().dropna().mul(-1 if up else 1)
-        worst_last = sorted(self.order, key=lambda series: (series != self.baseline, means.get(series, math.inf)))
-        return worst_last[:MOST]
 
     @property
     def caption(self) -> str:
@@ -203,15 +190,10 @@ class TaskResults:
         """Return the name that readers see: marked if a run of it did not converge."""
         return self.named(series) + style.NOT_CONVERGED * (series in self.not_converged)
 
-    def rows_of(self, experiment: str, *, drawn: int = 0) -> pd.DataFrame:
-        """Return the rows of an experiment; for a figure only those of the first series drawn, by display name."""
+    def rows_of(self, experiment: str, *, drawn: bool = False) -> pd.DataFrame:
+        """Return the rows of an experiment; those to be ``drawn`` have the display name of their series."""
         rows = self.rows[self.rows["experiment"] == experiment]
-        if not drawn:
-            return rows
-        rows = rows[rows["series"].isin(self.drawn[:drawn])]
-        rows = rows.assign(series=rows["series"].map(self.display))
-        # matplotlib would typeset text between two dollar signs as a formula.
-        return rows.assign(**{column: rows[column].str.replace("$", r"\$") for column in IN_TEXT})
+        return rows.assign(series=rows["series"].map(self.display)) if drawn else rows
 
     def kind_of(self, series: Any) -> str:
         """Return the family of a series' encoder, or of the method that extends it; blank if that is unknown or own."""
@@ -281,11 +263,6 @@ class TaskResults:
     def path(self) -> str:
         """The path of the task's page."""
         return page_of("tasks", self.key, self.results)
-
-    @property
-    def folder(self) -> str:
-        """The name of the folder of results."""
-        return self.results.folder.resolve().name
 
     def stem(self, name: str) -> str:
         """Return the name of a file of this task."""
