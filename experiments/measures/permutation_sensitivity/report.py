@@ -10,7 +10,7 @@ from experiments.measures.permutation_sensitivity import DISTANCES, NAME, POSITI
 from experiments.rows.row import rows_of
 from experiments.statistics.intervals import by_measurement, half_width, with_series
 
-DRAWN = (figures.sensitivity, figures.quality_loss, figures.representation_change, figures.output_change)
+DRAWN = (figures.sensitivity, figures.representation_change)
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
