@@ -502,6 +502,13 @@ def test_rows_of_before_there_were_sensitivities_are_drawn_too(table: pd.DataFra
     assert set(permutation_report.plot(older)) == {"copy_sensitivity"}
 
 
+@pytest.mark.parametrize(("metric", "unit"), [("token_accuracy", "share of the answer"), ("bits_per_byte", "bits")])
+def test_quality_lost_has_the_unit_of_the_quality(table: pd.DataFrame, metric: str, unit: str) -> None:
+    rows = table.assign(metric=table["metric"].replace("token_accuracy", metric))
+    written = {text.get_text() for text in permutation_report.plot(rows)["copy_sensitivity"].findobj(Text)}
+    assert f"quality lost, {unit}" in written
+
+
 def test_figures_where_positions_were_refused() -> None:
     rows = frame(permutation_sensitivity.measure(subject(InOrderOnly), **QUICK))
     drawn = permutation_report.plot(rows)

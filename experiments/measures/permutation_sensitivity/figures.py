@@ -19,6 +19,8 @@ FELT = 0.05
 def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
     """Plot the quality lost by a gentle change of order and by the hardest, seed by seed."""
     reason = unlearned(rows[rows["condition"] == ""])
+    in_bits = (rows["metric"] == "bits_per_byte").any()
+    unit = f"quality lost, {metric_of('bits_per_byte').unit if in_bits else 'share of the answer'}"
     rows = rows[(rows["metric"] == "quality_loss") & (rows["status"] == "ok") & rows["change"].isin((GENTLE, HARD))]
     tokens = rows[(rows["change"] == HARD) & (rows["kind"] == TOKENS)].groupby("series")["value"].mean()
     order = list(tokens.sort_values(ascending=False, kind="stable").index)
@@ -29,7 +31,7 @@ def sensitivity(rows: pd.DataFrame, looks: Looks) -> Chart | None:
         "ring: positions permuted, tokens in place. All encoders, those that lose most on top."
     )
     changes = {GENTLE: "10 % of neighbours swapped", HARD: "all shuffled"}
-    titles, unit = list(changes.values()), f"quality lost, {_unit(rows)}"
+    titles = list(changes.values())
     figure, panels = dots.panels(reason or _finding(rows, tokens), caption, order, titles, y=unit, alike="xy")
     for axes, change in zip(panels, changes, strict=True):
         for kind in (TOKENS, POSITIONS):
@@ -80,8 +82,3 @@ def representation_change(rows: pd.DataFrame, looks: Looks) -> Chart | None:
     found[0].set_ylim(bottom=0)
     found[0].set_xticks(sorted(set(rows["layer"].astype(int))))
     return figure
-
-
-def _unit(rows: pd.DataFrame) -> str:
-    named = set(rows["metric"])
-    return metric_of("bits_per_byte").unit if "bits_per_byte" in named else "share of the answer"
