@@ -1,7 +1,6 @@
 """A page for each encoder: what it is, from its docstring, a curve for each task, claims about it, and its cost."""
 
 import math
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +9,13 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.measures.context_extension import AS_TRAINED, FINE_TUNED, WINDOW
 from experiments.measures.context_extension import NAME as EXTENDED
-from experiments.measures.structure import NAME as STRUCTURE
-from experiments.measures.structure import report as structure
 from experiments.report import board, drawing
 from experiments.report.page import Block, Page, Section
 from experiments.report.paper import bibliography
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.statements import OF_ITS_OWN, claim
 from experiments.report.sections.task import TaskResults
-from experiments.rows import sweeps
 from experiments.rows.row import main_metric, metric_of, not_in_parts
-from experiments.statistics import intervals
 from experiments.statistics.scores import NOT_MEASURED
 from experiments.statistics.statements.verdicts import Decided
 from pe_zoo import _catalogue
@@ -75,7 +70,6 @@ def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Seq
     what = Section("What it is", parts=[Block("card", _card(entry, of_tasks))])
     found = Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))])
     sections = [found, what] if entry.declared.get("file") else [what, found]  # an author knows what it is
-    sections += _untrained(name, entry, of_tasks)
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
     ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
@@ -165,40 +159,6 @@ def _are_entries(ends: object) -> bool:  # of a folder from elsewhere, too
     return isinstance(ends, list) and all(
         isinstance(entries, list) and all(isinstance(entry, int | float) for entry in entries) for entries in ends
     )
-
-
-def _untrained(name: str, entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> list[Section]:
-    """Say what an encoder is before training, from the first task that was asked, or how to see it."""
-    title = "Before training"
-    for task, names in of_tasks:
-        rows = task.rows_of(STRUCTURE)
-        if (rows := rows[rows["series"].isin(names)]).empty:
-            continue
-        shown = structure.shown(rows)
-        meanings = dict(zip(shown["head"], shown["meaning"], strict=True))
-        means = intervals.over_seeds(shown, ["series", "head"])
-        cells = task.grid(means, ["head"], {head: head for head in meanings}, STRUCTURE, words.measured)
-        lines = [f"{head}: {_of_series(cells, head)}. {meaning}" for head, meaning in meanings.items()]
-        link = {"name": "Its figures", "page": f"{task.path}#{STRUCTURE}", "css": "", "drawing": "", "said": ""}
-        return [Section(title, parts=[Block("list", lines), Block("links", [link])])]
-    if not entry.name or entry.declared.get("axes", 1) > 1:  # not in this package, or not measured
-        return []
-    file = f"{_plugin(entry, of_tasks)} " if entry.declared.get("file") else ""
-    command = f"python run.py {file}encoder={name} experiment=structure"
-    return [Section(title, [f"{command} shows what it is before training, in figures and numbers, in seconds."])]
-
-
-def _plugin(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> str:
-    """Return the option that names an encoder's file as a run of it did, which may lie in a folder."""
-    task, names = of_tasks[0]
-    commands = task.runs.loc[task.runs["series"].isin(names), "command"].dropna()
-    given = (word for command in commands for word in shlex.split(sweeps.to_type(command)))
-    return shlex.quote(next((word for word in given if word.startswith("plugin=")), f"plugin={entry.declared['file']}"))
-
-
-def _of_series(cells: pd.DataFrame, head: str) -> str:
-    values = dict(zip(cells["series"], cells[head], strict=True))
-    return next(iter(values.values())) if len(values) == 1 else "; ".join(map(" ".join, values.items()))
 
 
 def _smalls(of_tasks: list[tuple[TaskResults, list[str]]]) -> list[dict[str, Any]]:
