@@ -81,7 +81,7 @@ def write(
     page, target = draw(), place / "report"
     index = pages.write(page, target, single=single)
     exports.write_texts(page, results, target)
-    if exports.remove_paper(target) or paper:  # one that is there is kept up with the page
+    if paper or (target / "report.tex").is_file():  # one that is there is kept up with the page
         with style.sized(*exports.COLUMN, titled=False):
             narrow = draw()
         exports.write_paper(narrow, _of_tasks(results, baselines), target)

@@ -204,16 +204,6 @@ def test_a_report_without_it_keeps_it_up_with_the_page(paper: Path, tmp_path: Pa
     assert (again / "paper" / "table.tex").read_bytes() == (paper / "paper" / "table.tex").read_bytes()
 
 
-def test_pictures_that_are_not_its_own_stay(paper: Path, tmp_path: Path) -> None:
-    report_folder = Path(shutil.copytree(paper.parent, tmp_path / "again")) / "report"
-    mine = report_folder / "paper" / "mine.png"
-    mine.write_bytes(b"a diagram for the paper")
-    (report_folder / "report.tex").unlink()  # which says which figures are its own
-    assert report.main([str(tmp_path / "again")]) == 0
-    assert not (report_folder / "report.tex").exists()
-    assert mine.read_bytes() == b"a diagram for the paper"
-
-
 # ---- the methods ------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +57,7 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
     stays_within(place, folder)
     place.mkdir(exist_ok=True)
     pictures = [part for part in narrow.parts if isinstance(part, Picture)]
-    # First: the next report knows from it which files are ours, had this one been interrupted too.
+    # First: if this is interrupted, the next report finds it and writes the rest.
     captions = {part.stem: part.caption.rstrip() + UNLEARNED * _marked(part.figure) for part in pictures}
     write_whole(folder / "report.tex", latex.document(narrow.title, captions))
     write_whole(place / "table.tex", table(tasks))
@@ -150,20 +149,6 @@ def table(tasks: Sequence[TaskResults]) -> str:
 def _interval(line: "pd.Series[float]") -> str:
     text = f" [{100 * line['low']:.1f}, {100 * line['high']:.1f}]" if line["low"] == line["low"] else ""
     return text.replace("-", "$-$")
-
-
-def remove_paper(folder: Path) -> bool:
-    """Remove what `write_paper` left of an earlier report, which no longer agrees with this one; return if it had."""
-    document, place = folder / "report.tex", folder / FOLDER
-    if document.is_symlink() or not document.is_file():
-        return False
-    stays_within(place, folder)
-    for name in [*re.findall(r"\{paper/([^/{}]+\.pdf)\}", document.read_text("utf-8", errors="replace")), "table.tex"]:
-        (place / name).unlink(missing_ok=True)
-    if place.is_dir() and not any(place.iterdir()):
-        place.rmdir()
-    document.unlink()
-    return True
 
 
 def fit(figure: Figure) -> None:
