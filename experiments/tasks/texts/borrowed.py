@@ -9,8 +9,7 @@ import torch
 
 from experiments.rows.saved import file_of
 from experiments.tasks.texts.corpus import Corpus
-from experiments.tasks.texts.documents import Documents
-from experiments.tasks.texts.tokenizer import Tokenized, pieces
+from experiments.tasks.texts.tokenizer import Tokenized, encode
 
 MOST_LOST = 0.01
 """Share of the bytes by which the tokens may spell another text: a space put at the start of each piece, at most."""
@@ -35,14 +34,7 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
     widths = torch.tensor([len(token) for token in spelled])
     splits = {}
     for name, documents in corpus.splits.items():
-        numbers, sizes = [torch.zeros(0, dtype=torch.int32)], []
-        for document in documents:
-            parts = [piece.decode(errors="replace") for piece in pieces(document)]
-            encoded = tokenizer.encode_batch_fast(parts, add_special_tokens=False)
-            found = [torch.tensor(part.ids, dtype=torch.int32) for part in encoded]
-            sizes.append(sum(map(len, found)))
-            numbers += found
-        splits[name] = Documents(torch.cat(numbers), torch.tensor(sizes, dtype=torch.long))
+        splits[name] = encode(tokenizer, documents, lambda piece: piece.decode(errors="replace"))
         told, real = int(widths[splits[name].tokens.long()].sum()), sum(map(len, documents))
         if abs(told - real) > MOST_LOST * real + len(documents):
             lost = f"its tokens spell {told} bytes of the {real} of the {name} text"

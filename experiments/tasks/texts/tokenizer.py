@@ -8,7 +8,7 @@ library ``tokenizers``.
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def byte_pairs_of(corpus: Corpus, vocabulary: int) -> Tokenized:
 
 def _learned(tokenizers: Any, corpus: Corpus, vocabulary: int) -> Tokenized:
     tokenizer = _train(tokenizers, corpus.splits["train"], vocabulary)
-    splits = {name: _encode(tokenizer, documents) for name, documents in corpus.splits.items()}
+    splits = {name: encode(tokenizer, documents, _spell) for name, documents in corpus.splits.items()}
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     spelled = [bytes(ord(character) & 0xFF for character in token) for token in tokens]
     return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
@@ -86,10 +86,11 @@ def _train(tokenizers: Any, documents: list[bytes], vocabulary: int) -> Any:
     return tokenizer
 
 
-def _encode(tokenizer: Any, documents: list[bytes]) -> Documents:
+def encode(tokenizer: Any, documents: list[bytes], spell: Callable[[bytes], str]) -> Documents:
+    """Tokenize documents in `pieces`, each given to the tokenizer as ``spell`` writes it."""
     tokens, sizes = [torch.zeros(0, dtype=torch.int32)], []
     for document in documents:
-        parts = tokenizer.encode_batch_fast([_spell(p) for p in pieces(document)], add_special_tokens=False)
+        parts = tokenizer.encode_batch_fast([spell(piece) for piece in pieces(document)], add_special_tokens=False)
         numbers = [torch.tensor(part.ids, dtype=torch.int32) for part in parts]
         sizes.append(sum(map(len, numbers)))
         tokens += numbers
