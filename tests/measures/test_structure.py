@@ -594,8 +594,8 @@ def test_the_receptive_field_against_the_whole_jacobian() -> None:
 def test_the_way_back_is_that_of_the_model() -> None:
     model = subject("rope", layout=Layout(skip_every=2)).model
     tokens = torch.randint(12, (1, LENGTH))
-    embedded, output = behaviour.last_output(model, tokens)
-    assert torch.equal(output, model.norm(model.hidden(tokens)[-1])[0, -1])
+    embedded, outputs = model.last_outputs(tokens, torch.arange(LENGTH).float())
+    assert torch.equal(outputs, model.norm(model.hidden(tokens)[-1])[:, -1])
     assert torch.equal(embedded, model.token_embedding(tokens))
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 import pe_zoo
+from experiments.measures.place_bias.influence import profile
 from experiments.measures.structure.kernel import ROUNDING, count_up, exact, kernel, window
 from experiments.measures.structure.vectors import codes
 from experiments.model.streams import initialising
@@ -95,19 +96,8 @@ def receptive_field(subject: Subject, model: Transformer, length: int) -> float:
     """
     generator = subject.stream("structure/directions")
     directions = torch.randn(PROJECTIONS, model.geometry.model_dim, generator=generator)
-    total = torch.zeros(length, dtype=torch.float64)
-    for tokens in _tokens(subject, model, length, "receptive field").split(1):
-        embedded, output = last_output(model, tokens)
-        for direction in directions:
-            (gradient,) = torch.autograd.grad(output @ direction, embedded, retain_graph=True)
-            total += gradient[0].double().norm(dim=-1)
-    return window(total, 0.99).item()
-
-
-def last_output(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the embeddings of one sequence, ``(1, length, model_dim)``, and the last output that depends on them."""
-    embedded, outputs = model.last_outputs(tokens, torch.arange(tokens.shape[-1], dtype=torch.float32))
-    return embedded, outputs[0]
+    tokens = _tokens(subject, model, length, "receptive field")
+    return window(profile(model, tokens, torch.arange(length, dtype=torch.float32), directions), 0.99).item()
 
 
 def _tokens(subject: Subject, model: Transformer, length: int, purpose: str) -> Tensor:
