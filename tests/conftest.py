@@ -113,7 +113,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png"), *__: object) -> dict[str, bytes]:
+def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
     return dict.fromkeys(suffixes, b"")
 
 
@@ -133,9 +133,9 @@ def rendering() -> Callable[[str], AbstractContextManager[None]]:
 
     @contextmanager
     def only(suffix: str) -> Iterator[None]:
-        def draw(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), *dots: int) -> dict[str, bytes]:
+        def draw(figure: Figure, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
             wanted = [suffix] if suffix in suffixes else []
-            return dict.fromkeys(suffixes, b"") | rendered(figure, wanted, *dots)
+            return dict.fromkeys(suffixes, b"") | rendered(figure, wanted)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(style, "renderings", draw)

@@ -165,30 +165,19 @@ def picture(axes: Axes, cells: Any, colours: Any, low: float, high: float, **how
     axes.set(xlim=(left, right), ylim=(bottom, top))
 
 
-def heat(
-    title: str,
-    caption: str,
-    tables: Mapping[str, pd.DataFrame],
-    unit: str,
-    *,
-    columns: int = 2,
-    low: float = 0.0,
-    high: float | None = None,
-) -> Chart:
-    """Return a `chart` of tables as coloured cells, all on one scale from ``low`` to ``high`` (the largest number)."""
+def heat(title: str, caption: str, tables: Mapping[str, pd.DataFrame], unit: str) -> Chart:
+    """Return a `chart` of tables of shares as coloured cells, all on one scale from 0 to 1."""
     first = next(iter(tables.values()))
-    if high is None:
-        high = max(1e-9, *(float(np.nanmax(table.to_numpy(float), initial=low)) for table in tables.values()))
     texts, names = [str(name) for name in first.columns], [str(name) for name in first.index]
     cut = [words.cut(name, LONGEST) for name in names]
     names = cut if len(set(cut)) == len(names) else names
     left, size = wide(names) + 0.08, 0.13 if len(names) > 12 else 0.17
-    how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": columns, "low": wide(texts)}
-    figure, found = chart(title, caption, list(tables), y=f"{unit}: {low:g}", **how)
+    how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": 4, "low": wide(texts)}
+    figure, found = chart(title, caption, list(tables), y=f"{unit}: 0", **how)
     colours = shades("#2f6fd0")
     for axes, table in zip(found, tables.values(), strict=True):
         cells = table.reindex(first.index).astype(float)
-        how = {"vmin": low, "vmax": high, "cbar": False, "yticklabels": False, "rasterized": True}
+        how = {"vmin": 0, "vmax": 1, "cbar": False, "yticklabels": False, "rasterized": True}
         sns.heatmap(cells, ax=axes, cmap=colours, xticklabels=texts, **how)
         sns.despine(ax=axes, left=True, bottom=True)
         axes.grid(visible=False)
@@ -196,12 +185,12 @@ def heat(
         axes.set(xlabel="", ylabel="")
     found[0].set_yticks(np.arange(len(names)) + 0.5, names, rotation=0)
     # Behind the line above the panels: the scale.
-    start, tall, size = wide([f"{unit}: {low:g} "], NORMAL), figure.get_figheight() / style.scale(), style.room()
+    start, tall, size = wide([f"{unit}: 0 "], NORMAL), figure.get_figheight() / style.scale(), style.room()
     head = 1 - (0.155 + 0.175 * len(_heads(title))) / tall
     how = {"fontsize": NORMAL * style.scale(), "color": MUTED}
-    figure.text((start + 0.47) / size, head, f"{high:.2g}", **how)
+    figure.text((start + 0.47) / size, head, "1", **how)
     bar = figure.add_axes((start / size, head - 0.01 / tall, 0.42 / size, 0.1 / tall))
-    picture(bar, [np.linspace(low, high, 32)], colours, low, high)
+    picture(bar, [np.linspace(0, 1, 32)], colours, 0, 1)
     bar.set_axis_off()
     return figure
 

@@ -24,7 +24,8 @@ Dash = str | tuple[float, tuple[float, ...]]
 
 PAGE_WIDTH = 4.8
 """Inches of every figure: 461 pixels, so that text of 11 can still be read on a phone, or in a paper's column."""
-DOTS = {"page": 150, "print": 300}
+DOTS = 150
+"""Pixels of an inch in a ``png``."""
 LETTER, CAPTION, PAD = 0.0079, 7.5, 0.06
 """Inches of a letter for each point of its size, about; points of a caption, and inches above and below it."""
 NOT_CONVERGED = " †"
@@ -183,7 +184,7 @@ def theme() -> Iterator[None]:
         yield
 
 
-def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), dots: int = DOTS["page"]) -> dict[str, bytes]:
+def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
     """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure.
 
     A ``png`` stands alone: it has the caption, which pages and papers set themselves.
@@ -195,9 +196,9 @@ def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png"), dots: i
         content = io.BytesIO()
         with theme():
             if suffix == "png":
-                _save_captioned(figure, content, dpi=dots, metadata=dates[suffix])
+                _save_captioned(figure, content, dpi=DOTS, metadata=dates[suffix])
             else:
-                figure.savefig(content, format=suffix, dpi=dots, metadata=dates[suffix])
+                figure.savefig(content, format=suffix, dpi=DOTS, metadata=dates[suffix])
         found[suffix] = _light_and_dark(content.getvalue().decode()) if suffix == "svg" else content.getvalue()
     return found
 
@@ -242,12 +243,10 @@ def _font(found: re.Match[str]) -> str:
     return f"font-size: {found[2]}px" + f"; font-weight: {found[1]}" * bool(found[1])
 
 
-def save(
-    figure: Figure, path_without_suffix: Path, suffixes: Sequence[str] = ("svg", "png"), dots: int = DOTS["page"]
-) -> None:
+def save(figure: Figure, path_without_suffix: Path, suffixes: Sequence[str] = ("svg", "png")) -> None:
     """Write ``<path>.<suffix>`` in each format, each whole or not at all; create the folder if it is missing."""
     path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, content in renderings(figure, suffixes, dots).items():
+    for suffix, content in renderings(figure, suffixes).items():
         write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content, lasting=False)
 
 

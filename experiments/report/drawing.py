@@ -271,8 +271,9 @@ def taken(places: Sequence[float], count: int) -> Markup:
     return _svg("place", 11 * count, 14, "".join(cells))
 
 
-def strip(dots: Sequence[float], mean: float, low: float, high: float, width: int = 180) -> Markup:
+def strip(dots: Sequence[float], mean: float, low: float, high: float) -> Markup:
     """Return values between 0 and 1 as dots, their mean, and its interval where there is one."""
+    width = 180
 
     def x(value: float) -> float:
         return 5 + min(max(value, 0.0), 1.0) * (width - 10)

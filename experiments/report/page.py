@@ -230,9 +230,9 @@ class Page:
 def write(page: Page, folder: Path, *, single: bool = False) -> Path:
     """Write pages, tables and figures, without those of an earlier report; return the path of ``index.html``.
 
-    ``single`` writes `SINGLE` as well, which holds everything.
+    The stems of its parts are unique. ``single`` writes `SINGLE` as well, which holds everything.
     """
-    page, before = with_unique_stems(page), set(_linked(folder))
+    before = set(_linked(folder))
     files: dict[str, str | bytes] = {}
     for part in page.parts:
         if not isinstance(part, Block) and part.data is not None:

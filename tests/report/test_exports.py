@@ -114,10 +114,10 @@ def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float
     with style.sized(width, scale=0.72):
         figure = a_figure()
         exports.fit(figure)
-        style.save(figure, tmp_path / "figure", SUFFIXES, style.DOTS["print"])
+        style.save(figure, tmp_path / "figure", SUFFIXES)
         again = a_figure()
         exports.fit(again)
-        repeated = style.renderings(again, SUFFIXES, style.DOTS["print"])
+        repeated = style.renderings(again, SUFFIXES)
     assert repeated == {suffix: (tmp_path / f"figure.{suffix}").read_bytes() for suffix in SUFFIXES}
     svg, pdf = repeated["svg"], repeated["pdf"]
     size = re.search(rb'width="([\d.]+)pt"', svg)

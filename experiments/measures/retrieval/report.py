@@ -72,7 +72,7 @@ def _maps(quality: pd.DataFrame, order: list[str]) -> Chart:
             f"Shown are {len(drawn)} of {len(order)}, evenly along the ranking by effective length, the best first."
         )
     title = unlearned(_in_range(quality)) or f"{task}: what is found, by depth and length"
-    return heat(title, caption, tables, f"{metric.label} by depth (%) and length", columns=4, high=1.0)
+    return heat(title, caption, tables, f"{metric.label} by depth (%) and length")
 
 
 def _ranking(effective: pd.DataFrame, looks: dict[str, Look], order: list[str], reason: str) -> Chart:
