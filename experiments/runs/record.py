@@ -85,12 +85,12 @@ def run(
 
 
 def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: object, figures: bool) -> Outcome:
-    """Take the run's folder and run there; ``again``: see `ended_before`."""
+    """Take the run's folder and run there; ``again``: see `_ended_before`."""
     folder, interruption = plan.folder, team.interruption
-    outcome = ended_before(plan, again)
+    outcome = _ended_before(plan, again)
     if outcome is None or has_leftovers(folder):
         try:
-            with interruption.listening(), taken(plan, again, seconds, team) as free:
+            with interruption.listening(), _taken(plan, again, seconds, team) as free:
                 if isinstance(free, Outcome):
                     outcome = free
                 else:
@@ -108,11 +108,11 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
 
 
 @contextmanager
-def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
+def _taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
     """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     with acquire(plan.folder) as check_lease:
-        outcome = ended_before(plan, again)  # by the worker that had the lease until now
+        outcome = _ended_before(plan, again)  # by the worker that had the lease until now
         # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
         origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
         checkpoints = Checkpoints(plan.folder, origin, team.interruption, seconds, check_lease)
@@ -120,7 +120,7 @@ def taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator
         yield outcome or checkpoints
 
 
-def ended_before(plan: Plan, again: str | None) -> Outcome | None:
+def _ended_before(plan: Plan, again: str | None) -> Outcome | None:
     """Return the outcome of a run that has ended, unless its status is to be run ``again`` (blank: none; None: all)."""
     record = None if again is None else ending(plan.folder)
     if record is None or record["status"] == again:

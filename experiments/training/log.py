@@ -84,7 +84,8 @@ class TrainLog:
     def load(cls, facts: dict[str, Any]) -> Self:
         """Rebuild a log from plain data, as ``asdict`` and JSON give it."""
         tuning = facts["tuning"] and Tuning(**facts["tuning"])
-        return cls(**{**facts, "points": list(map(tuple, facts["points"])), "tuning": tuning})
+        known = {key: facts[key] for key in cls.__dataclass_fields__ if key in facts}  # others are another release's
+        return cls(**{**known, "points": list(map(tuple, facts["points"])), "tuning": tuning})
 
     @classmethod
     def restore(cls, saved: State, model: Transformer) -> Self:

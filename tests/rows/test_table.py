@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -60,6 +61,15 @@ def test_numbers_come_back_exactly(tmp_path: Path) -> None:
     assert (found["n"][0], found["seed"][0]) == (7, 3)
     assert math.isnan(found["value"][1])
     assert found["condition"].tolist() == ["", 'a,"b"']
+
+
+def test_what_an_older_file_lacks_is_blank(tmp_path: Path) -> None:
+    path = write_run(tmp_path, rows=[row(condition="shuffle", size=2)]) / "rows.csv"
+    later = ["size", "depth", "chance", "n", "status"]
+    pd.read_csv(path).drop(columns=later).to_csv(path, index=False)
+    found = read(tmp_path).rows
+    assert found[["condition", "value", "n", "status"]].to_numpy().tolist() == [["shuffle", 0.5, 0, "ok"]]
+    assert found[["size", "depth", "chance"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("name", ["none", "nan", "NA", "null", "None", "1", "a,b", 'quote"d', "naïve · ü"])

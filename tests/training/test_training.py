@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,10 @@ def test_a_run_that_is_learned_stops_there_and_says_so(
     record = record_of(run_of(tmp_path))
     assert (record["steps"], record["stopped"], record["converged"]) == (6, "converged", True)
     assert "ended after 6 steps by convergence" in done.out
+
+
+def test_the_log_of_another_release_is_read() -> None:
+    """A run that an update interrupts resumes."""
+    facts = asdict(TrainLog(steps=3)) | {"together": 1}
+    del facts["during"]
+    assert TrainLog.load(facts) == TrainLog(steps=3)
