@@ -174,8 +174,7 @@ def test_the_guide_s_renumbered_words_are_those_of_their_rows() -> None:
 
 
 def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
-    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
-        measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(file)}
+    measured = standings("decided")
     log = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
     told = {"## Every encoder against none": ("copy", "text"), "## Recall, against none": ("associative_recall",)}
     for title, tasks in told.items():
@@ -318,8 +317,7 @@ def test_the_verdict_that_depends_on_the_runs_has_its_rows(file: str) -> None:
 
 def test_the_guide_calls_decided_what_is_decided() -> None:
     guide = (ROOT / "docs" / "choose.md").read_text(encoding="utf-8")
-    with (ROOT / "results" / "decided" / "report" / "tables" / "standings.csv").open(newline="") as file:
-        verdicts = {(line["task"], line["series"]): line["verdict"] for line in csv.DictReader(file)}
+    verdicts = {key: line["verdict"] for key, line in standings("decided").items()}
     lines = {
         case: next(line for line in guide.splitlines() if line.startswith(f"| {case}")) for case in ("text", "exact")
     }
@@ -348,8 +346,7 @@ def test_the_guide_calls_decided_what_is_decided() -> None:
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md", "docs/log/2026-11-28.md"])
 def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
-    with (ROOT / "results" / "decided_rope" / "report" / "tables" / "standings.csv").open(newline="") as table:
-        measured = {(line["task"], line["series"].partition("(")[0]): line for line in csv.DictReader(table)}
+    measured = standings("decided_rope")
     verdicts = Counter(line["verdict"] for line in measured.values() if line["verdict"])
     better = Counter(series for (_, series), line in measured.items() if line["verdict"] == "better")
     ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
