@@ -236,7 +236,7 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     places = {series: [headline(against[task, series]).partition(" · ")[2] for task in TASKS] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
-    (said,) = re.findall(r"^(?:Decided, at 0.15|已判定)(?:.*\n|\n)+?(?=\*\*)", (ROOT / file).read_text("utf-8"), re.M)
+    (said,) = re.findall(r"^- \*\*(?:Decided: the first|已判定：前)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M)
     (told_of,) = re.findall(
         r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
     )
@@ -247,13 +247,13 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
 def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
-    table = pd.read_csv(ROOT / "results" / "decided_best" / "report" / "tables" / "standings.csv")
-    table = table[table["status"] == "ok"].assign(series=table["series"].str.partition("(")[0].str.strip())
-    kept = table.set_index(["task", "series"])["kept"]
-    left = {task: set(part.loc[part["possibly_best"], "series"]) for task, part in table.groupby("task")}
+    measured = standings("decided_best")
+    left: dict[str, set[str]] = {task: set() for task in TASKS}
+    for (task, series), line in measured.items():
+        left[task] |= {series} if line["possibly_best"] == "True" else set()
     text = (ROOT / file).read_text("utf-8")
     if file.startswith("README"):
-        (said,) = re.findall(r"(?:Which is best is open|哪一种最好还未定)(.*?)\]\(docs/log", " ".join(text.split()))
+        (said,) = re.findall(r"(?:Open: which is best|未定：哪一种最好)(.*?)\]\(docs/log", " ".join(text.split()))
         assert re.findall(r"\b\d+\b", said)[1:] == [str(len(left[task])) for task in TASKS]
         assert not set.intersection(*left.values())
         named = set(re.findall(r"`(\w+)`", said)) - set(TASKS)
@@ -264,7 +264,8 @@ def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
     assert {series for series, *_ in rows} == set.union(*left.values())
     for series, *cells in rows:
         for task, cell in zip(TASKS, cells, strict=True):
-            value = short(str(kept[task, series])) if (task, series) in kept else "–"
+            line = measured.get((task, series))
+            value = short(line["kept"]) if line and line["status"] == "ok" else "–"
             assert cell == (f"**{value}**" if series in left[task] else value), (task, series)
 
 
@@ -352,7 +353,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
     text = " ".join((ROOT / file).read_text("utf-8").split())
     if file.startswith("README"):
-        start, middle = r"(?:Against `rope`|与 `rope` 相比，有) (\d+) ", r"(?:Of|`t5`；) ?(\d+)\D+"
+        start, middle = r"(?:Than `rope`|与 `rope` 相比，有) (\d+) ", r"(?:Of|`t5`；) ?(\d+)\D+"
         pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
         (told,) = re.findall(pattern, text)
         counted = (len(ahead), sum(verdicts.values()), verdicts["better"], verdicts["worse"])
