@@ -158,7 +158,7 @@ def renumbered() -> dict[tuple[str, int, bool], str]:
 @pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
 def test_why_is_answered_with_what_was_measured(path: Path) -> None:
     text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
-    (said,) = re.findall(r"(?:trained no further|不再训练)(.*?)(?:The formula|公式)", text)
+    (said,) = re.findall(r"(?:trained no further|不再训练)(.*?)(?:the formula|公式)", text)
     right, asked = renumbered(), [("sinusoidal", 20), ("learned", 20), ("rope", 20), ("rope", 32)]
     wanted = [right[series, length, moved] for series, length in asked for moved in (False, True)]
     assert Counter(re.findall(r"\d+", said)) == Counter([*wanted, "32"])
@@ -349,7 +349,7 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
     text = " ".join((ROOT / file).read_text("utf-8").split())
     if file.startswith("README"):
-        start, middle = r"(\d+) (?:are better than `rope`|种在三个任务上都更好，)", r"(?:Of|`t5`；) ?(\d+)\D+"
+        start, middle = r"(\d+) (?:are better than `rope`|种在三个任务上都更好，)", r"(?:Of all|的全部) (\d+)\D+"
         pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
         (told,) = re.findall(pattern, text)
         counted = (len(ahead), sum(verdicts.values()), verdicts["better"], verdicts["worse"])
