@@ -17,9 +17,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from scipy.stats import spearmanr
 from support import QUICK, ROOT, Command, examples
 
 import pe_zoo
+from experiments.measures.answer_positions import MOVED
 from experiments.rows.read import read_rows, run_folders
 from experiments.rows.row import Row
 from experiments.runs import summary
@@ -70,19 +72,52 @@ def test_the_chinese_readme_says_the_same() -> None:
     assert files[0] == files[1]
 
 
-def test_the_headline_is_what_was_measured() -> None:
-    """Every area, interval and range of places of the table is that of the report, best first."""
-    with (ROOT / "results" / "reference" / "report" / "tables" / "standings.csv").open(newline="") as file:
-        measured = {(line["task"], line["series"]): line for line in csv.DictReader(file)}
-    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    head, _, *lines = re.search(r"(?:^\|.*\n)+", results, flags=re.M)[0].splitlines()  # type: ignore[index]
-    tasks = re.findall(r"`(\w+)`", head)
-    told = {cells[1].strip(" `"): [cell.strip() for cell in cells[2:-1]] for cells in (row.split("|") for row in lines)}
-    for series, cells in told.items():
-        assert cells == [headline(measured[task, series]) for task in tasks], series
-    first = [float(measured[tasks[0], series]["kept"]) for series in told]
-    assert first == sorted(first, reverse=True)
-    assert {"none", "sinusoidal", "rope", "alibi", "t5"} <= set(told)
+def test_what_the_encodings_do_inside_is_as_measured() -> None:
+    tables = ROOT / "results" / "measures" / "report" / "tables"
+
+    def mean(table: str, **asked: Any) -> pd.DataFrame:
+        rows = pd.read_csv(tables / f"{table}.csv")
+        for column, value in asked.items():
+            rows = rows[rows[column].isna() if value is None else rows[column] == value]
+        rows["share"] = rows["mean"] / rows["chance"]
+        return rows.groupby(rows["series"].str.split(r"[(,]").str[0].str.strip())[["mean", "share"]].mean()
+
+    def probed(task: str) -> pd.Series[float]:
+        return mean(f"{task}_position_probe", metric="probe_error", condition=None, layer=3)["share"]
+
+    def right(task: str, length: int) -> list[pd.Series[float]]:
+        asked = {"metric": "token_accuracy", "eval_length": length}
+        return [100 * mean(f"{task}_answer_positions", **asked, condition=each)["mean"] for each in (None, MOVED)]
+
+    measured = standings("measures")
+    bits = mean("text_bits_per_byte", eval_length=512)["mean"]
+    distance = mean("text_attention_pattern", metric="mean_distance")["mean"]
+    sides = {(task, length): right(task, length) for task, length in (("copy", 32), ("reverse", 24))}
+    guide = (ROOT / "docs" / "results.md").read_text("utf-8")
+    section = guide.partition("do inside\n")[2].partition("\n## ")[0]
+    lines = cells_of(section)
+    assert [series for series, *_ in lines] == list(bits.sort_values().index)
+    for series, *cells in lines:
+        assert cells == [
+            f"{bits[series]:.2f}",
+            f"{distance[series]:.1f}",
+            *(short(str(probed(task)[series])) for task in ("text", "copy")),
+            headline(measured["reverse", series]).partition(" · ")[0].replace("−.00", ".00"),
+            *(f"{own[series]:.0f} · {moved[series]:.0f}" for own, moved in sides.values()),
+        ]
+    encodings = bits.drop("short_convolution")
+    with_bits = [spearmanr(encodings, of[encodings.index]) for of in (distance, probed("text"))]
+    assert all(150 * found.pvalue < 0.05 for found in with_bits)
+    told = [short(str(found.statistic)) for found in with_bits]
+    log = (ROOT / "docs" / "log" / "2026-11-28.md").read_text("utf-8").partition("do inside\n")[2]
+    assert re.findall(r"\((?:Spearman's \D*)?(−?\.\d+)", " ".join(section.split("\n\n")[-2].split())) == told
+    assert re.findall(r"\((?:Spearman's \D*)?(−?\.\d+)", log)[:2] == told
+    lost = pd.read_csv(tables / "copy_shift_sensitivity.csv")
+    lost = 100 * lost[lost["metric"] == "quality_loss"].groupby("series")["mean"].max()
+    assert re.findall(r"up to (\d+) and (\d+) points", section) == [
+        (f"{lost['learned']:.0f}", f"{lost['sinusoidal']:.0f}")
+    ]
+    assert lost.drop(["learned", "sinusoidal"]).max() < 0.5
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
