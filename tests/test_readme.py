@@ -267,7 +267,9 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     places = {series: [headline(against[task, series]).partition(" · ")[2] for task in TASKS] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
-    (said,) = re.findall(r"^- \*\*(?:Decided: the first|已判定：前)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M)
+    (said,) = re.findall(
+        r"^- \*\*(?:Decided: the first|已判定：前)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+    )
     (told_of,) = re.findall(
         r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
     )
