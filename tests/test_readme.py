@@ -726,6 +726,17 @@ def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
     assert set(pd.read_csv(SMALL_TEXT / "statement_small_text.csv")["verdict"]) == {"holds"}
 
 
+def test_the_evidence_s_ways_to_extend_rope_are_those_of_their_rows() -> None:
+    table = pd.read_csv(SMALL_TEXT / "text_context_extension.csv")
+    table = table[(table["metric"] == "bits_per_byte") & (table["series"] == "rope")]
+    bits = table.set_index(["condition", "eval_length"])["mean"]
+    (row,) = re.findall(r"^\| by configuration \|.*", (ROOT / "docs" / "evidence.md").read_text("utf-8"), re.M)
+    told = {name.strip("`"): ratio for name, ratio in re.findall(r"(`\w+`|unchanged|window) (\d\.\d\d)", row)}
+    told["as trained"] = told.pop("unchanged")
+    assert len(told) == 8
+    assert told == {way: f"{bits[way, 512] / bits['as trained', 128]:.2f}" for way in told}
+
+
 def test_the_evidence_s_ladder_is_that_of_its_rows() -> None:
     guide = (ROOT / "docs" / "evidence.md").read_text("utf-8")
     large = pd.read_csv(
