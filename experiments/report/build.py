@@ -157,20 +157,21 @@ def _measured(
     claims = statements_page.told(decided)
     page.title, page.front = first_screen(of_tasks, results, claims, titled.findings, titled.task)
     of_pages = [_task_page(task) for task in of_tasks]
-    other = page.title if page.front else statements_page.verdict(decided) or of_pages[0].title
-    page.title = titled.heading or other
+    question, other = (statements_page.verdict(decided, asked=which) for which in (True, False))
+    page.title = titled.heading or question or (page.title if page.front else other or of_pages[0].title)
     found = page.front.findings if page.front else []
     page.summary = [f"{each.head} {each.text} {each.small}".strip() for each in found]
     page.summary += statements_page.summary_sentences(decided)
-    statements, *in_numbers = statements_page.sections(decided) or [Section("")]
-    page.sections += titled.sections
+    claimed, in_numbers = statements_page.sections(decided)
+    page.sections += [*titled.sections, *claimed * bool(question)]
     reading = [text for text in READING if of_tasks[0].placed or not text.startswith("Place: ")]
     if page.front:
         page.sections.append(Section("How to read this", parts=[Block("list", reading)]))
     elif len(of_pages) == 1:  # nothing over lengths, so what was measured is the answer
         page.sections += of_pages[0].sections
-    statements.folded = any(task.about_own for task in of_tasks)  # who asks of an encoder came for no claim
-    page.sections += [statements] if statements.title else []
+    for each in claimed:
+        each.folded |= any(task.about_own for task in of_tasks)  # who asks of an encoder came for no claim
+    page.sections += claimed * (not question)
     page.sections += [section for opening in openings if opening is not titled for section in opening.sections]
     page.sections += _maps(ranked(of_tasks), main_block(of_tasks))
     page.sections += submitted.sections(main_block(of_tasks) or of_tasks, results)

@@ -337,7 +337,7 @@ def markdown(page: Page) -> str:
     for part in (part for section in page.sections for part in section.parts if isinstance(part, Table)):
         if part.pasted:
             lines = _md_table(list(part.cells.columns), *part.cells.to_numpy().tolist())
-            blocks += [f"## {_md(part.caption)}", lines, _md(part.note)]
+            blocks += [f"## {_md(part.caption)}", lines, *[_md(part.note)] * bool(part.note)]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -90,6 +90,7 @@ def test_a_rule_comes_out_both_ways(
     measured(tmp_path, {"none": none, "rope": rope})
     found = decided(tmp_path, {"contestants": of("none", "rope"), "rule": rule, "published": {"none": 0.75}})
     assert found.verdict == verdict
+    assert verdict not in found.outcomes[0].reason  # a page has the reason beside it
     entry = found.outcomes[0].entries[0]
     assert (entry.published, entry.measured, entry.seeds) == (0.75, pytest.approx(sum(none) / 3), 3)
 
@@ -259,7 +260,7 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     write_run(tmp_path, "t5", record={"status": "failed"})
     monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path / "statements"))
     assert report.main([str(tmp_path)]) == 0
-    assert f"Published findings tested here: {tmp_path.name} fails." in (tmp_path / "report/report.md").read_text()
+    assert f"Findings tested here: {tmp_path.name} fails." in (tmp_path / "report/report.md").read_text()
     page = read_page(tmp_path)
     line = page.tables[f"Published and measured, {tmp_path.name}"][1]
     assert "0.75 (share, from memory)" in line
@@ -278,10 +279,32 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     assert first["numbers"] == "from memory"
 
 
+@pytest.mark.parametrize("made_for", [FINDING, {"statement": "said", "source": "said"}], ids=["finding", "statement"])
+def test_a_page_opens_with_what_its_folder_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_for: dict[str, Any]
+) -> None:
+    measured(tmp_path, {"none": HIGH, "rope": LOW})
+    place = tmp_path / "statements"
+    place.mkdir()
+    for name, statement in {"another": {"statement": "another", "source": "said"}, tmp_path.name: made_for}.items():
+        test = {"of": f"by {name}", "rows": ROWS, "unit": "share", "contestants": of("none", "rope")}
+        test["rule"] = {"higher": [["none"], ["rope"]]}
+        content = {"name": name, "parts": ["encoder=rope"], "statements": [statement | {"tests": [test]}]}
+        (place / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setattr(schema, "load", partial(schema.load, place))
+    assert report.main([str(tmp_path)]) == 0
+    text = read_page(tmp_path).text
+    assert text.index(f"by {tmp_path.name}: ") < text.index("by another: ") < text.index("Structure, copy")
+    pasted = (tmp_path / "report/report.md").read_text()
+    assert pasted.startswith("# said: holds\n")
+    assert f"| by {tmp_path.name} | none | " in pasted
+    assert "by another" not in pasted
+
+
 def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
     write_run(tmp_path, "rope")
     assert report.main([str(tmp_path)]) == 0
-    assert "Published findings" not in (tmp_path / "report" / "report.md").read_text()
+    assert "Findings tested here" not in (tmp_path / "report" / "report.md").read_text()
 
 
 # ---- the files of the house ---------------------------------------------------------------------------
@@ -373,3 +396,15 @@ def test_each_run_can_be_made_and_gives_what_is_compared(
     assert len(set(prepared)) == sum(run["seed"] == "0" for run in _runs(finding.name))
     (found,) = decide([finding], results.read(tmp_path / "results" / finding.name))
     assert [outcome.reason for outcome in found.outcomes if outcome.verdict == NOT_MEASURED] == []
+
+
+def test_the_list_of_results_has_each_folder_and_the_verdicts_of_the_findings() -> None:
+    place = ROOT / "results"
+    lines = {
+        line[1]: line for line in re.finditer(r"\| \[(\w+)\]\(\S+\) \|.*\| (.*) \|", (place / "README.md").read_text())
+    }
+    assert set(lines) == {path.parent.name for path in place.glob("*/runs.tar.xz")}
+    names = {each.name for each in FINDINGS} - {"small_text"} | {"more_training", "urrutia_roles"}
+    for name in names:
+        title = (place / name / "report/report.md").read_text().splitlines()[0]
+        assert title.endswith(f": {lines[name][2].partition(' (')[0]}"), name

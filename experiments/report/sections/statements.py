@@ -1,7 +1,7 @@
 """What a report says of the published statements that its rows decide."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -36,10 +36,10 @@ FROM = {"text": "from the paper", "code": "from its code", "data": "from its dat
 
 
 def summary_sentences(decided: list[Decided]) -> list[str]:
-    """Return a sentence on the statements, and one on the published findings."""
+    """Return a sentence on the statements, and one on the findings."""
     tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
-    findings = listed(f"{each.statement.name} {each.verdict}" for each in decided if each.statement.setting)
+    findings = listed(dict.fromkeys(f"{d.statement.name} {d.verdict}" for d in decided if d.statement.setting))
     counts = {("holds", "hold"): tested.count(HOLDS), ("fails", "fail"): tested.count(FAILS)}
     counts |= {("holds in some cases alone", "hold in some cases alone"): partly}
     counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
@@ -47,7 +47,7 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
     some = f" ({part} of these measured in part)" * bool(part)
     sentences = [f"Of the published statements that these runs test {told}{some}."]
-    return sentences * bool(tested) + [f"Published findings tested here: {findings}."] * bool(findings)
+    return sentences * bool(tested) + [f"Findings tested here: {findings}."] * bool(findings)
 
 
 class Told(NamedTuple):
@@ -92,27 +92,33 @@ def _on_lengths(each: Decided) -> bool:
     return all(case.test["rows"].get("experiment") == OVER_LENGTHS for case in each.outcomes)
 
 
-def verdict(decided: list[Decided]) -> str:
-    """Return the verdict on the first statement that was measured, in words; blank if none was."""
-    return next((f"{d.statement.statement}: {d.verdict}" for d in decided if d.verdict != NOT_MEASURED), "")
+def verdict(decided: list[Decided], *, asked: bool) -> str:
+    """Return the verdict on the first measured statement that the folder was made for, or not; blank if none was."""
+    of = (each for each in decided if each.asked == asked and each.verdict != NOT_MEASURED)
+    return next((f"{each.statement.statement}: {each.verdict}" for each in of), "")
 
 
-def sections(decided: list[Decided]) -> list[Section]:
-    """Return a table of the statements that were measured, and a section for each published finding."""
+def sections(decided: list[Decided]) -> tuple[list[Section], list[Section]]:
+    """Return what the first page has, claims and what the folder was made for, and the numbers of other statements."""
     general = [each for each in decided if not each.statement.setting]
     measured = [each for each in general if each.verdict != NOT_MEASURED]
-    measured.sort(key=lambda each: not _on_lengths(each))  # what most folders are about comes first
+    # After what the folder was made for comes what most folders are about.
+    measured.sort(key=lambda each: (not each.asked, not _on_lengths(each)))
     findings = [each for each in decided if each.statement.setting]
-    section = Section("Claims", [BARS], parts=[Block("claims", [claim(each) for each in [*measured, *findings]])])
-    details = Section("Claims in numbers", [HOW], folded=True)
-    if measured:
-        missing = len(general) - len(measured)
-        more = f"{count(missing, 'further statement')} not measured here: python run.py -m +sweep=claims."
-        details.parts += [
-            _table("statements", "Published statements", measured, more if missing else ""),
-            _comparisons("statement_comparisons", "Comparisons of the statements", measured),
-        ]
-    return [section, *[details] * bool(measured), *map(_finding, findings)] if measured or findings else []
+    section = Section("Claims", [BARS], parts=[Block("claims", [claim(each) for each in [*findings, *measured]])])
+    first = [*[section] * bool(measured or findings), *map(_finding, findings)]
+    own, others = ([each for each in measured if each.asked == asked] for asked in (True, False))
+    missing = len(general) - len(measured)
+    more = f"{count(missing, 'further statement')} not measured here: python run.py -m +sweep=claims." * bool(missing)
+    return [*first, *_in_numbers(own, "")], _in_numbers(others, more)
+
+
+def _in_numbers(measured: list[Decided], note: str) -> list[Section]:
+    if not measured:
+        return []
+    table = _table("statements", "Published statements", measured, note)
+    compared = _comparisons("statement_comparisons", "Comparisons of the statements", measured)
+    return [Section("Claims in numbers", [HOW], [replace(table, pasted=measured[0].asked), compared], folded=True)]
 
 
 def claim(each: Decided) -> dict[str, Any]:
@@ -189,7 +195,7 @@ def _finding(each: Decided) -> Section:
         paragraphs.append(f"At a larger scale, on a GPU: python run.py -m {words}")
     table = _table(f"statement_{finding.name}", f"Published and measured, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
-    return Section(finding.name, paragraphs, [table, compared], folded=True)
+    return Section(finding.name, paragraphs, [replace(table, pasted=True), compared], folded=True)
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:

@@ -58,39 +58,49 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Decided:
-    """The verdict on a statement, and how many runs of its folder have not finished."""
+    """The verdict on a statement, how many runs of its folder have not finished, and whether it was made for this."""
 
     statement: Statement
     verdict: str
     outcomes: tuple[Outcome, ...]
     unfinished: int
+    asked: bool
 
 
 def decide(statements: list[Statement], results: Results) -> list[Decided]:
-    """Decide the statements that a folder's rows can decide.
+    """Decide the statements that a folder's rows can decide, those that it was made for first.
 
-    A finding with a ``setting`` is decided only in a folder for it: one of its name, or of its name and ``_``, or one
-    that a sweep of its runs was written to. Other folders have models of another size, or trained otherwise.
+    It was made for a file if it has its name, or its name and ``_``, or if a sweep of its runs was written to it. A
+    finding with a ``setting`` is decided there alone: other folders have models of another size, or trained otherwise.
     """
     noted = sweeps.read(results.folder)[0]
     given = {word for sweep in noted for word in sweep.command.split()}
     folder = f"{results.folder.resolve().name}_"
-    statements = [
-        each
+    asked = {
+        each.name
         for each in statements
-        if not each.setting
-        or folder.startswith(f"{each.name}_")
-        or {f"+statements={each.name}", f"+reproduce={each.name}"} & given
-    ]
+        if folder.startswith(f"{each.name}_") or {f"+statements={each.name}", f"+reproduce={each.name}"} & given
+    }
+    statements = [each for each in statements if not each.setting or each.name in asked]
+    statements.sort(key=lambda each: each.name not in asked)
     rule = declared_rule(sweep.rule for sweep in noted)
     parts = [part for each in statements for test in each.tests for part in (test["rows"], test.get("against", {}))]
     rows = selectable(results, {part["metric"] for part in parts if "metric" in part})
     unfinished = int((~results.runs["status"].isin(FINISHED)).sum()) + len(results.missing)
-    return [_decided(each, rows, results, rule, unfinished) for each in statements if len(rows) or not each.setting]
+    return [
+        _decided(each, rows, results, rule, unfinished, each.name in asked)
+        for each in statements
+        if len(rows) or not each.setting
+    ]
 
 
 def _decided(
-    statement: Statement, rows: pd.DataFrame, results: Results, declared: tuple[Rule, int] | None, unfinished: int
+    statement: Statement,
+    rows: pd.DataFrame,
+    results: Results,
+    declared: tuple[Rule, int] | None,
+    unfinished: int,
+    asked: bool,
 ) -> Decided:
     found = [measure(test, rows, results) for test in statement.tests]
     usable = [{} if _lacking(each) else each for each in found]
@@ -101,7 +111,7 @@ def _decided(
     if statement.setting and verdict == FAILS:  # more seeds would change nothing
         closed = [tuple(replace(one, next_look=0) for one in each.compared) for each in outcomes]
         outcomes = tuple(replace(each, compared=ended) for each, ended in zip(outcomes, closed, strict=True))
-    return Decided(statement, verdict, outcomes, unfinished)
+    return Decided(statement, verdict, outcomes, unfinished, asked)
 
 
 def _lacking(found: Mapping[str, Measured]) -> str:
@@ -130,7 +140,7 @@ def _outcome(test: Mapping[str, Any], found: Mapping[str, Measured], compared: l
         verdict, reason = EQUAL, f"{within}: {named[EQUAL]}"
     else:
         verdict = OPEN if OPEN in named else UNDECIDED
-        reason = "; ".join(f"{each}: {named[each]}" for each in LEFT if each in named)
+        reason = "; ".join(f"{each}: " * (each != verdict) + named[each] for each in LEFT if each in named)
     return Outcome(test, entries, verdict, reason, tuple(compared))
 
 
