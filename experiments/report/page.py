@@ -318,7 +318,12 @@ def _no_formula(cell: Any) -> Any:
 def markdown(page: Page) -> str:
     """Return the findings and the boards as GitHub Markdown, to be pasted."""
     blocks = [f"# {_md(page.title)}", *map(_md, page.summary), *(f"> **Warning.** {_md(w)}" for w in page.warnings)]
+    tables = (part for section in page.sections for part in section.parts if isinstance(part, Table))
+    for part in (pasted := [table for table in tables if table.pasted]):
+        lines = _md_table(list(part.cells.columns), *part.cells.to_numpy().tolist())
+        blocks += [f"## {_md(part.caption)}", lines, *[_md(part.note)] * bool(part.note)]
     if page.front is not None:
+        blocks += ["## Over lengths"] * bool(pasted)
         board = page.front.board
         heads = [
             board.place[0],
@@ -334,10 +339,6 @@ def markdown(page: Page) -> str:
         ]
         used = [place for place, cells in enumerate(zip(*rows, strict=True)) if any(cells)]
         blocks.append(_md_table(*([line[place] for place in used] for line in (heads, *rows))))
-    for part in (part for section in page.sections for part in section.parts if isinstance(part, Table)):
-        if part.pasted:
-            lines = _md_table(list(part.cells.columns), *part.cells.to_numpy().tolist())
-            blocks += [f"## {_md(part.caption)}", lines, *[_md(part.note)] * bool(part.note)]
     return "\n\n".join(blocks) + "\n"
 
 

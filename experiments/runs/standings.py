@@ -70,7 +70,7 @@ def _of_task(
         values = [_value(means.get((name, length)), share) for length in lengths]
         of_seeds = part.loc[(part["series"] == name) & part["kept"].notna(), "kept"]
         seeds = " ".join(f"{100 * seed:.0f}" for seed in of_seeds)
-        kept = "did not learn" if line["status"] != "ok" else f"{100 * line['kept']:.0f} ({seeds})"
+        kept = line["status"] if line["status"] != "ok" else f"{100 * line['kept']:.0f} ({seeds})"
         if line["status"] == "ok" and line["seeds_learned"] < line["seeds"]:
             kept += f", {line['seeds_learned']} of {line['seeds']} learned"
         losers = "all others" if len(better[name]) == len(found.names) - 1 else words.few(better[name]) or "–"

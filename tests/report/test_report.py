@@ -370,8 +370,14 @@ def test_lengths_that_were_not_measured_are_said_to_be_so(tmp_path: Path) -> Non
 
 def test_nothing_beyond_the_training_length_is_no_error(tmp_path: Path) -> None:
     for encoder in ("none", "rope"):
-        write_run(tmp_path, encoder, rows=lambda rows: [row for row in rows if row.eval_length <= 16])
+        write_run(tmp_path, encoder, rows=lambda rows: [row for row in main_rows(rows) if row.eval_length <= 16])
     assert report.main([str(tmp_path)]) == 0
+    pasted, page = (tmp_path / "report/report.md").read_text(), read_page(tmp_path)
+    assert pasted.startswith("# copy: token accuracy by length\n")
+    assert page.tables["Token accuracy by length, copy"][1][0] == "none"
+    told = standings.text(tmp_path, {run.name for run in (tmp_path / "runs").iterdir()})
+    assert re.findall(r"^ +(?:none|rope) +\d+ +not measured +–$", told, re.MULTILINE)
+    assert "learn" not in pasted + told
 
 
 @pytest.mark.parametrize("kept", ["training", "length_extrapolation", "permutation_sensitivity"])

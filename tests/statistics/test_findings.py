@@ -260,7 +260,9 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     write_run(tmp_path, "t5", record={"status": "failed"})
     monkeypatch.setattr(schema, "load", partial(schema.load, tmp_path / "statements"))
     assert report.main([str(tmp_path)]) == 0
-    assert f"Findings tested here: {tmp_path.name} fails." in (tmp_path / "report/report.md").read_text()
+    pasted = (tmp_path / "report/report.md").read_text()
+    assert pasted.startswith("# “said”: fails\n")
+    assert "| test 1 | none below 0.5 | 3 | " in pasted
     page = read_page(tmp_path)
     line = page.tables[f"Published and measured, {tmp_path.name}"][1]
     assert "0.75 (share, from memory)" in line
@@ -296,15 +298,15 @@ def test_a_page_opens_with_what_its_folder_was_made_for(
     text = read_page(tmp_path).text
     assert text.index(f"by {tmp_path.name}: ") < text.index("by another: ") < text.index("Structure, copy")
     pasted = (tmp_path / "report/report.md").read_text()
-    assert pasted.startswith("# said: holds\n")
-    assert f"| by {tmp_path.name} | none | " in pasted
+    assert pasted.startswith("# “said”: holds\n")
+    assert f"| by {tmp_path.name} | holds | none | " in pasted
     assert "by another" not in pasted
 
 
 def test_a_folder_without_a_finding_says_nothing_of_any(tmp_path: Path) -> None:
     write_run(tmp_path, "rope")
     assert report.main([str(tmp_path)]) == 0
-    assert "Findings tested here" not in (tmp_path / "report" / "report.md").read_text()
+    assert "# Comparisons" not in (tmp_path / "report" / "report.md").read_text()
 
 
 # ---- the files of the house ---------------------------------------------------------------------------

@@ -30,8 +30,12 @@ def main_block(tasks: Sequence[TaskResults]) -> list[TaskResults]:
 
 
 def shown(tasks: Sequence[TaskResults]) -> TaskResults | None:
-    """Return the task whose curve opens the report: of those with the most series, that which sets them apart most."""
-    return max((task for task in tasks if len(task.measured)), key=_spread, default=None)
+    """Return the task whose curve opens the report: of those with the most series, that which sets them apart most.
+
+    None where nothing was measured beyond the training length.
+    """
+    beyond = (task for task in tasks if (task.measured["eval_length"] > task.measured["train_length"]).any())
+    return max(beyond, key=_spread, default=None)
 
 
 def _spread(task: TaskResults) -> tuple[int, float]:

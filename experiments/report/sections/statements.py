@@ -11,6 +11,7 @@ from experiments.report import drawing
 from experiments.report.page import Block, Section, Table
 from experiments.rows.row import OVER_LENGTHS
 from experiments.statistics.comparisons import EQUAL, OPEN, UNDECIDED
+from experiments.statistics.intervals import FEWEST
 from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
@@ -18,8 +19,13 @@ from experiments.statistics.statements.verdicts import IN_PART, LEFT, ONLY, Deci
 
 HOW = (
     "Measured: mean over the runs that learned (over all where a test counts them), with its 95 % interval. Each "
-    "comparison is a Welch test with Holm's correction within the statement. Equal: the interval lies within the "
-    "difference that the file declares not to matter. Rules stand in configs/statements/, written before the runs."
+    "comparison is a Welch test with Holm's correction within the statement. Rules stand in configs/statements/, "
+    "written before the runs."
+)
+DIFFERENCES = (
+    "Difference: from the other side or from the threshold; positive: as claimed. Intervals: 95 % before correction, "
+    "valid at every look where seeds were added by a rule. Equal: the interval lies within what the file declares not "
+    "to matter."
 )
 OF_ITS_OWN = (
     "Each claim has a scale, a measure and tests of its own: it may be decided where places in the table are not, and "
@@ -36,18 +42,22 @@ FROM = {"text": "from the paper", "code": "from its code", "data": "from its dat
 
 
 def summary_sentences(decided: list[Decided]) -> list[str]:
-    """Return a sentence on the statements, and one on the findings."""
+    """Return what is said of findings beyond the title, and a sentence on the other statements."""
     tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
-    findings = listed(dict.fromkeys(f"{d.statement.name} {d.verdict}" for d in decided if d.statement.setting))
+    findings = [f"{_with_verdict(each)}." for each in decided if each.statement.setting]
     counts = {("holds", "hold"): tested.count(HOLDS), ("fails", "fail"): tested.count(FAILS)}
     counts |= {("holds in some cases alone", "hold in some cases alone"): partly}
     counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
     told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
     part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
     some = f" ({part} of these measured in part)" * bool(part)
-    sentences = [f"Of the published statements that these runs test {told}{some}."]
-    return sentences * bool(tested) + [f"Findings tested here: {findings}."] * bool(findings)
+    of = (
+        "These runs test other published statements, too:"
+        if findings
+        else "Of the published statements that these runs test"
+    )
+    return findings[1:] + [f"{of} {told}{some}."] * bool(tested)  # the first is the title
 
 
 class Told(NamedTuple):
@@ -95,7 +105,11 @@ def _on_lengths(each: Decided) -> bool:
 def verdict(decided: list[Decided], *, asked: bool) -> str:
     """Return the verdict on the first measured statement that the folder was made for, or not; blank if none was."""
     of = (each for each in decided if each.asked == asked and each.verdict != NOT_MEASURED)
-    return next((f"{each.statement.statement}: {each.verdict}" for each in of), "")
+    return next(map(_with_verdict, of), "")
+
+
+def _with_verdict(each: Decided) -> str:
+    return f"“{each.statement.statement}”: {each.verdict}"
 
 
 def sections(decided: list[Decided]) -> tuple[list[Section], list[Section]]:
@@ -118,7 +132,8 @@ def _in_numbers(measured: list[Decided], note: str) -> list[Section]:
         return []
     table = _table("statements", "Published statements", measured, note)
     compared = _comparisons("statement_comparisons", "Comparisons of the statements", measured)
-    return [Section("Claims in numbers", [HOW], [replace(table, pasted=measured[0].asked), compared], folded=True)]
+    tables = [replace(each, pasted=measured[0].asked) for each in (table, compared)]
+    return [Section("Claims in numbers", [HOW], tables, folded=True)]
 
 
 def claim(each: Decided) -> dict[str, Any]:
@@ -193,9 +208,10 @@ def _finding(each: Decided) -> Section:
     if each.verdict == UNDECIDED and "gpu" in setting:
         words = f"+statements={finding.name} name={finding.name}_gpu {setting['gpu']}"
         paragraphs.append(f"At a larger scale, on a GPU: python run.py -m {words}")
-    table = _table(f"statement_{finding.name}", f"Published and measured, {finding.name}", [each])
+    what = "Published and measured" if finding.numbers else "Measured"
+    table = _table(f"statement_{finding.name}", f"{what}, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
-    return Section(finding.name, paragraphs, [replace(table, pasted=True), compared], folded=True)
+    return Section(finding.name, paragraphs, [replace(part, pasted=True) for part in (table, compared)], folded=True)
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
@@ -203,10 +219,9 @@ def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
     cells = data[["statement", "tested", "comparison", "seeds_learned"]].rename(columns={"seeds_learned": "seeds"})
     cells = cells.astype(str).drop(columns=["statement"] * (len(decided) == 1))
     ends = zip(data["difference"], data["low"], data["high"], strict=True)
-    cells["difference, as published: positive"] = [interval(*numbers, "+.3g") for numbers in ends]
+    cells["difference"] = [interval(*numbers, "+.3g") for numbers in ends]
     cells = cells.assign(**{"p (Holm)": data["p_holm"].map(p_value), "verdict": data["verdict"]})
-    note = "Intervals: 95 % before correction, valid at every look where seeds were added by a rule."
-    return Table(stem, caption, cells, data, note, sortable=False)
+    return Table(stem, caption, cells, data, DIFFERENCES, sortable=False)
 
 
 def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> Table:
@@ -218,20 +233,22 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
             what = in_words(case.test)
-            tested = [str(case.test["of"]), f"{case.verdict}: {case.reason}" if case.reason else case.verdict]
+            why = f": {case.reason}" * bool(case.reason and not case.compared)  # else a table has each comparison
+            tested = [str(case.test["of"]), f"{case.verdict}{why}"]
             for entry in case.entries:
                 seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"
                 unlearned = f" ({entry.unlearned} more did not learn)" if entry.unlearned else ""
                 unit = ", ".join(filter(None, (case.test["unit"], FROM.get(each.statement.numbers))))
                 published = "" if math.isnan(entry.published) else f"{entry.published:g} ({unit})"
                 ours = interval(entry.measured, entry.low, entry.high, ".3g")
-                measured = f"{what}: {ours}{seeds}{unlearned}"
-                lines.append([*opening, tested[0], entry.contestant, published, measured, *tested[1:]])
+                groups = " in two groups" * (entry.seeds >= FEWEST and math.isnan(entry.low))
+                measured = f"{what}: {ours}{seeds}{groups}{unlearned}"
+                lines.append([*opening, *tested, entry.contestant, published, measured])
                 test = {"tested": case.test["of"], "what": what, "unit": case.test["unit"]}
                 test["numbers"] = each.statement.numbers
                 numbers.append(named | test | asdict(entry) | {"outcome": case.verdict, "reason": case.reason})
                 opening, tested = ["as above", ""], ["as above", ""]
-    head = ["statement (source)", "verdict", "tested", "contestant", "published", "measured", "outcome"]
+    head = ["statement (source)", "verdict", "tested", "outcome", "contestant", "published", "measured"]
     cells = pd.DataFrame(lines, columns=head)
     empty = [name for name in ("contestant", "published") if not cells[name].any()]
     if decided[0].statement.setting:  # its section says what the statement is

@@ -199,5 +199,5 @@ def in_words(test: Mapping[str, Any]) -> str:
         return words
     if test["against"] == {"multiple": 1} and test.get("as") == "ratio":
         return f"{words}, as a multiple of that at the training length"
-    what = ", ".join(f"{key} {_text(value) or 'blank'}" for key, value in test["against"].items())
+    what = ", ".join(f"{key} {_text(value)}" for key, value in test["against"].items() if _text(value))
     return f"{words}, {test.get('as', 'difference')} against {what}"

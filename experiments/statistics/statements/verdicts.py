@@ -136,8 +136,8 @@ def _outcome(test: Mapping[str, Any], found: Mapping[str, Measured], compared: l
     elif set(named) <= {HOLDS}:
         verdict, reason = HOLDS, ""
     elif set(named) <= {HOLDS, EQUAL}:
-        within = f"within {test['delta']:g}" if "delta" in test else "to rounding"
-        verdict, reason = EQUAL, f"{within}: {named[EQUAL]}"
+        within = f"to within {test['delta']:g}" if "delta" in test else "to rounding"
+        verdict, reason = EQUAL, f"{within}, {named[EQUAL]}"
     else:
         verdict = OPEN if OPEN in named else UNDECIDED
         reason = "; ".join(f"{each}: " * (each != verdict) + named[each] for each in LEFT if each in named)
