@@ -300,6 +300,7 @@ def mean_and_interval(values: list[float], questions: int = 512) -> tuple[float,
     inner = min(max(mean, margin), 1 - margin)
     half = float(scipy_stats.t.ppf(0.975, count - 1)) * error / (inner * (1 - inner))
     low, high = (1 / (1 + math.exp(-(math.log(inner / (1 - inner)) + sign * half))) for sign in (-1, 1))
+    low, high = min(low, mean), max(high, mean)
     ordered = sorted(values)
     gap = max(after - before for before, after in itertools.pairwise(ordered))
     if count < 12 and gap > 0.1 and gap > 1.2 / math.sqrt(count - 1) * (ordered[-1] - ordered[0]):

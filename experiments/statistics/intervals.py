@@ -102,7 +102,7 @@ def bounded(values: Vector, bounds: tuple[float, float], noise: float = 0.0) -> 
 def mean_intervals(
     mean: Vector, deviation: Vector, count: Vector, bounds: Matrix, noise: Vector | float
 ) -> tuple[Vector, Vector]:
-    """Return both ends of the intervals of many means; NaN below `FEWEST` seeds.
+    """Return both ends of the intervals of many means, each within its interval; NaN below `FEWEST` seeds.
 
     Args:
         mean: over seeds.
@@ -130,13 +130,8 @@ def mean_intervals(
                 low + (inner - low) * np.exp(step / (inner - low)),
                 high - (high - inner) * np.exp(-step / (high - inner)),
             ]
-            ends.append(np.where(few | np.isnan(mean), np.nan, np.select(kinds, scaled, mean + step)))
-    return ends[0], ends[1]
-
-
-def errors(table: pd.DataFrame) -> Matrix:
-    """Return how far each interval reaches below and above its mean, as error bars have it; 0 where there is none."""
-    return np.nan_to_num(np.array([table["mean"] - table["low"], table["high"] - table["mean"]], dtype=np.float64))
+            ends.append(np.where(few, np.nan, np.select(kinds, scaled, mean + step)))
+    return np.minimum(ends[0], mean), np.maximum(ends[1], mean)
 
 
 def half_width(values: "pd.Series[float]") -> float:
