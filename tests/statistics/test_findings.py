@@ -281,24 +281,32 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     assert first["numbers"] == "from memory"
 
 
-@pytest.mark.parametrize("made_for", [FINDING, {"statement": "said", "source": "said"}], ids=["finding", "statement"])
+@pytest.mark.parametrize(
+    ("made_for", "title"),
+    [
+        ([FINDING], "“said”: holds"),
+        ([{"statement": "said", "source": "said"}] * 2, "“said”: holds"),
+        ([{"statement": "said", "source": "said"}] * 3, "Of 3 published statements 3 hold"),
+    ],
+)
 def test_a_page_opens_with_what_its_folder_was_made_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_for: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_for: list[dict[str, Any]], title: str
 ) -> None:
     measured(tmp_path, {"none": HIGH, "rope": LOW})
     place = tmp_path / "statements"
     place.mkdir()
-    for name, statement in {"another": {"statement": "another", "source": "said"}, tmp_path.name: made_for}.items():
+    for name, of_file in {"another": [{"statement": "another", "source": "said"}], tmp_path.name: made_for}.items():
         test = {"of": f"by {name}", "rows": ROWS, "unit": "share", "contestants": of("none", "rope")}
         test["rule"] = {"higher": [["none"], ["rope"]]}
-        content = {"name": name, "parts": ["encoder=rope"], "statements": [statement | {"tests": [test]}]}
+        statements = [statement | {"tests": [test]} for statement in of_file]
+        content = {"name": name, "parts": ["encoder=rope"], "statements": statements}
         (place / f"{name}.yaml").write_text(yaml.safe_dump(content))
     monkeypatch.setattr(schema, "load", partial(schema.load, place))
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
     assert text.index(f"by {tmp_path.name}: ") < text.index("by another: ") < text.index("Structure, copy")
     pasted = (tmp_path / "report/report.md").read_text()
-    assert pasted.startswith("# “said”: holds\n")
+    assert pasted.startswith(f"# {title}\n")
     assert f"| by {tmp_path.name} | holds | none | " in pasted
     assert "by another" not in pasted
 

@@ -35,6 +35,8 @@ BARS = (
     "A dot: what was measured, as far as it lies from what the claim needs (the line); a bar: its 95 % interval. To "
     f"the right of the line the claim holds. {OF_ITS_OWN} Cases that no run of this folder measures are named below it."
 )
+FEW = 2
+"""Statements of a file up to which the first is the title of its folder's report, and not how many hold."""
 STRIPS = 6
 """Most comparisons of a statement that are drawn; the tables have all."""
 FROM = {"text": "from the paper", "code": "from its code", "data": "from its data", "from memory": "from memory"}
@@ -43,21 +45,26 @@ FROM = {"text": "from the paper", "code": "from its code", "data": "from its dat
 
 def summary_sentences(decided: list[Decided]) -> list[str]:
     """Return what is said of findings beyond the title, and a sentence on the other statements."""
-    tested = [each.verdict for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
-    partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in tested)
     findings = [f"{_with_verdict(each)}." for each in decided if each.statement.setting]
-    counts = {("holds", "hold"): tested.count(HOLDS), ("fails", "fail"): tested.count(FAILS)}
-    counts |= {("holds in some cases alone", "hold in some cases alone"): partly}
-    counts |= {(f"is {verdict}", f"are {verdict}"): tested.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
-    told = listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number)
-    part = sum(bool(_of_all(each)) for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED)
-    some = f" ({part} of these measured in part)" * bool(part)
+    tested = [each for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     of = (
         "These runs test other published statements, too:"
         if findings
         else "Of the published statements that these runs test"
     )
-    return findings[1:] + [f"{of} {told}{some}."] * bool(tested)  # the first is the title
+    return findings[1:] + [f"{of} {_counted(tested)}."] * bool(tested)  # the first is the title
+
+
+def _counted(decided: list[Decided]) -> str:
+    """Return how many statements have each verdict: ``5 hold, 1 fails and 2 hold in some cases alone``."""
+    verdicts = [each.verdict for each in decided]
+    partly = sum(verdict.startswith((ONLY, IN_PART)) for verdict in verdicts)
+    counts = {("holds", "hold"): verdicts.count(HOLDS), ("fails", "fail"): verdicts.count(FAILS)}
+    counts |= {("holds in some cases alone", "hold in some cases alone"): partly}
+    counts |= {(f"is {verdict}", f"are {verdict}"): verdicts.count(verdict) for verdict in (EQUAL, UNDECIDED, OPEN)}
+    part = sum(bool(_of_all(each)) for each in decided)
+    some = f" ({part} of these measured in part)" * bool(part)
+    return listed(f"{number} {how[number > 1]}" for how, number in counts.items() if number) + some
 
 
 class Told(NamedTuple):
@@ -103,8 +110,13 @@ def _on_lengths(each: Decided) -> bool:
 
 
 def verdict(decided: list[Decided], *, asked: bool) -> str:
-    """Return the verdict on the first measured statement that the folder was made for, or not; blank if none was."""
-    of = (each for each in decided if each.asked == asked and each.verdict != NOT_MEASURED)
+    """Return the verdict on what the folder was made for, or not: of few statements the first, of many how many hold.
+
+    Blank if nothing of it was measured.
+    """
+    of = [each for each in decided if each.asked == asked and each.verdict != NOT_MEASURED]
+    if asked and len(of) > FEW:
+        return f"Of {len(of)} published statements {_counted(of)}"
     return next(map(_with_verdict, of), "")
 
 
