@@ -8,10 +8,10 @@ import pandas as pd
 
 from experiments.figures.words import count, interval, listed, p_value, quoted
 from experiments.report import drawing
-from experiments.report.page import Block, Section, Table
+from experiments.report.page import Block, Part, Section, Table
 from experiments.rows.row import OVER_LENGTHS
 from experiments.statistics.comparisons import EQUAL, OPEN, UNDECIDED
-from experiments.statistics.intervals import FEWEST
+from experiments.statistics.rule import FEWEST
 from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
@@ -144,7 +144,7 @@ def _in_numbers(measured: list[Decided], note: str) -> list[Section]:
         return []
     table = _table("statements", "Published statements", measured, note)
     compared = _comparisons("statement_comparisons", "Comparisons of the statements", measured)
-    tables = [replace(each, pasted=measured[0].asked) for each in (table, compared)]
+    tables: list[Part] = [replace(each, pasted=measured[0].asked) for each in (table, compared)]
     return [Section("Claims in numbers", [HOW], tables, folded=True)]
 
 
