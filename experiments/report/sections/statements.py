@@ -223,7 +223,12 @@ def _finding(each: Decided) -> Section:
     what = "Published and measured" if finding.numbers else "Measured"
     table = _table(f"statement_{finding.name}", f"{what}, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
-    return Section(finding.name, paragraphs, [replace(part, pasted=True) for part in (table, compared)], folded=True)
+    return Section(
+        f"{finding.name}: setting and numbers",
+        paragraphs,
+        [replace(part, pasted=True) for part in (table, compared)],
+        folded=True,
+    )
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
