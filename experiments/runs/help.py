@@ -22,7 +22,7 @@ pe-zoo: what does this positional encoding do to a Transformer?
   python run.py -m encoder=none,rope seed=0,1,2 name=mine            -m: all combinations, on all cores
   python run.py plugin=my_encoder.py encoder=mine                    an encoder of your own
   python run.py checkpoint=my_model task=text task.path=file.txt     measure a model that you have
-  python run.py -m +sweep=zoo --plan                                 runs, tokens, time and disk; trains nothing
+  python run.py -m +sweep=decided --plan                             runs, tokens, time and disk; trains nothing
   python run.py --rerun results/mine/runs/<run_id>                   repeat a run and compare its rows
   python run.py --verify results/submissions/<who>/<name>            check what somebody submitted
   python report.py results/mine                                      rows -> comparison page; --status: what is done

@@ -1,7 +1,7 @@
 """Which series is better on a task: against one baseline, and the places that each may have.
 
 A run counts once, by the quality that it keeps (see `scores`). Two series are compared by Welch's test of all their
-runs. Seeds are not paired: on the reference runs the same seed of two encoders agrees no better than two seeds do
+runs. Seeds are not paired: on the runs of 2026-11-22 the same seed of two encoders agrees no better than two seeds do
 (intraclass correlation -.01 to .12). A deviation below the evaluation's own noise is raised to it: five times 1.000 of
 1024 questions is not a deviation of 0.
 
@@ -228,7 +228,7 @@ def standings(scores: pd.DataFrame, found: Family) -> pd.DataFrame:
     The places of a series lie between 1 + the number of series that are better and the number of series less those that
     are worse, so with 95 % confidence all true places of the task are in their ranges (Mogstad, Romano, Shaikh and
     Wilhelm 2024, doi 10.1093/restud/rdad006, in the pairwise form: joint resampling gave the same ranges on the
-    reference runs).
+    runs of 2026-11-22).
 
     Returns:
         The columns `STANDING`, best first: ``place`` (by mean kept, ties share the mean), ``place_low``,

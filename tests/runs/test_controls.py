@@ -8,19 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
-from support import ROOT, Command
+from support import Command
 
-import pe_zoo
 from experiments.model.layout import Layout
-from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import ModelConfig, RunConfig
 from experiments.rows import results as _results
 from experiments.training.config import TrainConfig
-from pe_zoo import Geometry
 
 QUICK = [
     "model=tiny",
@@ -47,20 +43,6 @@ def plan_of(encoder: str, as_many_as: str | None, **model: Any) -> Plan:
             name="controls",
         )
     )
-
-
-@pytest.mark.parametrize("sweep", ["zoo", "tasks", "tasks_bidirectional"])
-def test_reference_sweeps_have_a_control_of_each_encoder_with_many_parameters(sweep: str) -> None:
-    lines = yaml.safe_load((ROOT / "configs" / "sweep" / f"{sweep}.yaml").read_text(encoding="utf-8"))["times"]
-    given = [dict(word.split("=", 1) for word in line.split()) for line in lines]
-    controlled = {name for one in given for name in one.get("model.as_many_as", "").split(",") if name}
-    chosen = [one["encoder"] for one in given if "model.as_many_as" not in one]
-    compared = {*pe_zoo.names()} if "all" in chosen else {name for names in chosen for name in names.split(",")}
-    for length in (5, 128):
-        geometry = Geometry(model_dim=64, num_heads=4, num_layers=3, train_length=length)
-        models = [Transformer(11, geometry, pe_zoo.build(name, geometry)) for name in compared]
-        large = {model.encoder.name for model in models if model.num_parameters()[0] > 0.05 * model.num_parameters()[1]}
-        assert controlled == large
 
 
 def parameters(plan: Plan) -> int:

@@ -185,7 +185,7 @@ def test_an_option_given_twice_is_refused(typed: list[str], said: str) -> None:
 
 
 def test_what_is_typed_still_replaces_what_a_sweep_file_says() -> None:
-    typed = arguments.read(["-m", "+sweep=zoo_untrained", "seed=7", "structure.reach=4"])
+    typed = arguments.read(["-m", "+sweep=claims_untrained", "seed=7", "structure.reach=4"])
     for line in arguments.expand(typed.overrides, ROOT / "configs"):
         assert [word for word in line if word.startswith("seed=")] == ["seed=7"]
 

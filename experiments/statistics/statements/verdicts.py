@@ -76,11 +76,8 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
     noted = sweeps.read(results.folder)[0]
     given = {word for sweep in noted for word in sweep.command.split()}
     folder = f"{results.folder.resolve().name}_"
-    asked = {
-        each.name
-        for each in statements
-        if folder.startswith(f"{each.name}_") or {f"+statements={each.name}", f"+reproduce={each.name}"} & given
-    }
+    asked = {each.name for each in statements if folder.startswith(f"{each.name}_")}
+    asked |= {each.name for each in statements if f"+statements={each.name}" in given}
     statements = [each for each in statements if not each.setting or each.name in asked]
     statements.sort(key=lambda each: each.name not in asked)
     rule = declared_rule(sweep.rule for sweep in noted)
