@@ -647,6 +647,25 @@ def test_every_encoder_task_numbering_and_experiment_is_named() -> None:
     assert f"{len(own)} encoders" in README
 
 
+def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
+    tables = ROOT / "results/bidirectional/report/tables"
+    told = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Without a causal mask")[2]
+    lines = re.findall(r"^\| `(\w+)`(, random positions)? \| (\d+) \| (\d+) \| (\d+) \|$", told, re.M)
+    said = {name + " · randomized" * bool(drawn): tuple(map(int, counts)) for name, drawn, *counts in lines}
+    learned = pd.read_csv(tables / "standings.csv").groupby("series")["seeds_learned"]
+    expected = {name: (seeds.sum(), (seeds > 0).sum(), (seeds == 3).sum()) for name, seeds in learned}
+    assert said == expected
+    over = pd.read_csv(tables / "over_tasks.csv").set_index("series")
+    section = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
+    assert (
+        f"`rerope` wins {over['wins']['rerope']} comparisons of {over['compared']['rerope']} and loses none" in section
+    )
+    assert (over["losses"]["rerope"], over["wins"]["rope"]) == (0, 0)
+    assert f"`rope` wins none and loses {over['losses']['rope']}." in section
+    for name in ("deberta", "rope", "alibi"):
+        assert re.search(rf"`{name}`(?: learns)? in {expected[name][0]}\b", section)
+
+
 def test_the_changelog_has_the_version() -> None:
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
     assert version

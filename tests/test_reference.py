@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
+import report
 from experiments.rows.read import ALSO, ARCHIVE, read_run, run_folders
 from experiments.runs import rerun, rounding
 from experiments.runs.rounding import allowed, astray, other_seeds
@@ -96,8 +97,13 @@ def test_a_folder_that_builds_on_another_has_its_runs_and_not_its_sweeps(tmp_pat
         run_folders(tmp_path / "first")
 
 
-@pytest.mark.parametrize("pages", BUDGETS)
-def test_pages_keep_their_budget(pages: str) -> None:
-    found = [path.stat().st_size for path in (ROOT / "results/classic/report").glob(pages)]
-    assert found
-    assert (sum if pages == "report.*" else max)(found) <= 1000 * BUDGETS[pages]
+@pytest.mark.parametrize("folder", ["classic", "bidirectional"])
+def test_pages_keep_their_budget(folder: str, tmp_path: Path) -> None:
+    place = tmp_path / folder
+    place.mkdir()
+    shutil.copy(ROOT / "results" / folder / ARCHIVE, place)
+    assert report.main([str(place)]) == 0
+    for pages, most in BUDGETS.items():
+        found = [path.stat().st_size for path in (place / "report").glob(pages)]
+        assert found
+        assert (sum if pages == "report.*" else max)(found) <= 1000 * most
