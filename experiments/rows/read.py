@@ -31,7 +31,7 @@ RECORD: dict[str, type | tuple[type, ...]] = {
     "tuning": dict,
     **dict.fromkeys(("train_seconds", "measure_seconds", "tokens_per_second"), (int, float)),
     **dict.fromkeys(("torch", "python", "device", "processor", "precision"), str),
-    **dict.fromkeys(("threads", "processes", "seeds_together"), int),
+    **dict.fromkeys(("threads", "processes"), int),
     **dict.fromkeys(("commit", "command"), str),
     **dict.fromkeys(("corpus", "packages", "source", "described", "unsupported"), dict),
     **dict.fromkeys(("in_use", "rotating"), list),

@@ -28,8 +28,6 @@ SHOWN = 20
 KEY = ("experiment", "metric", "train_length", "eval_length", "condition", *COORDINATES)
 """The columns that distinguish the rows of a run."""
 COMPARED = ("value", "chance", "n", "status")
-RETIRED = {*("asymmetry", "kernel_growth", "distances_told_apart"), *("code_distance", "code_growth", "code_error")}
-"""Metrics of `structure` that earlier releases measured, and that no claim, table or figure showed."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequ
             f"plugin={', '.join(plugin)} has sha256 {str(given[0])[:12]}…, the run's has {short}: give the same file"
         )
     try:
-        train = {"rounds": 1, **(nested["train"] or {"steps": 0})}  # earlier releases had no other
+        train = dict(nested["train"] or {"steps": 0})
         tuned = train.get("learning_rate") == TUNED
         if tuned:
             del train["learning_rate"]
@@ -118,16 +116,14 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequ
 def compare(before: Mapping[str, list[Any]], after: Mapping[str, list[Any]]) -> tuple[bool, str]:
     """Return whether two tables of one run are equal bit for bit, and which rows are not. Times never repeat."""
     first, second = _by_key(before), _by_key(after)
-    retired = {key for key in first if key[0] == "structure" and key[1] in RETIRED and key not in second}
-    timed = {key for key in first if not metric_of(key[1]).repeats} - retired
-    total = len(first.keys() | second.keys()) - len(retired | timed)
+    timed = {key for key in first if not metric_of(key[1]).repeats}
+    total = len(first.keys() | second.keys()) - len(timed)
     aside = f"; {words.count(len(timed), 'row')} of times not compared" if timed else ""
-    aside += f"; {words.count(len(retired), 'row')} of metrics that are no longer measured" if retired else ""
     differing = [
         (_distance(first.get(key), second.get(key)), key)
         for key in dict.fromkeys([*first, *second])
         # As text, NaN equals NaN.
-        if metric_of(key[1]).repeats and key not in retired and repr(first.get(key)) != repr(second.get(key))
+        if metric_of(key[1]).repeats and repr(first.get(key)) != repr(second.get(key))
     ]
     if not differing:
         return True, f"The same: {words.count(total, 'row')} are equal, bit for bit{aside}."
