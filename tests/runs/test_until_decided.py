@@ -101,7 +101,7 @@ def test_statements_get_seeds_until_each_is_decided(
     assert "rope is better: holds" in status.text(tmp_path)
     assert report.main([str(tmp_path)]) == 0
     table = read_page(tmp_path).tables["Published statements"]
-    assert [(line[1], line[4]) for line in table[1::2]] == [
+    assert [(line[1], line[5]) for line in table[1::2]] == [
         ("holds", "0.7 (from memory)"),
         ("equal", "0.7 (from memory)"),
     ]
