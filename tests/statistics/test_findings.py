@@ -90,7 +90,6 @@ def test_a_rule_comes_out_both_ways(
     measured(tmp_path, {"none": none, "rope": rope})
     found = decided(tmp_path, {"contestants": of("none", "rope"), "rule": rule, "published": {"none": 0.75}})
     assert found.verdict == verdict
-    assert verdict not in found.outcomes[0].reason  # a page has the reason beside it
     entry = found.outcomes[0].entries[0]
     assert (entry.published, entry.measured, entry.seeds) == (0.75, pytest.approx(sum(none) / 3), 3)
 
@@ -100,7 +99,10 @@ def test_pairs_between_groups_count_and_those_within_do_not(tmp_path: Path) -> N
     contestants = {"contestants": of("none", "t5", "rope", "alibi")}
     assert decided(tmp_path, contestants | {"rule": {"higher": [["t5", "none", "alibi"], ["rope"]]}}).verdict == "holds"
     found = decided(tmp_path, contestants | {"rule": {"higher": [["none", "t5"], ["alibi", "rope"]]}})
-    assert (found.verdict, found.outcomes[0].reason) == ("fails", "the opposite of t5 higher than alibi")
+    assert found.verdict == "fails"
+    assert [each.comparison for each in found.outcomes[0].compared if each.verdict == "fails"] == [
+        "t5 higher than alibi"
+    ]
 
 
 def test_a_finding_is_tested_at_the_corrected_level(tmp_path: Path) -> None:
@@ -138,11 +140,11 @@ def test_runs_that_did_not_learn_and_single_seeds_decide_nothing(tmp_path: Path)
     test = {"contestants": of("none", "rope"), "rule": {"higher": [["none"], ["rope"]]}}
     measured(tmp_path / "a", {"none": HIGH, "rope": LOW}, record={"converged": False})
     found = decided(tmp_path / "a", test)
-    assert (found.verdict, found.outcomes[0].reason) == ("undecided", "did not learn: none higher than rope")
+    assert (found.verdict, found.outcomes[0].compared[0].verdict) == ("undecided", "did not learn")
     assert [entry.unlearned for entry in found.outcomes[0].entries] == [3, 3]
     assert decided(tmp_path / "a", test | {"even_if_not_learned": True}).verdict == "holds"
     measured(tmp_path / "b", {"none": HIGH[:1], "rope": LOW[:1]})
-    assert "fewer than 3 seeds" in decided(tmp_path / "b", test).outcomes[0].reason
+    assert decided(tmp_path / "b", test).outcomes[0].compared[0].verdict == "fewer than 3 seeds"
 
 
 RULE = {"question": "statements", "looks": [3, 5], "weights": [0.5, 0.5], "delta": None, "first_seed": 0}
@@ -271,7 +273,7 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     assert compared[3].startswith("+0.793")
     assert compared[4:] == ["< 0.001", "holds"]
     assert "test 0: “none” higher than rope" in page.text
-    assert "test 1: fails, the opposite of none below 0.5" in page.text
+    assert page.tables[f"Comparisons, {tmp_path.name}"][2][1:3] == ["none below 0.5", "3"]
     assert "1 run of this folder failed or did not finish" in page.text
     numbers = pd.read_csv(tmp_path / "report" / "tables" / f"statement_{tmp_path.name}.csv")
     first = numbers.iloc[0]

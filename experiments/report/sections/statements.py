@@ -15,7 +15,7 @@ from experiments.statistics.rule import FEWEST
 from experiments.statistics.statements.compare import Comparison
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Directed, comparisons
 from experiments.statistics.statements.values import in_words
-from experiments.statistics.statements.verdicts import IN_PART, LEFT, ONLY, Decided, Outcome, comparison_table
+from experiments.statistics.statements.verdicts import IN_PART, ONLY, Decided, Outcome, comparison_table
 
 HOW = (
     "Measured: mean over the runs that learned (over all where a test counts them), with its 95 % interval. Each "
@@ -199,7 +199,7 @@ def _measured(case: Outcome, asked: Directed) -> str:
 
 def _left(one: Comparison) -> str:
     """Return why a comparison decides nothing, in brackets; blank where it does."""
-    return f" ({one.verdict})" if one.verdict in LEFT else ""
+    return f" ({one.verdict})" if one.verdict not in (HOLDS, FAILS, EQUAL) else ""
 
 
 def _css(verdict: str) -> str:
@@ -208,12 +208,9 @@ def _css(verdict: str) -> str:
 
 def _finding(each: Decided) -> Section:
     finding, setting = each.statement, each.statement.setting
-    open_ = "; ".join(f"{case.test['of']}: {case.verdict}, {case.reason}" for case in each.outcomes if case.reason)
     paragraphs = [
-        f"{each.verdict.capitalize()}. {finding.statement} ({finding.source}).",
         f"There: {setting['there']} Here: {setting['here']} Expected before running: {setting['expected']}",
         f"The published numbers: {setting['checked'].removesuffix('.')}. Ours are of a smaller scale.",
-        *([f"Not as published, or not decided: {open_}."] if open_ else []),
     ]
     if each.unfinished:
         paragraphs.append(f"{count(each.unfinished, 'run')} of this folder failed or did not finish.")
@@ -250,7 +247,7 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
             if case.verdict == NOT_MEASURED and not each.statement.setting:
                 continue
             what = in_words(case.test)
-            why = f": {case.reason}" * bool(case.reason and not case.compared)  # else a table has each comparison
+            why = f": {case.reason}" * bool(case.reason)
             tested = [str(case.test["of"]), f"{case.verdict}{why}"]
             for entry in case.entries:
                 seeds = f", {count(entry.seeds, 'seed')}" if entry.seeds else "no value"

@@ -17,18 +17,15 @@ import pandas as pd
 from experiments.rows import sweeps
 from experiments.rows.read import FINISHED
 from experiments.rows.results import Results
-from experiments.statistics.comparisons import EQUAL, OPEN, TOO_FEW, UNDECIDED
+from experiments.statistics.comparisons import EQUAL, OPEN, UNDECIDED
 from experiments.statistics.intervals import bounded
 from experiments.statistics.rule import Rule, declared_rule
-from experiments.statistics.scores import UNLEARNED
 from experiments.statistics.statements.compare import Comparison, compare
 from experiments.statistics.statements.schema import FAILS, HOLDS, NOT_MEASURED, Statement
 from experiments.statistics.statements.values import NO_ROWS, Measured, measure, selectable
 
 ONLY, IN_PART = "holds only if: ", "holds if: "
 """How the verdict begins that differs between cases; the second where some decide nothing."""
-LEFT = (OPEN, UNDECIDED, TOO_FEW, UNLEARNED)
-"""Verdicts on comparisons that decide nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on one test, and the reason if it is not ``holds``."""
+    """The verdict on one test, its comparisons, and the reason if it could not be made."""
 
     test: Mapping[str, Any]
     entries: tuple[Entry, ...]
@@ -124,21 +121,7 @@ def _outcome(test: Mapping[str, Any], found: Mapping[str, Measured], compared: l
     if why := _lacking(found):
         missing = any(each.reason == NO_ROWS for each in found.values())
         return Outcome(test, entries, NOT_MEASURED if missing else UNDECIDED, why)
-    named = {
-        verdict: ", ".join(each.comparison for each in compared if each.verdict == verdict)
-        for verdict in dict.fromkeys(each.verdict for each in compared)
-    }
-    if FAILS in named:
-        verdict, reason = FAILS, "" if list(found) == [""] else f"the opposite of {named[FAILS]}"
-    elif set(named) <= {HOLDS}:
-        verdict, reason = HOLDS, ""
-    elif set(named) <= {HOLDS, EQUAL}:
-        within = f"to within {test['delta']:g}" if "delta" in test else "to rounding"
-        verdict, reason = EQUAL, f"{within}, {named[EQUAL]}"
-    else:
-        verdict = OPEN if OPEN in named else UNDECIDED
-        reason = "; ".join(f"{each}: " * (each != verdict) + named[each] for each in LEFT if each in named)
-    return Outcome(test, entries, verdict, reason, tuple(compared))
+    return Outcome(test, entries, _together({each.verdict for each in compared}), "", tuple(compared))
 
 
 def _entry(name: str, published: Mapping[str, float], found: Measured) -> Entry:
@@ -150,10 +133,13 @@ def _entry(name: str, published: Mapping[str, float], found: Measured) -> Entry:
 def as_a_whole(outcomes: tuple[Outcome, ...], *, waiting: bool = False) -> str:
     """Return the verdict on a finding; ``waiting``: runs that were asked for have not ended."""
     verdicts = {outcome.verdict for outcome in outcomes}
-    if FAILS in verdicts:
-        return FAILS
-    if OPEN in verdicts or (waiting and NOT_MEASURED in verdicts):
-        return OPEN
+    return _together(verdicts | {OPEN} if waiting and NOT_MEASURED in verdicts else verdicts)
+
+
+def _together(verdicts: set[str]) -> str:
+    """Return the verdict on what holds if each of these does."""
+    if FAILS in verdicts or OPEN in verdicts:
+        return FAILS if FAILS in verdicts else OPEN
     return UNDECIDED if not verdicts <= {HOLDS, EQUAL} else EQUAL if EQUAL in verdicts else HOLDS
 
 
