@@ -673,6 +673,19 @@ def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
     )
 
 
+def test_what_is_kept_of_the_causal_tasks_is_as_the_rows_say() -> None:
+    told = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Thirteen more causal tasks")[2]
+    lines = [line.strip("| ").split(" | ") for line in re.findall(r"^\|[^-\n].*\|$", told, re.M)]
+    names = [name.replace("`", "").replace(", random", " · randomized") for name in lines[0][1:]]
+    standings = pd.read_csv(ROOT / "results/tasks/report/tables/standings.csv")
+    standings["task"] = standings["task"].str.partition("(")[0]
+    kept = standings.pivot_table(index="task", columns="series", values="kept_2", dropna=False)
+    assert len(lines) == len(kept) == 13, "a head, and all but s5"
+    for task, *cells in lines[1:]:
+        said = [float("nan") if cell == "–" else float(cell.replace("−", "-")) for cell in cells]
+        assert said == pytest.approx(list(kept.loc[task.strip("`"), names]), abs=0.005 + 1e-9, nan_ok=True)
+
+
 def test_the_changelog_has_the_version() -> None:
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
     assert version
