@@ -303,6 +303,10 @@ def test_a_page_opens_with_what_its_folder_was_made_for(
         content = {"name": name, "parts": ["encoder=rope"], "statements": statements}
         (place / f"{name}.yaml").write_text(yaml.safe_dump(content))
     monkeypatch.setattr(schema, "load", partial(schema.load, place))
+    if made_for != [FINDING]:  # any folder may have the name of a file of other statements
+        assert report.main([str(tmp_path)]) == 0
+        assert (tmp_path / "report/report.md").read_text().startswith("# “another”: holds\n")
+        sweeps.write(tmp_path, sweeps.Sweep(f"python run.py -m +statements={tmp_path.name}", ("a",)))
     assert report.main([str(tmp_path)]) == 0
     text = read_page(tmp_path).text
     assert text.index(f"by {tmp_path.name}: ") < text.index("by another: ") < text.index("Structure, copy")

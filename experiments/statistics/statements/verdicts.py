@@ -67,13 +67,14 @@ class Decided:
 def decide(statements: list[Statement], results: Results) -> list[Decided]:
     """Decide the statements that a folder's rows can decide, those that it was made for first.
 
-    It was made for a file if it has its name, or its name and ``_``, or if a sweep of its runs was written to it. A
-    finding with a ``setting`` is decided there alone: other folders have models of another size, or trained otherwise.
+    It was made for a file if a sweep of its runs was written to it, for a finding (with a ``setting``) also if it has
+    its name, or its name and ``_``. A finding is decided there alone: other folders have models of another size, or
+    trained otherwise.
     """
     noted = sweeps.read(results.folder)[0]
     given = {word for sweep in noted for word in sweep.command.split()}
     folder = f"{results.folder.resolve().name}_"
-    asked = {each.name for each in statements if folder.startswith(f"{each.name}_")}
+    asked = {each.name for each in statements if each.setting and folder.startswith(f"{each.name}_")}
     asked |= {each.name for each in statements if f"+statements={each.name}" in given}
     statements = [each for each in statements if not each.setting or each.name in asked]
     statements.sort(key=lambda each: each.name not in asked)
