@@ -44,7 +44,7 @@ FROM = {"text": "from the paper", "code": "from its code", "data": "from its dat
 
 
 def summary_sentences(decided: list[Decided]) -> list[str]:
-    """Return what is said of findings beyond the title, and a sentence on the other statements."""
+    """Return the verdicts on all findings but the first, which is the title, and a sentence on the other statements."""
     findings = [f"{_with_verdict(each)}." for each in decided if each.statement.setting]
     tested = [each for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
     of = (
@@ -52,7 +52,7 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
         if findings
         else "Of the published statements that these runs test"
     )
-    return findings[1:] + [f"{of} {_counted(tested)}."] * bool(tested)  # the first is the title
+    return findings[1:] + [f"{of} {_counted(tested)}."] * bool(tested)
 
 
 def _counted(decided: list[Decided]) -> str:
