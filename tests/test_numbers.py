@@ -1,0 +1,761 @@
+"""Each number in README, its translation, the guides and the log is that of a table that comes with the code."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from scipy.stats import spearmanr
+from support import ROOT
+
+from experiments.measures.answer_positions import MOVED
+from experiments.rows.read import ARCHIVE, read_rows, run_folders
+
+CHINESE = ROOT / "README.zh-CN.md"
+RESULTS = ROOT / "results"
+ANSWERS = {
+    found[1]: (re.sub(r"\]\([^)]*\)", "", found[2]), found[3])
+    for found in re.finditer(
+        r"^\| \[(\w+)\]\(\S+\) \|.*?\| (.*?) \| (.*?) \| `", (RESULTS / "README.md").read_text("utf-8"), re.M
+    )
+}
+"""Of the folders in the list of results: the answer, without where its links lead, and the runs."""
+SMALL_TEXT = ROOT / "results" / "small_text" / "report" / "tables"
+TASKS = "copy", "text", "associative_recall"
+"""Those of README's board."""
+
+
+def against_none(line: dict[str, str]) -> str:
+    """What is kept, its difference from the baseline, seeds and verdict, as the log gives them."""
+    if line["status"] != "ok":
+        return line["status"]
+    if not line["verdict"]:
+        return f"{short(line['kept'])} · {line['seeds']}"
+    sign = "" if float(line["difference"]) < 0 else "+"
+    return f"{short(line['kept'])} · {sign}{short(line['difference'])} · {line['seeds']} · {line['verdict']}"
+
+
+def standings(folder: str) -> dict[tuple[str, str], dict[str, str]]:
+    """The lines of a folder's standings, by task and by series without its knobs."""
+    with (ROOT / "results" / folder / "report" / "tables" / "standings.csv").open(newline="") as table:
+        return {(line["task"], line["series"].partition("(")[0].strip()): line for line in csv.DictReader(table)}
+
+
+def bits_at_four_times() -> pd.DataFrame:
+    """Bits per byte of text at four times the training length, by series without its knobs: all seeds."""
+    table = pd.read_csv(ROOT / "results" / "decided_best" / "report" / "tables" / "text_bits_per_byte.csv")
+    table = table[table["eval_length"] == 512]
+    return table.set_index(table["series"].str.partition("(")[0].str.strip())
+
+
+def headline(line: dict[str, str]) -> str:
+    """Area, interval and places, or why there is none, as README gives them."""
+    if line["status"] != "ok":
+        return line["status"]
+    places = "–".join(dict.fromkeys(f"{float(line[name]):g}" for name in ("place_low", "place_high")))
+    interval = f" [{short(line['low'])}, {short(line['high'])}]" if line["low"] else ""
+    return f"{short(line['kept'])}{interval} · {places}"
+
+
+def cells_of(text: str) -> list[list[str]]:
+    """The cells of each line of a table whose first column has code in it."""
+    return [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", text, re.M)]
+
+
+def short(number: str) -> str:
+    return f"{float(number):.2f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def table(folder: str, name: str, metric: str | None = None) -> pd.DataFrame:
+    rows = pd.read_csv(RESULTS / folder / "report" / "tables" / f"{name}.csv")
+    return rows if metric is None else rows[rows["metric"] == metric]
+
+
+def test_the_list_of_results_counts_their_runs() -> None:
+    counted = {}
+    for folder in ANSWERS:
+        with tarfile.open(RESULTS / folder / ARCHIVE) as archive:
+            counted[folder] = sum(name.endswith("/rows.csv") for name in archive.getnames())
+    said = {folder: sum(map(int, re.findall(r"\d+", runs))) for folder, (_, runs) in ANSWERS.items()}
+    assert said == counted
+
+
+def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
+    def percent(folder: str, series: str, length: int) -> str:
+        right = table(folder, "copy_token_accuracy").set_index(["series", "eval_length"])["mean"]
+        return f"{100 * right[series, length]:.0f}"
+
+    def verdicts(folder: str, *asked: str) -> list[str]:
+        counted = Counter(line["verdict"] for line in standings(folder).values())
+        return [str(counted[verdict]) for verdict in asked]
+
+    def extended(folder: str, of: str, metric: str, *ways: tuple[str, str]) -> list[str]:
+        far = table(folder, f"{of}_context_extension", metric).set_index(["series", "condition", "eval_length"])["mean"]
+        return [f"{far[*way, 512]:.2f}" if metric == "bits_per_byte" else f"{100 * far[*way, 512]:.0f}" for way in ways]
+
+    claims = table("claims", "statements").drop_duplicates("statement")["verdict"]
+    pairs = table("sizes", "transfer").query("multiple == 4")
+    ladder = table("ladder", "transfer").query("first == 147456 and second == 9830400").set_index("multiple")
+    possible = Counter(task for (task, _), line in standings("decided_best").items() if line["possibly_best"] == "True")
+    told_apart = table("bidirectional", "over_tasks").set_index("series")
+    own, window, untouched = (("rope", way) for way in ("as trained", "window", "yarn"))
+    llama, command = ((name, "as trained") for name in ("llama4", "command_a"))
+    of_text = "text-tokenizer=bpe-vocabulary=8192-source=installed"
+    facts = (llama, command, ("rope", "self_extend"), untouched, own, window)
+    found = extended("shortlist_needles", "needles-num_needles=1", "token_accuracy", *facts)
+    assert found[0] == found[1]
+    small = [*((name, "as trained") for name in ("sandwich", "fox", "dynamic_bias")), window]
+    expected = {
+        "classic": [percent("classic", *of) for of in (("alibi", 32), ("sinusoidal", 32), ("alibi", 128))],
+        "numberings": [percent("numberings", "sinusoidal · randomized(limit=300)", 32)],
+        "renumbered": [renumbered()["rope", 32, True], "32", renumbered()["rope", 32, False]],
+        "claims": [
+            f"{(claims == 'holds').sum()}",
+            f"{(claims == 'fails').sum()}",
+            f"{claims.str.startswith('holds ').sum()}",
+        ],
+        "decided": verdicts("decided", "better", "", "worse", "undecided"),
+        "decided_rope": verdicts("decided_rope", "better", "", "worse", "undecided"),
+        "decided_best": [str(possible[task]) for task in TASKS],
+        "sizes": [str(decided) for decided in pairs["decided"].sort_values()],
+        "small_text": extended("small_text", "text", "bits_per_byte", *small),
+        "shortlist": ["3.5", *extended("shortlist", "text-3.5M-5-tokens-a-parameter", "bits_per_byte", llama, window)],
+        "shortlist_rates": extended("shortlist_rates", of_text, "bits_per_byte", command, window, own),
+        "shortlist_needles": found[1:],
+        "ladder": [str(ladder["decided"][4]), str(ladder["kept"][1]), str(ladder["decided"][1]), "9.8"],
+        "bidirectional": [
+            "24",
+            "27",
+            *(str(told_apart[of]["rerope"]) for of in ("wins", "compared")),
+            *(str(told_apart[of]["rope"]) for of in ("losses", "compared")),
+        ],
+    }
+    for folder in ("decided", "decided_rope"):
+        compared = sum(line["verdict"] != "" for line in standings(folder).values())
+        expected[folder][1] = str(compared - int(*verdicts(folder, "did not learn")))
+    said = {folder: re.findall(r"(?<![\w.])\d*\.?\d+", ANSWERS[folder][0]) for folder in expected}
+    assert said == expected
+    assert set(pairs["reversed"]) == {0}
+    assert ladder["reversed"][4] == 0
+    every = Counter(name for (_, name), line in standings("shipped").items() if line["verdict"] == "better")
+    best = {name for name, tasks in every.items() if tasks == len(TASKS)} - {"alibi"}
+    assert set(re.findall(r"`(\w+)`", ANSWERS["shipped"][0])) == best
+
+
+def test_what_the_encodings_do_inside_is_as_measured() -> None:
+    tables = ROOT / "results" / "measures" / "report" / "tables"
+
+    def mean(table: str, **asked: Any) -> pd.DataFrame:
+        rows = pd.read_csv(tables / f"{table}.csv")
+        for column, value in asked.items():
+            rows = rows[rows[column].isna() if value is None else rows[column] == value]
+        rows["share"] = rows["mean"] / rows["chance"]
+        return rows.groupby(rows["series"].str.split(r"[(,]").str[0].str.strip())[["mean", "share"]].mean()
+
+    def probed(task: str) -> pd.Series[float]:
+        return mean(f"{task}_position_probe", metric="probe_error", condition=None, layer=3)["share"]
+
+    def right(task: str, length: int) -> list[pd.Series[float]]:
+        asked = {"metric": "token_accuracy", "eval_length": length}
+        return [100 * mean(f"{task}_answer_positions", **asked, condition=each)["mean"] for each in (None, MOVED)]
+
+    measured = standings("measures")
+    bits = mean("text_bits_per_byte", eval_length=512)["mean"]
+    distance = mean("text_attention_pattern", metric="mean_distance")["mean"]
+    sides = {(task, length): right(task, length) for task, length in (("copy", 32), ("reverse", 24))}
+    guide = (ROOT / "docs" / "results.md").read_text("utf-8")
+    section = guide.partition("do inside\n")[2].partition("\n## ")[0]
+    lines = cells_of(section)
+    assert [series for series, *_ in lines] == list(bits.sort_values().index)
+    for series, *cells in lines:
+        assert cells == [
+            f"{bits[series]:.2f}",
+            f"{distance[series]:.1f}",
+            *(short(str(probed(task)[series])) for task in ("text", "copy")),
+            headline(measured["reverse", series]).partition(" · ")[0].replace("−.00", ".00"),
+            *(f"{own[series]:.0f} · {moved[series]:.0f}" for own, moved in sides.values()),
+        ]
+    in_range = mean("text_bits_per_byte", eval_length=128)["mean"]
+    kept = pd.Series({series: float(measured["text", series]["kept"]) for series in bits.index})
+    encodings = bits.index.drop("short_convolution")
+    near, far, of_kept = (spearmanr(distance[encodings], of[encodings]) for of in (in_range, bits, kept))
+    assert of_kept.pvalue > 0.05
+    told = [short(str(found.statistic)) for found in (near, far, of_kept)]
+    log = (ROOT / "docs" / "log" / "2026-11-28.md").read_text("utf-8").partition("do inside\n")[2]
+    assert re.findall(r"(?<=[ (])−?\.\d+", section.split("\n\n")[-2]) == told[:2]
+    (said,) = re.findall(r"Spearman's(.*?)not significant", " ".join(log.split()))
+    assert re.findall(r"−?\.\d+", said) == told
+    lost = pd.read_csv(tables / "copy_shift_sensitivity.csv")
+    lost = 100 * lost[lost["metric"] == "quality_loss"].groupby("series")["mean"].max()
+    assert re.findall(r"up to (\d+) and (\d+) points", section) == [
+        (f"{lost['learned']:.0f}", f"{lost['sinusoidal']:.0f}")
+    ]
+    assert lost.drop(["learned", "sinusoidal"]).max() < 0.5
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").partition("answer.svg)")[2].partition("\n- ")[0]
+    first = re.sub(r"\s+", " ", first)
+    tables = ROOT / "results" / "classic" / "report" / "tables"
+    with (tables / "copy_token_accuracy.csv").open(newline="") as file:
+        at_twice = {line["series"]: line["mean"] for line in csv.DictReader(file) if line["eval_length"] == "32"}
+    named = dict(re.findall(r"`(\w+)` (\d+)", first))
+    assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
+    far = pd.read_csv(tables / "copy_token_accuracy.csv").set_index(["series", "eval_length"])["mean"]
+    (at_128,) = re.findall(r"128 .*? (\d+) %", first)
+    assert at_128 == f"{100 * far['alibi', 128]:.0f}"
+    drawn = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
+    drawn = drawn.set_index(["series", "eval_length"])["mean"]
+    text = path.read_text(encoding="utf-8")
+    told = {f"{100 * drawn[series, 32]:.0f}" for series in ("sinusoidal", "sinusoidal · coupled")}
+    told_of = re.split(r"share\s+a\s+position|共用一个位置", text)[1].partition("[")[0]
+    assert {*re.findall(r"\d+", told_of)} == {*told, "32"}
+
+
+@pytest.mark.parametrize("encoder", ["sinusoidal", "alibi"])
+def test_the_guide_s_two_runs_are_those_that_come_with_the_code(encoder: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "results" / "classic" / "runs.tar.xz", tmp_path)
+    (run,) = (place for place in run_folders(tmp_path) if place.name.startswith(f"{encoder}-copy-seed0"))
+    table = read_rows(run / "rows.csv", tmp_path, run.name)
+    right = [
+        f"{100 * float(value):.0f}"
+        for experiment, metric, value in zip(table["experiment"], table["metric"], table["value"], strict=True)
+        if (experiment, metric) == ("length_extrapolation", "token_accuracy")
+    ]
+    (line,) = re.findall(rf"^{encoder} right, %(.*)$", (ROOT / "docs" / "see_one_fail.md").read_text("utf-8"), re.M)
+    assert re.findall(r"\d+", line) == right
+
+
+def test_the_guide_s_numberings_are_those_of_their_rows() -> None:
+    table = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_token_accuracy.csv")
+    means = {str(name): part.set_index("eval_length")["mean"] for name, part in table.groupby("series")}
+    guide = (ROOT / "docs" / "see_one_fail.md").read_text("utf-8")
+    shuffled = pd.read_csv(ROOT / "results" / "numberings" / "report" / "tables" / "copy_permuted_positions.csv")
+    shuffled = shuffled[(shuffled["metric"] == "token_accuracy") & (shuffled["condition"] == "positions: shuffle")]
+    blind = shuffled.set_index("series")["mean"]
+    (section,) = re.findall(r"^\| numbering in training.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.M)
+    lines = [[cell.strip() for cell in row.split("|")[1:-1]] for row in section.splitlines()]
+    assert len(lines) == len(means) == 6
+    for name, _, *told in lines:
+        encoder, *numbering = re.findall(r"`(\w+)`", name)
+        (series,) = (each for each in means if each.partition("(")[0] == " · ".join([encoder, *numbering]))
+        values = [*(means[series][length] for length in (16, 32, 64, 128)), blind[series]]
+        assert told == [f"{100 * value:.0f}" for value in values], series
+
+
+def renumbered() -> dict[tuple[str, int, bool], str]:
+    """Percent right by series, length, and whether the answers are numbered as in training."""
+    table = pd.read_csv(ROOT / "results" / "renumbered" / "report" / "tables" / "copy_answer_positions.csv")
+    table = table[table["metric"] == "token_accuracy"]
+    keys = zip(table["series"], table["eval_length"], table["condition"].notna(), strict=True)
+    return dict(zip(keys, (f"{100 * mean:.0f}" for mean in table["mean"]), strict=True))
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", CHINESE], ids=lambda path: path.name)
+def test_why_is_answered_with_what_was_measured(path: Path) -> None:
+    text = re.sub(r"\s+", " ", path.read_text(encoding="utf-8"))
+    (said,) = re.findall(r"(?:trained no further|不再训练)(.*?)(?:the formula|公式)", text)
+    right, asked = renumbered(), [("sinusoidal", 20), ("learned", 20), ("rope", 20), ("rope", 32)]
+    wanted = [right[series, length, moved] for series, length in asked for moved in (False, True)]
+    assert Counter(re.findall(r"\d+", said)) == Counter([*wanted, "32"])
+
+
+def test_the_guide_s_renumbered_words_are_those_of_their_rows() -> None:
+    guide, right = (ROOT / "docs" / "see_one_fail.md").read_text("utf-8"), renumbered()
+    (section,) = re.findall(r"^\| right, %, of words of.*\n\|[-|]+\n((?:\|.*\n)+)", guide, re.M)
+    lines = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in section.splitlines()]
+    assert {series for series, *_ in lines} == {series for series, *_ in right}
+    for series, *told in lines:
+        assert told == [right[series, length, moved] for length in (20, 24, 32) for moved in (False, True)], series
+
+
+def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
+    measured = standings("decided")
+    log = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
+    told = {"## Every encoder against none": ("copy", "text"), "## Recall, against none": ("associative_recall",)}
+    for title, tasks in told.items():
+        section = log.partition(title)[2].partition("\n## ")[0]
+        lines = cells_of(section)
+        assert len(lines) == sum(of in tasks for of, _ in measured) / len(tasks)
+        for series, *cells in lines:
+            for task, cell in zip(tasks, cells, strict=True):
+                assert cell == against_none(measured[task, series.partition("(")[0]]), (task, series)
+    counted = Counter((task, line["verdict"]) for (task, _), line in measured.items())
+    numbers = [counted["copy", "better"], counted["copy", "worse"], counted["text", "better"], counted["text", "worse"]]
+    (told_of,) = re.findall(r"Of 56 encodings (.*?)\. Rows", " ".join(log.split()))
+    assert [int(number) for number in re.findall(r"\d+", told_of)] == numbers
+    every = standings("decided_best")
+    kept = [f"{100 * float(every[task, name]['kept']):.0f}" for task in TASKS for name in ("none", "rope")]
+    for file in ("README.md", "README.zh-CN.md"):
+        (line,) = re.findall(
+            r"^- \*\*(?:No encoding|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+        )
+        assert re.findall(r"\d+", line)[:6] == kept, file
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
+    """All seeds, which are in the search for the best; verdicts and places are those of the comparisons with none."""
+    measured, against = (standings(folder) for folder in ("decided_best", "decided"))
+    kept: dict[str, list[float]] = {}
+    for (_, series), line in measured.items():
+        kept.setdefault(series, []).extend([float(line["kept"])] if line["kept"] else [])
+    ranked = sorted((series for series in kept if len(kept[series]) == len(TASKS)), key=lambda each: -sum(kept[each]))
+    control = "short_convolution"
+    ranked.remove(control)
+    times = pd.read_csv(ROOT / "results" / "decided" / "report" / "tables" / "cost_and_quality.csv")
+    times = times.set_index(times["series"].str.partition("(")[0].str.strip())["relative_inference_time"]
+    bits = bits_at_four_times()
+    head = r"^\| \w+ \| `copy` \| \w+ \| `associative_recall` .*\n\|[-|]+\n((?:\|.*\n)+)"
+    board = re.search(head, (ROOT / file).read_text("utf-8"), re.M)
+    assert board
+    lines = cells_of(board[1])
+    told = [series for series, *_ in lines]
+    assert told[:10] == ranked[:10]
+    known = ("alibi", "t5", "none", "rope", "learned", "sinusoidal")
+    assert told[10:] == [*(series for series in ranked if series in known), control]
+    for series, copied, own, recalled, told_bits, time in lines:
+        for task, cell in (("copy", copied), ("associative_recall", recalled)):
+            assert cell == headline(measured[task, series]).partition(" · ")[0], series
+        assert own == short(measured["copy", series]["free_running_kept"]), series
+        mean, low, high = bits.loc[series, ["mean", "low", "high"]]
+        assert told_bits == f"{mean:.2f} [{low:.2f}, {high:.2f}]", series
+        assert time == f"{times[series]:.2g}", series
+    assert {against[task, series]["verdict"] for task in TASKS for series in ranked[:10]} == {"better"}
+    (case,) = re.findall(r"^\| (?:must copy|要在更长).*$", (ROOT / file).read_text("utf-8"), re.M)
+    first = sorted(ranked[:10], key=lambda series: -float(measured["copy", series]["free_running_kept"]))[:3]
+    assert set(re.findall(r"`(\w+)`", case.split("|")[2])) == set(first), "those that copy best after their own answers"
+    places = {series: [headline(against[task, series]).partition(" · ")[2] for task in TASKS] for series in told[:-1]}
+    (first,) = {tuple(places.pop(series)) for series in told[:12]}
+    named = dict.fromkeys(tuple(places[name]) for name in known[2:])
+    (said,) = re.findall(
+        r"^- \*\*(?:Decided: the first|已判定：前)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+    )
+    (told_of,) = re.findall(
+        r"^## Places on the board\n((?:(?!## ).*\n)+)", (ROOT / "docs/results.md").read_text("utf-8"), re.M
+    )
+    assert re.findall(r"\d+–\d+", told_of) == [*first, *(place for each in named for place in each)]
+    others = sum(all(against[task, series]["verdict"] == "better" for task in TASKS) for series in ranked[10:])
+    assert {13: ("thirteen more", "十三种")}[others][file != "README.md"] in " ".join(said.split())
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
+def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
+    measured = standings("decided_best")
+    left: dict[str, set[str]] = {task: set() for task in TASKS}
+    for (task, series), line in measured.items():
+        left[task] |= {series} if line["possibly_best"] == "True" else set()
+    text = (ROOT / file).read_text("utf-8")
+    if file.startswith("README"):
+        (said,) = re.findall(r"(?:Open: which is best|未定：哪一种最好)(.*?)\]\(docs/log", " ".join(text.split()))
+        assert re.findall(r"\b\d+\b", said)[1:] == [str(len(left[task])) for task in TASKS]
+        assert not set.intersection(*left.values())
+        named = set(re.findall(r"`(\w+)`", said)) - set(TASKS)
+        assert named == (left["copy"] & left["associative_recall"]) - {"short_convolution"}
+        return
+    section = text.partition("## Which may be the best?")[2].partition("\n## ")[0]
+    rows = cells_of(section)
+    assert {series for series, *_ in rows} == set.union(*left.values())
+    for series, *cells in rows:
+        for task, cell in zip(TASKS, cells, strict=True):
+            line = measured.get((task, series))
+            value = short(line["kept"]) if line and line["status"] == "ok" else "–"
+            assert cell == (f"**{value}**" if series in left[task] else value), (task, series)
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
+    kept = {key: float(line["kept"] or "nan") for key, line in standings("decided_best").items()}
+    (told,) = re.findall(
+        r"^- \*\*(?:Longer than trained|比训练更长)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+    )
+    assert kept["text", "alibi"] > 1
+    named = [("text", series) for series in ("t5", "none", "rope", "sinusoidal")]
+    named += [("copy", series) for series in ("dape", "dynamic_bias", "alibi", "rope", "sinusoidal", "rerope")]
+    numbers = re.findall(r"\d+", told.partition("T5")[2].removeprefix("'s"))
+    claims = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv").set_index("tested")
+    (gain,) = claims.loc[claims.index.str.startswith("the same bytes scored with four"), "measured"]
+    assert numbers == [*(f"{100 * kept[key]:.0f}" for key in named), f"{gain:.3f}".removeprefix("0.")]
+
+
+def test_the_log_s_grids_are_those_of_its_rows() -> None:
+    with (ROOT / "results" / "grid" / "report" / "tables" / "standings.csv").open(newline="") as file:
+        measured = {(line["task"].partition("(")[0], line["series"]): line for line in csv.DictReader(file)}
+    text = (ROOT / "docs" / "log" / "2026-11-26.md").read_text(encoding="utf-8")
+    log = text.partition("\n## Rows and columns")[2].partition("\n## ")[0]
+    lines = cells_of(log)
+    assert len(lines) == len(measured) / 2 == 14
+    for series, *cells in lines:
+        for task, cell in zip(("above", "digits"), cells, strict=True):
+            line = measured[task, series]
+            if line["status"] != "ok":
+                assert cell == f"{line['status']}, {100 * float(line['in_range']):.0f}"
+                continue
+            trained, _, twice, _, places = cell.split(" · ")
+            assert trained == f"{100 * float(line['in_range']):.0f}"
+            assert places == "–".join(dict.fromkeys(f"{float(line[end]):g}" for end in ("place_low", "place_high")))
+            guess = 10 if task == "above" else 12  # of digits, the most frequent one
+            assert int(twice) == pytest.approx(guess + float(line["kept"]) * (int(trained) - guess), abs=2)
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md"])
+def test_the_verdict_that_depends_on_the_runs_has_its_rows(file: str) -> None:
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv")
+    ntk = told[told["tested"] == "NTK-aware, zero-shot"].iloc[0]
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert ntk["outcome"] == "holds"
+    assert f"{ntk['measured']:.2f}" in text
+    smaller = pd.read_csv(SMALL_TEXT / "statements.csv").set_index("tested").loc["NTK-aware, zero-shot"]
+    assert smaller["outcome"] == "fails"
+    assert f"{smaller['measured']:.2f}" in text
+    if file.startswith("README"):
+        assert f"[{ntk['low']:.2f}, {ntk['high']:.2f}]" in text
+
+
+def test_the_guide_calls_decided_what_is_decided() -> None:
+    guide = (ROOT / "docs" / "choose.md").read_text(encoding="utf-8")
+    verdicts = {key: line["verdict"] for key, line in standings("decided").items()}
+    lines = {
+        case: next(line for line in guide.splitlines() if line.startswith(f"| {case}")) for case in ("text", "exact")
+    }
+    for case, task in (("text", "text"), ("exact", "copy")):
+        named = re.findall(r"`(\w+)`", lines[case].split("|")[2])
+        assert len(named) == 3
+        assert {verdicts[task, name] for name in named} == {"better"}, named
+    for task in ("copy", "text"):
+        assert {verdicts[task, name] for name in ("rope", "learned", "sinusoidal")} == {"worse"}
+        assert verdicts[task, "alibi"] == "better"
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv").set_index("tested")
+    for tested in (
+        "YaRN, zero-shot",
+        "control: Llama 3's scaling, zero-shot",
+        "NTK-aware, zero-shot",
+        "YaRN, fine-tuned",
+    ):
+        assert told.loc[tested, "outcome"] == "holds"
+    first = [
+        f"{told.loc[tested, 'measured']:.2f}" for tested in ("YaRN, zero-shot", "control: Llama 3's scaling, zero-shot")
+    ]
+    evidence = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    assert f"(20 seeds: {', '.join(first)})" in " ".join(evidence.split())
+    assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in " ".join(evidence.split())
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md", "docs/log/2026-11-28.md"])
+def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
+    measured = standings("decided_rope")
+    verdicts = Counter(line["verdict"] for line in measured.values() if line["verdict"])
+    better = Counter(series for (_, series), line in measured.items() if line["verdict"] == "better")
+    ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
+    text = " ".join((ROOT / file).read_text("utf-8").split())
+    if file.startswith("README"):
+        start, middle = r"(\d+) (?:are better than `rope`|种在三个任务上都更好，)", r"(?:Of all|的全部) (\d+)\D+"
+        pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
+        (told,) = re.findall(pattern, text)
+        counted = (len(ahead), sum(verdicts.values()), verdicts["better"], verdicts["worse"])
+        assert tuple(map(int, told)) == counted
+        assert {"alibi", "t5"} <= ahead
+    elif "log" not in file:
+        assert f"(log/2026-11-28.md#every-encoder-against-rope) {len(ahead)} are" in text
+    else:
+        assert f"**{len(ahead)} encodings keep more than `rope` on all three tasks**" in text
+        section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[2].partition("\n## ")[0]
+        rows = cells_of(section)
+        assert {series for series, *_ in rows} == {series for _, series in measured}
+        for series, *cells in rows:
+            for task, cell in zip(TASKS, cells, strict=True):
+                line = measured.get((task, series))
+                assert cell == (against_none(line) if line else "–"), (task, series)
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
+def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> None:
+    kept: dict[tuple[str, str, str], list[str]] = {}
+    for task in TASKS:
+        with (ROOT / f"results/tuned/report/tables/{task}_tuning.csv").open(newline="") as table:
+            for line in csv.DictReader(table):
+                kept.setdefault((task, line["series"].partition("(")[0], line["learning_rate"]), []).append(
+                    line["kept"]
+                )
+
+    def told(task: str, series: str, rate: str) -> str:
+        known = [float(each) for each in kept[task, series, rate] if each]
+        of = f" ({len(known)} of {len(kept[task, series, rate])})" * (len(known) < len(kept[task, series, rate]))
+        return f"{short(str(sum(known) / len(known)))}{of}" if known else "–"
+
+    rates = ("0.001", "0.003", "0.01")
+    if file.startswith("README"):
+        pattern = r"`dynamic_bias`\D+\.003\D*(\.\d+)\D+\.01\D*(\.\d+)"
+        assert re.findall(pattern, (ROOT / file).read_text("utf-8")) == [
+            tuple(told("copy", "dynamic_bias", rate) for rate in rates[1:])
+        ]
+        return
+    section = (ROOT / file).read_text("utf-8").partition("come from its learning rate?")[2].partition("\n## ")[0]
+    rows = cells_of(section)
+    assert {series for series, *_ in rows} == {series for _, series, _ in kept}
+    for series, *cells in rows:
+        assert cells == [told(task, series, rate) for task in TASKS for rate in rates], series
+
+
+def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
+    tables = ROOT / "results/bidirectional/report/tables"
+    told = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Without a causal mask")[2]
+    lines = re.findall(r"^\| `(\w+)`(, random positions)? \| (\d+) \| (\d+) \| (\d+) \|$", told, re.M)
+    said = {name + " · randomized" * bool(drawn): tuple(map(int, counts)) for name, drawn, *counts in lines}
+    learned = pd.read_csv(tables / "standings.csv").groupby("series")["seeds_learned"]
+    expected = {name: (seeds.sum(), (seeds > 0).sum(), (seeds == 3).sum()) for name, seeds in learned}
+    assert said == expected
+    over = pd.read_csv(tables / "over_tasks.csv").set_index("series")
+    section = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
+    wins, losses, compared = (over[column] for column in ("wins", "losses", "compared"))
+    assert f"`rerope` wins {wins['rerope']} comparisons of {compared['rerope']} and loses none" in section
+    assert f"`dynamic_bias` wins {wins['dynamic_bias']} of {compared['dynamic_bias']} and loses none" in section
+    assert f"`rope` wins none of {compared['rope']} and loses {losses['rope']};" in section
+    assert (losses["rerope"], losses["dynamic_bias"], wins["rope"]) == (0, 0, 0)
+    table = pd.read_csv(tables / "standings.csv").pivot_table(index="series", columns="task", values="seeds_learned")
+    ordered = table.loc[:, table.loc["none"] == 0]
+    assert ordered.shape[1] == 9
+    counts = ordered.sum(axis=1).astype(int)
+    assert {counts[name] for name in ("deberta", "rope", "learned")} == {24}
+    assert (
+        f"learn in 24 of 27 runs, `dynamic_bias` in {counts['dynamic_bias']}, `rerope` in {counts['rerope']}."
+        in section
+    )
+
+
+def test_what_is_kept_of_the_causal_tasks_is_as_the_rows_say() -> None:
+    told = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Thirteen more causal tasks")[2]
+    lines = [line.strip("| ").split(" | ") for line in re.findall(r"^\|[^-\n].*\|$", told, re.M)]
+    names = [name.replace("`", "").replace(", random", " · randomized") for name in lines[0][1:]]
+    standings = pd.read_csv(ROOT / "results/tasks/report/tables/standings.csv")
+    standings["task"] = standings["task"].str.partition("(")[0]
+    kept = standings.pivot_table(index="task", columns="series", values="kept_2", dropna=False)
+    assert len(lines) == len(kept) == 13, "a head, and all but s5"
+    for task, *cells in lines[1:]:
+        said = [float("nan") if cell == "–" else float(cell.replace("−", "-")) for cell in cells]
+        assert said == pytest.approx(list(kept.loc[task.strip("`"), names]), abs=0.005 + 1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_count_of_verdicts_is_that_of_the_claims_report(file: str) -> None:
+    told = pd.read_csv(ROOT / "results" / "claims" / "report" / "tables" / "statements.csv")
+    verdicts = told.drop_duplicates("statement")["verdict"].str.partition(" ")[0].value_counts()
+    partly = int(told.drop_duplicates("statement")["verdict"].str.startswith("holds ").sum())
+    said = re.search(r"\*\*.*?28.*?\*\*.*?(\d+)\D+(\d+)\D+(\d+)", (ROOT / file).read_text(encoding="utf-8"))
+    assert said
+    assert told["statement"].nunique() == 28
+    assert [int(number) for number in said.groups()] == [verdicts["holds"] - partly, verdicts["fails"], partly]
+
+    def of_a_trained_model(case: dict[str, Any]) -> bool:
+        untrained = case["metric"].startswith("initial_") or "num_rows" in case.get("encoder", "")
+        return case["experiment"] != "structure" and not untrained
+
+    files = [ROOT / "configs" / "statements" / f"{name}.yaml" for name in ("length", "encoding", "order")]
+    asked = [each for path in files for each in yaml.safe_load(path.read_text("utf-8"))["statements"]]
+    of_models = {each["statement"] for each in asked if of_a_trained_model(each["tests"][0]["rows"])}
+    verdict = told[told["statement"].isin(of_models)].drop_duplicates("statement")["verdict"]
+    assert [len(verdict), (verdict == "holds").sum(), (verdict == "fails").sum()] == [10, 1, 1]
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
+def test_the_ladder_is_that_of_its_rows(file: str) -> None:
+    """At four times the length, the ranking of 0.15M with 5 tokens a parameter against that of each other rung.
+
+    And last, those of 0.6M and 2.7M with as few tokens against those with more.
+    """
+    with (ROOT / "results" / "ladder" / "report" / "tables" / "transfer.csv").open(newline="") as table:
+        pairs = list(csv.DictReader(table))
+    expected = []
+    for line in (line for line in pairs if float(line["multiple"]) == 4):
+        first, second, at = (float(line[key]) for key in ("first", "second", "at"))
+        rung = (second, at) if line["axis"] == "size" else (at, second)
+        if (first, at) in ((147456, 5), (5, 147456)):
+            kept = f"{line['kept']}/{line['decided']}"
+            expected.append(
+                [f"{rung[0] / 1e6:.2g}M", f"{rung[1]:g}", f"{float(line['encoders']):g}", short(line["tau"]), kept]
+            )
+    text = (ROOT / file).read_text("utf-8")
+    lines = re.findall(r"^\| ([\d.]+M)(?:\D* [\d.]+M \D* 5)?" + r" \| ([\d./]+)" * 4 + r" \|$", text, re.M)
+    last = [
+        [size, "20", f"{float(more['encoders']):g}", short(more["tau"]), f"{more['kept']}/{more['decided']}"]
+        for size, at in (("0.6M", 602112), ("2.7M", 2654208))
+        for more in pairs
+        if [float(more[key]) for key in ("multiple", "at", "second")] == [4, at, 20]
+    ]
+    assert list(map(list, lines)) == [*sorted(expected, key=lambda line: (float(line[1]), float(line[0][:-1]))), *last]
+    (far,) = (
+        line for line in pairs if [float(line[key]) for key in ("multiple", "first", "second")] == [1, 147456, 9830400]
+    )
+    kept, decided = far["kept"], far["decided"]
+    text = " ".join(text.split())
+    assert (f"{kept} of {decided} do" if file == "README.md" else f"{decided} 对中有 {kept} 对不变") in text
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
+def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
+    text = (ROOT / file).read_text("utf-8")
+    (told,) = re.findall(r"^\| (?:text, any|will train a small|将训练一个文本上).*", text, re.M)
+    bits, named = bits_at_four_times(), re.findall(r"`(\w+)`", told.split("|")[2])
+    for name in (*named, "alibi", "none", "rope", "dape_v2", "stick_breaking") * file.startswith("docs"):
+        assert f"{bits['mean'][name]:.2f}" in told, name
+    assert all(bits["high"][name] < bits["low"]["alibi"] for name in named)
+    table = pd.read_csv(SMALL_TEXT / "text_context_extension.csv")
+    table = table[table["metric"] == "bits_per_byte"].set_index(["series", "condition", "eval_length"])["mean"]
+    ways = [*((name, "as trained") for name in named), ("rope", "window"), ("rope", "yarn")]
+    alike = [f"{table[(*way, 512)]:.2f}" for way in ways]
+    (seen,) = re.findall(r"(?:the same five|同样的五个)(?:.*\n)*?.*?`yarn` \d\.\d\d", text)
+    assert re.findall(r"\d\.\d\d", seen) == alike
+    assert set(pd.read_csv(SMALL_TEXT / "statement_small_text.csv")["verdict"]) == {"holds"}
+
+
+def test_the_evidence_s_ways_to_extend_rope_are_those_of_their_rows() -> None:
+    table = pd.read_csv(SMALL_TEXT / "text_context_extension.csv")
+    table = table[(table["metric"] == "bits_per_byte") & (table["series"] == "rope")]
+    bits = table.set_index(["condition", "eval_length"])["mean"]
+    (row,) = re.findall(r"^\| by configuration \|.*", (ROOT / "docs" / "evidence.md").read_text("utf-8"), re.M)
+    told = {name.strip("`"): ratio for name, ratio in re.findall(r"(`\w+`|unchanged|window) (\d\.\d\d)", row)}
+    told["as trained"] = told.pop("unchanged")
+    assert len(told) == 8
+    assert told == {way: f"{bits[way, 512] / bits['as trained', 128]:.2f}" for way in told}
+
+
+def test_the_evidence_s_ladder_is_that_of_its_rows() -> None:
+    guide = (ROOT / "docs" / "evidence.md").read_text("utf-8")
+    large = pd.read_csv(
+        ROOT / "results" / "ladder" / "report" / "tables" / "text-9.8M-5-tokens-a-parameter_bits_per_byte.csv"
+    )
+    in_range = large[large["eval_length"] == large["train_length"]].set_index("series")["mean"]
+    (told,) = re.findall(r"^- \*\*The order in range(?:.*\n)+?(?=- )", guide, re.M)
+    assert all(f"{mean:.3f}" in told for mean in in_range)
+    assert in_range.idxmin() == "rope"
+    head, *lines = [
+        [cell.strip(" `") for cell in row.split("|")[1:-1]]
+        for row in re.findall(r"^ *(\| (?:parameters|[\d.]+ M) \|.*)$", guide, re.M)
+    ]
+    assert [line[0] for line in lines] == ["0.15 M", "9.8 M"]
+    for size, *told in lines:
+        name = f"text-{size.replace(' ', '')}-5-tokens-a-parameter_bits_per_byte.csv"
+        rows = pd.read_csv(ROOT / "results" / "ladder" / "report" / "tables" / name)
+        bits = rows[rows["eval_length"] == 4 * rows["train_length"]].set_index("series")["mean"]
+        assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
+
+
+def test_the_log_s_learning_rates_are_those_of_their_rows() -> None:
+    (section,) = re.findall(
+        r"^## The learning rate that each size wants\n((?:(?!## ).*\n)+)",
+        (ROOT / "docs/log/2026-11-27.md").read_text("utf-8"),
+        re.M,
+    )
+    told = [
+        [cell.strip() for cell in row.split("|")[2:-1]] for row in re.findall(r"^\| \d+ \|.*$", section, flags=re.M)
+    ]
+    assert len(told) == 10
+    for place, size in enumerate(("0.15", "0.6", "2.7", "9.8")):
+        name = f"text-{size}M-5-tokens-a-parameter_bits_per_byte.csv"
+        table = pd.read_csv(ROOT / "results" / "ladder_rates" / "report" / "tables" / name)
+        table[["encoder", "rate"]] = table["series"].str.split(" · train.learning_rate=", expand=True)
+        table["rate"] = table["rate"].astype(float)
+        bits = table.set_index(["encoder", "rate", "eval_length"])["mean"]
+        rates = sorted(table["rate"].unique())
+        for first, length in ((0, 128), (5, 512)):
+            measured = [" · ".join(f"{bits[name, rate, length]:.3f}" for name in ("rope", "alibi")) for rate in rates]
+            assert [line[place] for line in told[first : first + len(rates)]] == measured, (size, length)
+
+
+@pytest.mark.parametrize("file", ["docs/evidence.md", "docs/log/2026-11-27.md"])
+def test_what_is_said_of_distant_facts_is_measured(file: str) -> None:
+    folder = ROOT / "results" / "shortlist_needles" / "report" / "tables"
+    table = pd.read_csv(folder / "needles-num_needles=1_context_extension.csv")
+    table = table[table["metric"] == "token_accuracy"].set_index(["series", "condition", "eval_length"])["mean"]
+    text = (ROOT / file).read_text("utf-8")
+    (rows,) = re.findall(r"^ *\| layers \| 128 \| 256 \| 512 \|.*\n *\|[-|]+\n((?: *\|.*\n)+)", text, re.M)
+    lines = [[cell.strip() for cell in row.strip().split("|")[1:-1]] for row in rows.splitlines()]
+    assert len(lines) == 7
+    for name, *told, _ in lines:
+        series, *how = re.findall(r"`(\w+)`", name)
+        way = how[0] if how else "window" if "window" in name else "as trained"
+        assert told == [f"{100 * table[series, way, length]:.0f}" for length in (128, 256, 512)], name
+
+
+def test_the_evidence_s_shortlist_is_that_of_its_rows() -> None:
+    evidence = (ROOT / "docs" / "evidence.md").read_text("utf-8")
+    (section,) = re.findall(r"^## Side by side\n(?:(?!## ).*\n)+", evidence, re.M)
+    rows = re.findall(r"^\| `(\w+)`(.*)\|$", section, re.M)
+    lines = [[name, *(cell.strip() for cell in cells.split("|"))] for name, cells in rows]
+    assert len(lines) == 8
+    for place, size in enumerate(("0.2", "0.6", "3.5", "9.8"), start=2):
+        name = f"text-{size}M-5-tokens-a-parameter_context_extension.csv"
+        table = pd.read_csv(ROOT / "results" / "shortlist" / "report" / "tables" / name)
+        bits = table[table["metric"] == "bits_per_byte"].set_index(["series", "condition", "eval_length"])["mean"]
+        for line in lines:
+            how = {"": "as trained", "as trained": "as trained", "with a window": "window"}.get(line[1])
+            measured = bits.get((line[0], how or line[1].split("`")[1], 512))
+            assert line[place] == ("" if measured is None else f"{measured:.3f}"), line
+
+
+def test_the_guide_s_tables_are_those_of_the_evidence() -> None:
+    """What a reader is told to try first has the bits of the largest model and the facts of five seeds."""
+    tables = ROOT / "results" / "shortlist" / "report" / "tables"
+    bits = pd.read_csv(tables / "text-9.8M-5-tokens-a-parameter_context_extension.csv")
+    bits = bits[bits["metric"] == "bits_per_byte"].set_index(["series", "condition", "eval_length"])["mean"]
+    tables = ROOT / "results" / "shortlist_needles" / "report" / "tables"
+    facts = pd.read_csv(tables / "needles-num_needles=1_context_extension.csv")
+    facts = facts[facts["metric"] == "token_accuracy"].set_index(["series", "condition", "eval_length"])["mean"]
+    guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
+    ways = {"unchanged": "as trained", "`yarn`": "yarn", "`self_extend`": "self_extend", "a window": "window"}
+    ways |= {"`yarn`, and a fine-tuning": "yarn fine-tuned"}
+    for name, way in ways.items():
+        (cells,) = re.findall(rf"^\| {name} \| .* \| (\d\.\d\d) \| (\d+|not)", guide, re.M)
+        found = facts.get(("rope", way, 512))
+        assert cells == (f"{bits['rope', way, 512]:.2f}", "not" if found is None else f"{100 * found:.0f}"), name
+    for readme in ("README.md", "README.zh-CN.md"):
+        text = (ROOT / readme).read_text("utf-8")
+        (rows,) = re.findall(r"^\| (?:layers|各层) .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+        told = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows.splitlines()]
+        asked_of = [("rope", way) for way in ("as trained", "window", "yarn", "yarn fine-tuned", "self_extend")]
+        for key, (of_text, of_facts) in zip([*asked_of, ("command_a", "as trained")], told, strict=True):
+            assert of_text == f"{bits[*key, 512]:.2f}", (readme, key)
+            assert of_facts == f"{100 * facts[*key, 512]:.0f}" if (*key, 512) in facts else not of_facts.isdigit()
+        in_range = f"{bits['rope', 'as trained', 128]:.2f}"
+        assert in_range in text.partition(rows)[0].rpartition("\n**")[2]
+    asked = {
+        "never [|]": [("rope", "as trained", 128), ("command_a", "as trained", 128)],
+        "yes, after": [("rope", "yarn fine-tuned", 512), ("command_a", "yarn fine-tuned", 512)],
+        "yes, untouched": [("rope", "yarn", 512), ("command_a", "as trained", 512)],
+    }
+    for case, keys in asked.items():
+        (line,) = re.findall(rf"^\| {case}.*", guide, re.M)
+        assert re.findall(r"\d\.\d\d", line) == [f"{bits[key]:.2f}" for key in keys], case
+
+
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/evidence.md", "docs/log/2026-11-28.md"])
+def test_the_board_s_order_at_four_times_the_size_is_that_of_its_rows(file: str) -> None:
+    tables = ROOT / "results" / "sizes" / "report" / "tables"
+    pairs = pd.read_csv(tables / "transfer.csv").query("multiple == 4").set_index("task")
+    kept = [pairs.loc[task, "kept"] for task in ("copy", "associative_recall")]
+    assert kept == [pairs.loc[task, "decided"] for task in ("copy", "associative_recall")]
+    text = " ".join((ROOT / file).read_text("utf-8").split())
+    assert re.search(rf"{kept[0]} (?:and|对和|of {kept[0]} on `copy`,) {kept[1]}", text)
+    if "log" not in file:
+        return
+    standings = pd.read_csv(tables / "standings.csv").set_index(["task", "series"])["kept"]
+    section = (ROOT / file).read_text("utf-8").partition("## Every encoder against RoPE")[0]
+    lines = re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M)
+    assert len(lines) == 12
+    for series, cells in lines:
+        known = {task: value for (task, name), value in standings.items() if name == series}
+        order = [
+            next(task for task in known if task.startswith(f"{of}({size}"))
+            for of in ("copy", "associative_recall")
+            for size in ("0.15M", "0.59M")
+        ]
+        assert cells.split(" | ") == [short(known[task]) for task in order], series
