@@ -523,6 +523,7 @@ def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
     assert f"`dynamic_bias` wins {wins['dynamic_bias']} of {compared['dynamic_bias']} and loses none" in section
     assert f"`rope` wins none of {compared['rope']} and loses {losses['rope']};" in section
     assert (losses["rerope"], losses["dynamic_bias"], wins["rope"]) == (0, 0, 0)
+    assert f"of all {wins.sum()} comparisons that are decided" in section
     table = pd.read_csv(tables / "standings.csv").pivot_table(index="series", columns="task", values="seeds_learned")
     ordered = table.loc[:, table.loc["none"] == 0]
     assert ordered.shape[1] == 9
