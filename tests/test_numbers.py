@@ -40,6 +40,8 @@ def against_none(line: dict[str, str]) -> str:
         return line["status"]
     if not line["verdict"]:
         return f"{short(line['kept'])} · {line['seeds']}"
+    if not line["difference"]:
+        return f"{short(line['kept'])} · {line['seeds']} · {line['verdict']}"
     sign = "" if float(line["difference"]) < 0 else "+"
     return f"{short(line['kept'])} · {sign}{short(line['difference'])} · {line['seeds']} · {line['verdict']}"
 
@@ -477,6 +479,18 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
             for task, cell in zip(TASKS, cells, strict=True):
                 line = measured.get((task, series))
                 assert cell == (against_none(line) if line else "–"), (task, series)
+
+
+def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
+    measured = {(task.partition("(")[0], series): line for (task, series), line in standings("decided_more").items()}
+    section = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Every encoder against RoPE on four")[2]
+    section = section.partition("\n## ")[0]
+    (head,) = re.findall(r"^\| encoder \| (.*) \|$", section, re.M)
+    tasks, rows = re.findall(r"`(\w+)`", head), cells_of(section)
+    assert set(tasks) == {task for task, _ in measured}
+    assert {series for series, *_ in rows} == {series for _, series in measured}
+    for series, *cells in rows:
+        assert cells == [against_none(measured[task, series]) for task in tasks], series
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
