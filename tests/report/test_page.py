@@ -147,6 +147,9 @@ def test_nothing_is_wider_than_the_screen(browser: Any, folder: Path, name: str,
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     shown = opened.page.locator("svg.hero:visible")
     assert [box["width"] <= width for box in (each.bounding_box() for each in shown.all())] == [True] * shown.count()
+    # What a board cuts off at its right would be the dots of what is kept whole.
+    cut = "[...document.querySelectorAll('.board')].map((board) => board.scrollWidth - board.clientWidth)"
+    assert max(opened.page.evaluate(cut), default=0) <= 0
     if name in PAGES[:2]:
         assert shown.count() == 1
         assert opened.page.locator(".board td.mean:visible").count() == opened.page.locator(".board tbody th").count()
