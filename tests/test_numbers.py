@@ -493,6 +493,21 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
         assert cells == [against_none(measured[task, series]) for task in tasks], series
 
 
+@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
+def test_who_reverses_longer_words_is_as_the_rows_say(file: str) -> None:
+    lines = {series: line for (task, series), line in standings("decided_more").items() if task.startswith("reverse")}
+    kept = {series: float(line["kept"] or "nan") for series, line in lines.items()}
+    first, second = sorted((each for each in kept if kept[each] == kept[each]), key=lambda each: -kept[each])[:2]
+    assert (first, lines["path"]["verdict"], lines["path"]["seeds"]) == ("path", "better", "5")
+    free = [short(lines["path"]["free_running_kept"])] * file.startswith("docs")
+    told = [short(lines[each]["kept"]) for each in ("path", second, "rope")]
+    own = short(standings("decided_best")["copy", "path"]["kept"])
+    text = " ".join((ROOT / file).read_text("utf-8").split())
+    _, marker, said = re.split(r"(Reversing a longer word|倒转更长的词|reversing what is longer)", text)
+    wanted = [told[0], *free, *told[1:], own]
+    assert re.findall(r"(?<!\d)\.\d\d", said)[: len(wanted)] == wanted, marker
+
+
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/log/2026-11-28.md"])
 def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> None:
     kept: dict[tuple[str, str, str], list[str]] = {}
