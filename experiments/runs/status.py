@@ -167,7 +167,7 @@ def _by_setting(runs: list[Standing]) -> list[list[str]]:
         alike.setdefault(name, []).append(rest.partition("-")[0])
     lines = []
     for name, seeds in alike.items():
-        which = f"seed{'s' * (len(set(seeds)) > 1)} {', '.join(dict.fromkeys(seeds))}"
+        which = f"seed{'s' * (len(set(seeds)) > 1)} {', '.join(sorted(set(seeds), key=words.by_number))}"
         more = f", {words.count(len(seeds), 'run')}" * (len(seeds) > len(set(seeds)))
         lines.append([f"{name}, {which}{more}" if any(seeds) else name, runs[0].reason])
     return lines

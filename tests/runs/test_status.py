@@ -64,6 +64,11 @@ def test_every_state_is_told_with_reason_and_command(tmp_path: Path, capsys: pyt
     assert all(len(line) <= 100 for line in said.splitlines()[1:])
 
 
+def test_seeds_stand_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweeps.write(tmp_path, Sweep(ASKED, tuple(f"rope-copy-seed{seed}-{seed:08x}" for seed in range(8, 12))))
+    assert "rope-copy, seeds 8, 9, 10, 11 " in told(tmp_path, capsys)
+
+
 def test_a_run_somebody_is_at_work_on_is_running(tmp_path: Path) -> None:
     place = write_run(tmp_path, "rope", run_id="a", record={"status": "running"})
     with lease.acquire(place):
