@@ -491,6 +491,12 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
     assert {series for series, *_ in rows} == {series for _, series in measured}
     for series, *cells in rows:
         assert cells == [against_none(measured[task, series]) for task in tasks], series
+    counted = {task: Counter(line["verdict"] for (of, _), line in measured.items() if of == task) for task in tasks}
+    better = counted["selective_copy"]["better"] - 1  # the control
+    assert f"**On `selective_copy` {better} encodings and the control are better" in section
+    assert f"on `selective_copy` {better} and the control are" in ANSWERS["decided_more"][0]
+    assert counted["reverse"]["better"] == 3
+    assert set(counted["flip_flop"]) == {"open", "did not learn", ""}
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
