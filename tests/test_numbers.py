@@ -495,7 +495,7 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
     better = counted["selective_copy"]["better"] - 1  # the control
     assert f"**On `selective_copy` {better} encodings and the control are better" in section
     assert f"on `selective_copy` {better} and the control are" in ANSWERS["decided_more"][0]
-    assert counted["reverse"]["better"] == 3
+    assert [counted["reverse"][verdict] for verdict in ("better", "worse", "open")] == [5, 7, 42]
     assert set(counted["flip_flop"]) == {"open", "did not learn", ""}
 
 
