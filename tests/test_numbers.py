@@ -82,6 +82,13 @@ def read_table(folder: str, name: str, metric: str | None = None) -> pd.DataFram
     return rows if metric is None else rows[rows["metric"] == metric]
 
 
+def packed(folder: str, metric: str) -> pd.DataFrame:
+    """The rows of a metric of all runs that come with a folder."""
+    with tarfile.open(RESULTS / folder / ARCHIVE) as archive:
+        files = (archive.extractfile(name) for name in archive.getnames() if name.endswith("/rows.csv"))
+        return pd.concat(rows[rows["metric"] == metric] for rows in map(pd.read_csv, files))
+
+
 def extended(folder: str, task: str, metric: str) -> pd.Series[float]:
     """What each way to read longer texts has, by series, way and length."""
     rows = read_table(folder, f"{task}_context_extension", metric)
@@ -157,6 +164,35 @@ def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
     assert set(re.findall(r"`(\w+)`", ANSWERS["shipped"][0])) == best
 
 
+def test_where_each_encoding_finds_a_key_is_as_its_rows_say() -> None:
+    rows = packed("retrieval", "effective_length")
+    reach = rows.groupby(["task", "encoder"])["value"].mean()
+    whole = (reach >= rows["value"].max()).groupby("task").sum()
+    said = re.findall(r"\d+", ANSWERS["retrieval"][0])
+    assert said == [str(whole["associative_recall"]), str(whole["passkey"])]
+
+
+def test_which_grids_are_kept_is_as_their_rows_say() -> None:
+    kept = read_table("grid", "standings").pivot_table(index="series", columns="task", values="kept_2")
+    kept.index = kept.index.str.partition(" ").get_level_values(0)
+    more, finer = kept["above(min_length=4)"], kept["digits"]
+    *whole, most = re.findall(r"`(\w+)`", ANSWERS["grid"][0])
+    assert (set(whole), most) == (set(more.index[more > 0.9]), finer.idxmax())
+    assert re.findall(r"\.\d+", ANSWERS["grid"][0]) == [short(finer.max())]
+    assert finer.max() < 0.9, "none keeps all"
+
+
+def test_how_many_causal_tasks_are_kept_is_as_their_rows_say() -> None:
+    kept = read_table("tasks", "standings").pivot_table(index="task", columns="series", values="kept_2")
+    most = ((kept > 0.9).sum(axis=1) > kept.shape[1] / 2).sum()
+    hard = (kept.max(axis=1) < 0.6).sum()
+    words = ["no", "one", "two", "three", "four", "five", "six", "seven"]
+    assert (
+        f"most encodings keep {words[most]} of them at twice the length, and of {words[hard]} nobody keeps 60 %"
+        in (ANSWERS["tasks"][0])
+    )
+
+
 def test_what_the_encodings_do_inside_is_as_measured() -> None:
     tables = ROOT / "results" / "measures" / "report" / "tables"
 
@@ -218,7 +254,7 @@ def test_the_first_picture_s_numbers_are_those_of_its_tables(path: Path) -> None
     named = dict(re.findall(r"`(\w+)` (\d+)", first))
     assert named == {series: f"{100 * float(mean):.0f}" for series, mean in at_twice.items()}
     far = pd.read_csv(tables / "copy_token_accuracy.csv").set_index(["series", "eval_length"])["mean"]
-    (at_128,) = re.findall(r"128 .*? (\d+) %", first)
+    (at_128,) = re.findall(r"128 (?:symbols|个符号).*? (\d+) %", first)
     assert at_128 == f"{100 * far['alibi', 128]:.0f}"
     drawn = read_table("numberings", "copy_token_accuracy")
     drawn = drawn.set_index(["series", "eval_length"])["mean"]
@@ -303,9 +339,7 @@ def test_the_log_s_verdicts_are_those_of_its_rows() -> None:
     every = standings("decided_best")
     kept = [f"{100 * float(every[task, name]['kept']):.0f}" for task in TASKS for name in ("none", "rope")]
     for file in ("README.md", "README.zh-CN.md"):
-        (line,) = re.findall(
-            r"^- \*\*(?:No encoding|不用编码往往)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
-        )
+        (line,) = re.findall(r"^- \*\*(?:No encoding|不用编码)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M)
         assert re.findall(r"\d+", line)[:6] == kept, file
 
 
@@ -363,7 +397,9 @@ def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
         left[task] |= {series} if line["possibly_best"] == "True" else set()
     text = (ROOT / file).read_text("utf-8")
     if file.startswith("README"):
-        (said,) = re.findall(r"(?:Open: which is best|未定：哪一种最好)(.*?)\]\(docs/log", " ".join(text.split()))
+        (said,) = re.findall(
+            r"(?:Open: which keeps most|未定：哪一种保持得最多)(.*?)\]\(docs/log", " ".join(text.split())
+        )
         assert re.findall(r"\b\d+\b", said)[1:] == [str(len(left[task])) for task in TASKS]
         assert not set.intersection(*left.values())
         named = set(re.findall(r"`(\w+)`", said)) - set(TASKS)
@@ -449,12 +485,13 @@ def test_the_guide_calls_decided_what_is_decided() -> None:
         "YaRN, fine-tuned",
     ):
         assert told.loc[tested, "outcome"] == "holds"
-    first = [
-        f"{told.loc[tested, 'measured']:.2f}" for tested in ("YaRN, zero-shot", "control: Llama 3's scaling, zero-shot")
-    ]
-    evidence = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
-    assert f"(20 seeds: {', '.join(first)})" in " ".join(evidence.split())
-    assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in " ".join(evidence.split())
+    yarn, llama, untouched = (
+        "{measured:.2f} [{low:.2f}, {high:.2f}]".format(**told.loc[tested])
+        for tested in ("YaRN, zero-shot", "control: Llama 3's scaling, zero-shot", "control: rope as trained")
+    )
+    evidence = " ".join((ROOT / "docs" / "evidence.md").read_text(encoding="utf-8").split())
+    assert f"(20 seeds: {yarn} and {llama}; unchanged {untouched})" in evidence
+    assert f"{told.loc['NTK-aware, zero-shot', 'measured']:.2f} at 0.6 M" in evidence
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/results.md", "docs/log/2026-11-28.md"])
@@ -465,8 +502,8 @@ def test_who_is_better_than_rope_is_as_its_rows_say(file: str) -> None:
     ahead = {series for series, count in better.items() if count == len(TASKS)} - {"short_convolution"}
     text = " ".join((ROOT / file).read_text("utf-8").split())
     if file.startswith("README"):
-        start, middle = r"(\d+) (?:are better than `rope`|种在三个任务上都更好，)", r"(?:Of all|的全部) (\d+)\D+"
-        pattern = start + ".*?" + middle + r"(\d+)\D+(\d+) (?:worse|个更差)"
+        start, middle = r"(\d+) (?:keep more than `rope`|种在三个任务上都比 `rope`)", r"(?:Of all|的全部) (\d+)[^)）]+"
+        pattern = start + ".*?" + middle + r"\D*(\d+)\D+(\d+) (?:worse|个更差)"
         (told,) = re.findall(pattern, text)
         tested = sum(verdicts[verdict] for verdict in ("better", "worse", "undecided"))
         counted = (len(ahead), tested, verdicts["better"], verdicts["worse"])
@@ -608,6 +645,24 @@ def test_the_count_of_verdicts_is_that_of_the_claims_report(file: str) -> None:
     assert [len(verdict), (verdict == "holds").sum(), (verdict == "fails").sum()] == [10, 1, 1]
 
 
+def test_the_claims_shown_have_the_numbers_of_their_report() -> None:
+    head = "| statement | verdict | measured |\n|---|---|---|\n"
+    shown, every = (
+        (ROOT / file).read_text("utf-8").partition(head)[2].partition("\n\n")[0].splitlines()
+        for file in ("README.md", "docs/results.md")
+    )
+    assert set(shown) < set(every)
+    claims = read_table("claims", "statements")
+    begins = dict.fromkeys(("Sinusoidal", "PE(pos", "A shift", "ALiBi gains", "Rescaling extends", "NoPE"))
+    begins |= {"Attention without": "Self-attention without", "A model without": "A causal model without"}
+    for begin, of_report in begins.items():
+        (line,) = (line for line in every if line.startswith(f"| {begin}"))
+        values = claims[claims["statement"].str.startswith(of_report or begin)]["measured"]
+        measured = {f"{value:{form}}".removeprefix("0") for value in values for form in (".2f", ".3f", ".0e")}
+        told = re.sub(r"\(needed.*?\)", "", line.split("|")[3]).replace("e-7", "e-07")
+        assert set(re.findall(r"\d*\.\d+|\de-\d+", told)) <= measured, begin
+
+
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
 def test_the_ladder_is_that_of_its_rows(file: str) -> None:
     """At four times the length, the ranking of 0.15M with 5 tokens a parameter against that of each other rung.
@@ -647,7 +702,7 @@ def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
     text = (ROOT / file).read_text("utf-8")
     (told,) = re.findall(r"^\| (?:text, any|will train a small|将训练一个文本上).*", text, re.M)
     bits, named = bits_at_four_times(), re.findall(r"`(\w+)`", told.split("|")[2])
-    for name in (*named, "alibi", "none", "rope", "dape_v2", "stick_breaking") * file.startswith("docs"):
+    for name in (*named, "alibi", "none", "rope", "dape_v2") * file.startswith("docs"):
         assert f"{bits['mean'][name]:.2f}" in told, name
     ends = stats.t.ppf(0.975, bits["seeds"] - 1)
     errors = (bits["high"] - bits["low"]) / 2 / ends * bits["seeds"] ** 0.5
@@ -715,6 +770,9 @@ def test_the_log_s_learning_rates_are_those_of_their_rows() -> None:
         for first, length in ((0, 128), (5, 512)):
             measured = [" · ".join(f"{bits[name, rate, length]:.3f}" for name in ("rope", "alibi")) for rate in rates]
             assert [line[place] for line in told[first : first + len(rates)]] == measured, (size, length)
+        rope, alibi = ([bits[name, rate, 128] for rate in rates] for name in ("rope", "alibi"))
+        assert min(rope) == pytest.approx(rope[2], abs=0.001), "results/README: four times that of the ladder"
+        assert min(alibi) < alibi[2], "results/README: eight times and more"
 
 
 @pytest.mark.parametrize("file", ["docs/evidence.md", "docs/log/2026-11-27.md"])

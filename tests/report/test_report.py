@@ -1254,15 +1254,17 @@ def test_beside_an_undecided_relative_stands_its_difference_by_seed(tmp_path: Pa
 
 
 def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
-    verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn"]
-    against = pd.DataFrame({"series": list("abcdef"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0})
+    verdicts = ["better", "worse", "worse", "equal", "undecided", "did not learn", "did not learn", comparisons.TOO_FEW]
+    against = pd.DataFrame(
+        {"series": list("abcdefgh"), "verdict": verdicts, "difference": 0.0, "low": 0.0, "high": 0.0}
+    )
     against = against.assign(p_holm=0.01)
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
     task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
     task.is_own.return_value = False
     (finding,) = asked.in_one(task)
-    assert finding.head == "copy: none beats 2 of 6:"
-    counted = "; 1 is undecided; 1 is equal; 1 did not learn, or in fewer than 3 seeds. "
+    assert finding.head == "copy: none beats 2 of 8:"
+    counted = "; 1 is undecided; 1 is equal; not compared: 2 (did not learn), 1 (fewer than 3 seeds). "
     assert (
         finding.text
         == "b and c; loses to a (0.0 [0.0, 0.0] points, p 0.010)"

@@ -12,7 +12,6 @@ from experiments.report.page import Finding
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import KEEPS
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE
-from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import UNLEARNED
 
 EACH = 3
@@ -73,11 +72,11 @@ def _not_won(task: TaskResults) -> list[str]:
     lost = list(task.against.loc[verdicts == BETTER, "series"])
     most = f"{f'{words.few(lost)}, most to ' * (len(lost) > 1)}{_highest(task, BETTER)}"
     left = {verdict: int((verdicts == verdict).sum()) for verdict in (OPEN, UNDECIDED, EQUAL)}
-    apart = int((~verdicts.isin([WORSE, BETTER, *left])).sum())
+    apart = verdicts[~verdicts.isin([WORSE, BETTER, *left])].value_counts()
     return [
         *[f"loses to {most}"] * bool(lost),
         *(f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count),
-        *[f"{apart} did not learn, or in fewer than {FEWEST} seeds"] * bool(apart),
+        *[f"not compared: {', '.join(f'{count} ({why})' for why, count in apart.items())}"] * bool(len(apart)),
     ]
 
 
