@@ -130,7 +130,7 @@ class Metric:
             return -math.inf, math.inf
         if self.unit.startswith("share of"):
             return 0.0, 1.0
-        return (0.0, math.inf) if self.unit.startswith(("bits", "nats")) else (-math.inf, math.inf)
+        return (0.0, math.inf) if self.unit.startswith(("bits", "nats", "training lengths")) else (-math.inf, math.inf)
 
 
 def _metrics() -> dict[str, Metric]:
