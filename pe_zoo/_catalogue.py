@@ -99,11 +99,8 @@ def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = N
     summary, *blocks = re.split(r"\n(?: *\n)+", text.strip("\n"))
     paragraphs = tuple(block if block.startswith(" ") else " ".join(block.split()) for block in blocks)
     described = re.findall(r"^ {4}(\w+): ((?:.*\n?)(?: {8}.*\n?|\n)*)", arguments, flags=re.MULTILINE)
-    descriptions = {knob: " ".join(words.split()) for knob, words in described}
-    known = {
-        name: replace(knob, description=descriptions.get(name, knob.description))
-        for name, knob in (knobs or {}).items()
-    }
+    told = {knob: " ".join(words.split()) for knob, words in described}
+    known = {own: replace(knob, description=told.get(own, knob.description)) for own, knob in (knobs or {}).items()}
     return Entry(name, summary.replace("\n", " "), paragraphs, known, " ".join(departures.split()))
 
 

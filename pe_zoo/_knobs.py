@@ -64,9 +64,7 @@ def suggestion(given: str, known: Iterable[str]) -> str:
     """
     word, lower = given.lower(), {name.lower(): name for name in sorted(known)}
     group, _, own = word.rpartition(".")
-    parts = {
-        name: name.rpartition(".")[2].split("_") for name in lower if name.startswith(f"{group}." if group else "")
-    }
+    parts = {key: key.rpartition(".")[2].split("_") for key in lower if key.startswith(f"{group}." if group else "")}
     near = [name for name in lower if name.endswith(f".{word}") or (len(word) > 2 and name.startswith(word))]
     near = near or [name for name, each in parts.items() if len(own) > 1 and own == "".join(part[:1] for part in each)]
     # The shortest name, and the last of several: train_length, not min_length.

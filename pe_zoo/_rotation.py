@@ -102,7 +102,7 @@ class Rotary(Encoder):
 
     def __init__(self, geometry: Geometry, base: float) -> None:
         super().__init__(geometry)
-        self.pairs = pairs_of(self.name, geometry)
+        self.pairs = self.rotated_pairs = pairs_of(self.name, geometry)
         self.base = number(f"{self.name} base", base, above=0)
 
     def plain_frequencies(self, device: torch.device | None = None) -> Tensor:
@@ -111,7 +111,7 @@ class Rotary(Encoder):
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """Radians per position of each pair, float64; pairs beyond those given are not rotated."""
-        raise NotImplementedError
+        return self.plain_frequencies(device)[: self.rotated_pairs]
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         return rotate_both(q, k, site, self.frequencies(q.device), self.pairing, self.scale)
@@ -122,9 +122,6 @@ class Regrouped(Rotary):
 
     Each other place costs a product of the size of the scores.
     """
-
-    def frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.plain_frequencies(device)
 
     def far(self, site: Site) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Of each group of far pairs: which they are, as the scores; positions of queries; positions of keys."""

@@ -39,7 +39,7 @@ class FoPE(Rotary):
         number("fope gain", gain, at_least=0)
         true_or_false("fope learned", learned)
         every = self.plain_frequencies()
-        self.found = found = max(1, int((every >= 2 * math.pi / geometry.train_length).sum()))
+        self.rotated_pairs = found = max(1, int((every >= 2 * math.pi / geometry.train_length).sum()))
         rotated = min(found, max(1, geometry.head_dim // 4))
         alone, step = torch.zeros(found, rotated), -(-found // rotated)
         alone[range(0, found, step), range(-(-found // step))] = 1.0
@@ -51,9 +51,6 @@ class FoPE(Rotary):
                 self.register_parameter(name, nn.Parameter(start))
             else:
                 self.register_buffer(name, start)
-
-    def frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.plain_frequencies(device)[: self.found]
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:
         angle = angles(site.key_positions, self.frequencies(q.device)).unsqueeze(-3)

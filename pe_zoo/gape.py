@@ -41,9 +41,6 @@ class GAPE(Rotary):
         self.w_query, self.w_key = (nn.Parameter(torch.randn(*per_head, dim) * dim**-0.5) for _ in range(2))
         self.b_query, self.b_key, self.amplitude = (nn.Parameter(torch.zeros(per_head)) for _ in range(3))
 
-    def frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.plain_frequencies(device)[: self.rotated_pairs]
-
     def opening(self, weight: Tensor, bias: Tensor, rotated: Tensor, positions: Tensor) -> Tensor:
         """``weight · x + bias`` of queries or keys that are rotated to their positions, ``(batch, heads, length)``.
 

@@ -1,8 +1,5 @@
 import math
 
-import torch
-from torch import Tensor
-
 from pe_zoo import Geometry, register
 from pe_zoo._knobs import number, whole
 from pe_zoo._rotation import Rotary
@@ -35,6 +32,3 @@ class HoPE(Rotary):
         number("hope base", base, at_least=1)
         wavelengths = [2 * math.pi * base ** (2 * i / geometry.head_dim) for i in range(self.pairs)]
         self.rotated_pairs = max(1, sum(wavelength <= longest for wavelength in wavelengths))
-
-    def frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.plain_frequencies(device)[: self.rotated_pairs]

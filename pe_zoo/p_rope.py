@@ -1,6 +1,3 @@
-import torch
-from torch import Tensor
-
 from pe_zoo import Geometry, register
 from pe_zoo._knobs import number
 from pe_zoo._rotation import Rotary
@@ -31,6 +28,3 @@ class PRoPE(Rotary):
         super().__init__(geometry, base)
         number("p_rope fraction", fraction, above=0, at_most=1)
         self.rotated_pairs = max(1, int(fraction * self.pairs + 1e-9))  # 15/22 of 22 pairs is 15, not 14.999…
-
-    def frequencies(self, device: torch.device | None = None) -> Tensor:
-        return self.plain_frequencies(device)[: self.rotated_pairs]

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from experiments.figures import style
 from experiments.figures.panels import SMALL, wide
 from experiments.figures.style import MUTED, OTHER, Look
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share
 
 SEEDS = 5
 """Most seeds that are drawn."""
@@ -63,7 +63,7 @@ def value_axis(axes: Axes, rows: pd.DataFrame, x: str) -> None:
     """Let the axis span all shares, or else what was measured."""
     values = rows[rows["status"] == "ok"].groupby(["series", x])["value"]
     low, high = float(values.min().min()), float(values.max().max())
-    share = metric_of(str(rows["metric"].iloc[0])).bounds == (0, 1)
+    share = is_share(str(rows["metric"].iloc[0]))
     axes.set_ylim(*((0, 1.03) if share else (low - 0.08 * (high - low), high + 0.08 * (high - low))))
 
 
@@ -100,9 +100,7 @@ def name(axes: Axes, lines: Mapping[str, Line2D]) -> None:
             np.abs(own[None, :, 1] - boxes[:, None, 1]) < half[1] + 6 * scale
         )
         crossed = (np.abs(soft[None] - boxes[:, None]) < half).all(-1).sum(1) if len(soft) else 0
-        cost = near - 0.35 * length * flat.sum(1) / max(
-            1, (np.ptp(own[:, 0]) and len(own) * length / np.ptp(own[:, 0]))
-        )
+        cost = near - 0.35 * length * flat.sum(1) / max(1, np.ptp(own[:, 0]) and len(own) * length / np.ptp(own[:, 0]))
         cost = cost + 2.0 * np.maximum(0, 7 * scale - far) + 0.6 * np.minimum(crossed, 25) + 60 * (near < 1.5 * scale)
         cost += 200.0 * (far < 1.5 * scale)
         # A name beside a stretch that several lines share names none of them.

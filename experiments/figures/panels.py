@@ -21,6 +21,8 @@ from experiments.rows.row import rows_of, whole
 from experiments.statistics.intervals import with_series
 
 LARGE, NORMAL, SMALL = 10.0, 8.0, 7.5
+SHADES = LinearSegmentedColormap.from_list("shades", [to_rgba("#2f6fd0", 0), to_rgba("#2f6fd0", 1)])
+"""From nothing to a colour, which can be seen on white and on black."""
 LONGEST = 26
 """Letters of a name beside a heat map, as long as they tell the names apart."""
 
@@ -142,11 +144,6 @@ def by_task(
     return found
 
 
-def shades(colour: str) -> LinearSegmentedColormap:
-    """Return the colours from nothing to a colour, which can be seen on white and on black."""
-    return LinearSegmentedColormap.from_list("shades", [to_rgba(colour, 0), to_rgba(colour, 1)])
-
-
 def two_sided() -> LinearSegmentedColormap:
     """Return the colours from orange by nothing to blue."""
     orange, blue = "#e8590c", "#3b82f6"
@@ -174,11 +171,10 @@ def heat(title: str, caption: str, tables: Mapping[str, pd.DataFrame], unit: str
     left, size = wide(names) + 0.08, 0.13 if len(names) > 12 else 0.17
     how: dict[str, Any] = {"left": left, "height": size * len(names), "columns": 4, "low": wide(texts)}
     figure, found = chart(title, caption, list(tables), y=f"{unit}: 0", **how)
-    colours = shades("#2f6fd0")
     for axes, table in zip(found, tables.values(), strict=True):
         cells = table.reindex(first.index).astype(float)
         how = {"vmin": 0, "vmax": 1, "cbar": False, "yticklabels": False, "rasterized": True}
-        sns.heatmap(cells, ax=axes, cmap=colours, xticklabels=texts, **how)
+        sns.heatmap(cells, ax=axes, cmap=SHADES, xticklabels=texts, **how)
         sns.despine(ax=axes, left=True, bottom=True)
         axes.grid(visible=False)
         axes.tick_params(axis="x", bottom=False, rotation=90)
@@ -190,7 +186,7 @@ def heat(title: str, caption: str, tables: Mapping[str, pd.DataFrame], unit: str
     how = {"fontsize": NORMAL * style.scale(), "color": MUTED}
     figure.text((start + 0.47) / size, head, "1", **how)
     bar = figure.add_axes((start / size, head - 0.01 / tall, 0.42 / size, 0.1 / tall))
-    picture(bar, [np.linspace(0, 1, 32)], colours, 0, 1)
+    picture(bar, [np.linspace(0, 1, 32)], SHADES, 0, 1)
     bar.set_axis_off()
     return figure
 
@@ -225,13 +221,8 @@ def boundary(axes: Axes, train_length: float, text: str = "") -> None:
     axes.axvline(train_length, color=MUTED, linewidth=0.8 * style.scale(), linestyle=(0, (3, 2)), zorder=1)
     if text:
         room = axes.transAxes.inverted().transform(axes.transData.transform((train_length, 0)))[0] > 0.15
-        how: dict[str, Any] = {
-            "fontsize": SMALL * style.scale(),
-            "color": MUTED,
-            "textcoords": "offset points",
-            "va": "bottom",
-        }
-        how |= {"ha": "right" if room else "left", "xycoords": ("data", "axes fraction")}
+        how: dict[str, Any] = {"fontsize": SMALL * style.scale(), "color": MUTED, "textcoords": "offset points"}
+        how |= {"va": "bottom", "ha": "right" if room else "left", "xycoords": ("data", "axes fraction")}
         axes.annotate(text if room else f"← {text}", (train_length, 0), (-3 if room else 3, 3), **how)
 
 

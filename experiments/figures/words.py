@@ -31,14 +31,9 @@ def cell(line: dict[Any, Any] | None, seeds: int, written: Callable[[float], str
     return text
 
 
-def short(value: Any) -> str:
-    """Return three significant digits; blank for anything but a number."""
-    return "" if not isinstance(value, int | float) or value != value else minus(f"{value:.3g}")
-
-
 def measured(value: Any) -> str:
     """Return three significant digits of a measured value, ``0`` where it is rounding alone."""
-    return short(0 if isinstance(value, float) and abs(value) < ROUNDING else value)
+    return fixed(0 if isinstance(value, float) and abs(value) < ROUNDING else value, ".3g")
 
 
 def fixed(value: Any, written: str = ".2f") -> str:

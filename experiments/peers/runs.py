@@ -45,13 +45,9 @@ def measure(what: str, encoders: list[str], options: Namespace) -> Iterator[dict
                 functions = long_texts(encoder, geometry, device)
             seconds = in_turn(functions, rounds, device)
             for name, of_name in seconds.items():
-                yield {
-                    "encoder": encoder,
-                    "length": length,
-                    "who": name,
-                    "milliseconds": 1000 * median(of_name),
-                    "ratio": ratio(of_name, next(iter(seconds.values()))),
-                }
+                beside = ratio(of_name, next(iter(seconds.values())))
+                times = {"milliseconds": 1000 * median(of_name), "ratio": beside}
+                yield {"encoder": encoder, "length": length, "who": name, **times}
 
 
 def in_turn(functions: Mapping[str, Callable[[], object]], rounds: int, device: str = "cpu") -> dict[str, list[float]]:

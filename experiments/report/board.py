@@ -11,9 +11,9 @@ from experiments.figures import style, words
 from experiments.report import drawing
 from experiments.report.page import Board, Cell, Entry
 from experiments.report.sections import likeness
-from experiments.report.sections.curves import learned_only, percent
+from experiments.report.sections.curves import learned_only
 from experiments.report.sections.task import TaskResults
-from experiments.rows.row import OVER_LENGTHS, metric_of
+from experiments.rows.row import OVER_LENGTHS, is_share, metric_of
 from experiments.statistics import comparisons
 from experiments.statistics.intervals import SIGNIFICANCE
 from experiments.statistics.rule import FEWEST
@@ -55,7 +55,7 @@ def written(value: float, metric: str) -> str:
     """Return a value of a metric as a reader sees it: per cent without its sign, or two decimals."""
     if math.isnan(value):
         return "–"
-    return words.fixed(100 * value, ".0f") if percent(metric) else words.fixed(value)
+    return words.fixed(100 * value, ".0f") if is_share(metric) else words.fixed(value)
 
 
 def at(task: TaskResults, multiple: float) -> "pd.Series[float]":
@@ -72,7 +72,7 @@ def of_task(task: TaskResults) -> Board:
     metric, multiples = str(task.quality["metric"].iloc[0]), [1, *DOUBLINGS]
     values = {multiple: at(task, multiple) for multiple in multiples}
     multiples = [multiple for multiple in multiples if len(values[multiple])]
-    free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
+    free = task.free_standing.set_index("series")["kept"]
     ranked = int((task.standing["status"] == "ok").sum())
     seeds = {str(name): part["kept"].dropna() for name, part in task.scores.groupby("series")}
     times = trained_for(task)
@@ -109,9 +109,7 @@ def of_task(task: TaskResults) -> Board:
                 if known
                 else Markup(),
                 better=_better(task, series, ranked) if known else "",
-                last=words.fixed(100 * free[series], ".0f")
-                if known and free.get(series, math.nan) == free.get(series)
-                else "",
+                last=words.fixed(100 * free.get(series, math.nan), ".0f") if known else "",
                 pinned=task.is_own(series) or series == task.baseline,
             )
         )
@@ -158,8 +156,8 @@ def mean_of(last: float) -> str:
 
 def _note(task: TaskResults, metric: str) -> str:
     named = metric_of(metric)
-    note = f"Columns ×1, ×2 …: {named.label}, {'%' if percent(metric) else named.unit}, teacher-forced. Kept: share of "
-    note += "the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
+    note = f"Columns ×1, ×2 …: {named.label}, {'%' if is_share(metric) else named.unit}, teacher-forced. Kept: share "
+    note += "of the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
     known = task.standing[(task.standing["status"] == "ok") & (task.standing["seeds_learned"] >= FEWEST)]
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
@@ -273,10 +271,8 @@ def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
     known, measured = standing[standing["status"] == "ok"].groupby("series"), standing.groupby("series").size()
     counts = pairs.groupby("first")[["wins", "losses", "tasks"]].sum().rename(columns={"tasks": "compared"})
     counts = counts.assign(tasks_learned=known.size()).reindex(measured.index).fillna(0).astype(int)
-    table = counts.assign(
-        kept=known["kept"].mean(), tasks=measured, net=counts["wins"] - counts["losses"]
-    ).reset_index()
-    return table.sort_values(["net", "tasks_learned", "kept"], ascending=False, ignore_index=True)
+    table = counts.assign(kept=known["kept"].mean(), tasks=measured, net=counts["wins"] - counts["losses"])
+    return table.reset_index().sort_values(["net", "tasks_learned", "kept"], ascending=False, ignore_index=True)
 
 
 def over_tasks(tasks: Sequence[TaskResults]) -> Board:

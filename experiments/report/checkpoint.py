@@ -17,7 +17,6 @@ from experiments.measures.context_extension.ranking import (
     Ranking,
     content,
     difference,
-    is_share,
     level,
     named,
     number,
@@ -28,10 +27,9 @@ from experiments.measures.retrieval.answer import Answer as Places
 from experiments.measures.retrieval.answer import answer as answer_places
 from experiments.report import drawing
 from experiments.report.page import Block, Part, Picture, Section, Table
-from experiments.report.sections.curves import percent
 from experiments.rows.read import used_as
 from experiments.rows.results import Results
-from experiments.rows.row import OVER_LENGTHS, main_quality, metric_of
+from experiments.rows.row import OVER_LENGTHS, is_share, main_quality, metric_of
 
 COLOURED = 6
 """Most methods with a colour and a name in the curves."""
@@ -240,9 +238,7 @@ def _compare(cells: pd.DataFrame, ranking: Ranking, prefix: str, title: str, met
     compared = ranking.known(f"{prefix}difference")
     found = _each(ranking, lambda line: difference(line, prefix, metric), compared)
     cells[title] = [cell or "–" for cell in found]
-    cells[f"p, {title.removeprefix('difference ')}"] = _each(
-        ranking, lambda line: words.p_value(line[f"{prefix}p_holm"])
-    )
+    cells[f"p, {title.removeprefix('difference ')}"] = _each(ranking, lambda row: words.p_value(row[f"{prefix}p_holm"]))
 
 
 def _read(ranking: Ranking) -> str:
@@ -259,7 +255,7 @@ def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:
     rows = rows[(rows["metric"] == told.metric) & rows["part"].isna() & (rows["condition"] != DROPPED)]
     if rows["eval_length"].nunique() < 2:
         return
-    scale = 100 if percent(told.metric) else 1
+    scale = 100 if is_share(told.metric) else 1
     order = [str(name) for name in told.rankings[0].table.index if name in set(rows["condition"])]
     shown = list(dict.fromkeys([AS_TRAINED, *[name for name in LIMITS if name in order], *order]))[:COLOURED]
     saved = told.rankings[0].table["saved"]

@@ -179,9 +179,8 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
 def _ends(frame: Frame, names: Sequence[tuple[Line, str]]) -> Iterator[str]:
     """Name each line at the right of its end, one below the other, with a leader to it and a sample of it."""
     ends = sorted(((frame.y(line.named[-1][1]), line, name) for line, name in names), key=lambda end: end[0])
-    for (y, line, name), base in zip(
-        ends, _apart([y + 5 for y, *_ in ends], 17, frame.top + 5, frame.bottom), strict=True
-    ):
+    bases = _apart([y + 5 for y, *_ in ends], 17, frame.top + 5, frame.bottom)
+    for (y, line, name), base in zip(ends, bases, strict=True):
         x = frame.x(line.named[-1][0])
         colour, dash = css(line.family), _dash(line)
         yield f'<path class="lead {colour}" d="M{x + 4:.0f} {y:.0f}L{x + 14:.0f} {base - 5:.0f}"/>'
@@ -250,9 +249,8 @@ def track(low: float, high: float, place: float, count: int) -> Markup:
     step = 108 / max(1, count - 1)
     x, start, end = (5 + step * (n - 1) for n in (place, low, high))
     bar = f'<rect class="in" x="{start - 3:.1f}" y="4" width="{end - start + 6:.1f}" height="6" rx="3"/>'
-    return _svg(
-        "place", 118, 14, f'<path class="grid" d="M2 7H116"/>{bar}<circle class="on" cx="{x:.1f}" cy="7" r="3.5"/>'
-    )
+    on = f'<circle class="on" cx="{x:.1f}" cy="7" r="3.5"/>'
+    return _svg("place", 118, 14, f'<path class="grid" d="M2 7H116"/>{bar}{on}')
 
 
 def taken(places: Sequence[float], count: int) -> Markup:
@@ -279,10 +277,8 @@ def strip(dots: Sequence[float], mean: float, low: float, high: float) -> Markup
         return 5 + min(max(value, 0.0), 1.0) * (width - 10)
 
     parts = [f'<path class="grid" d="M5 8H{width - 5}M5 4V12M{width / 2:g} 6V10M{width - 5} 4V12"/>']
-    if low == low:
-        parts.append(
-            f'<rect class="ci" x="{x(low):.1f}" y="3" width="{max(1, x(high) - x(low)):.1f}" height="10" rx="4"/>'
-        )
+    start, wide = x(low), max(1, x(high) - x(low))
+    parts += [f'<rect class="ci" x="{start:.1f}" y="3" width="{wide:.1f}" height="10" rx="4"/>'] * (low == low)
     parts += [f'<circle class="dot" cx="{x(dot):.1f}" cy="8" r="3"/>' for dot in dots if dot == dot]
     parts += [f'<path class="mid" d="M{x(mean):.1f} 1V15"/>'] if mean == mean else []
     return _svg("strip", width, 16, "".join(parts))
@@ -293,10 +289,8 @@ def interval(low: float, mean: float, high: float, ends: tuple[float, float], ne
     width, (least, most) = 150, ends
     at: Callable[[float], float] = lambda value: 4 + (value - least) / ((most - least) or 1) * (width - 8)
     parts = [f'<path class="grid" d="M4 8H{width - 4}"/>', f'<path class="need" d="M{at(needed):.1f} 0V16"/>']
-    if low == low:
-        parts.append(
-            f'<rect class="ci" x="{at(low):.1f}" y="4" width="{max(1, at(high) - at(low)):.1f}" height="8" rx="3"/>'
-        )
+    start, wide = at(low), max(1, at(high) - at(low))
+    parts += [f'<rect class="ci" x="{start:.1f}" y="4" width="{wide:.1f}" height="8" rx="3"/>'] * (low == low)
     parts += [f'<circle class="dot" cx="{at(mean):.1f}" cy="8" r="3"/>'] if mean == mean else []
     return _svg("claim", width, 16, "".join(parts))
 

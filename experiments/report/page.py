@@ -27,6 +27,8 @@ FORMULA = re.compile(r"\s*[=+\-@]")
 """The start of text that a spreadsheet would read as a formula."""
 ASSETS = Path(__file__).parent / "assets"
 SINGLE = "single.html"
+POLICY = "default-src 'none'; img-src 'self' file: data:; style-src 'self' file:; script-src 'self' file:"
+"""A page may run its one script and show what lies beside it; it can request nothing else."""
 OURS = re.compile(r'(?:href|src)="((?:tables|figures|tasks|encoders)/[^"/#]+\.\w+|data\.html|report\.\w+)"')
 """The files that a page links to; other files in a report's folder are not ours."""
 
@@ -240,7 +242,7 @@ def write(page: Page, folder: Path, *, single: bool = False) -> Path:
         if isinstance(part, Picture):
             files[f"figures/{part.stem}.svg"] = style.renderings(part.figure, ("svg",))["svg"]
     bodies = {each.path: _body(each, page) for each in page.pages}
-    files |= {each.path: _html(each, page, bodies[each.path]) for each in page.pages}
+    files |= {each.path: _frame(each, page, bodies[each.path], POLICY, {}) for each in page.pages}
     files |= {f"report.{end}": _asset(end) for end in ("css", "js")}
     files["report.md"] = markdown(page)
     if page.front and (curves := CURVES.search(bodies["index.html"])):
@@ -325,14 +327,8 @@ def markdown(page: Page) -> str:
     if page.front is not None:
         blocks += ["## Over lengths"] * bool(pasted)
         board = page.front.board
-        heads = [
-            board.place[0],
-            "encoding",
-            *(" ".join(head).removesuffix(", place") for head in board.heads),
-            board.mean[0],
-            board.better,
-            board.last,
-        ]
+        several = (" ".join(head).removesuffix(", place") for head in board.heads)
+        heads = [board.place[0], "encoding", *several, board.mean[0], board.better, board.last]
         rows = [
             [each.places, each.name, *(c.text or c.why for c in each.cells), each.mean, each.better, each.last]
             for each in board.entries
@@ -374,14 +370,8 @@ def _body(page: Page, index: Page) -> Markup:
     return Markup(_environment().get_template("body.html.j2").render(page=page, index=index, root=root))
 
 
-def _html(page: Page, index: Page, body: Markup) -> str:
-    # The page may run its one script and show what lies beside it; it can request nothing else.
-    policy = "default-src 'none'; img-src 'self' file: data:; style-src 'self' file:; script-src 'self' file:"
-    return _frame(page, index, body, policy, "../" * page.path.count("/"), {})
-
-
-def _frame(page: Page, index: Page, body: Markup, policy: str, root: str, inlined: dict[str, Markup]) -> str:
-    template = _environment().get_template("frame.html.j2")
+def _frame(page: Page, index: Page, body: Markup, policy: str, inlined: dict[str, Markup]) -> str:
+    template, root = _environment().get_template("frame.html.j2"), "../" * page.path.count("/")
     return template.render(page=page, index=index, body=body, policy=policy, root=root, inlined=inlined) + "\n"
 
 
@@ -389,9 +379,8 @@ def _single(page: Page, bodies: dict[str, Markup], files: dict[str, str | bytes]
     """Return all pages as one, which needs no file beside it."""
     inlined = {end: Markup(_asset(end)) for end in ("css", "js")}
     allowed = {end: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for end, text in inlined.items()}
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{allowed['css']}'; script-src 'sha256-{allowed['js']}'"
-    )
+    sources = f"style-src 'sha256-{allowed['css']}'; script-src 'sha256-{allowed['js']}'"
+    policy = f"default-src 'none'; img-src data:; {sources}"
 
     def image(found: re.Match[str]) -> str:
         content = files[found[1]]
@@ -403,4 +392,4 @@ def _single(page: Page, bodies: dict[str, Markup], files: dict[str, str | bytes]
         text = re.sub(r'src="(figures/[^"]+)"', image, text)
         text = re.sub(r'href="((?:tasks/|encoders/)?[^"/#:]+\.html)"', r'href="#\1"', text)
         parts.append(f'<article id="{path}">{text}</article>')
-    return _frame(page, page, Markup("".join(parts)), policy, "", inlined)
+    return _frame(page, page, Markup("".join(parts)), policy, inlined)

@@ -152,6 +152,11 @@ def metric_of(name: str) -> Metric:
     return METRICS.get(name, Metric(name.replace("_", " "), "", None))
 
 
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, which is shown in per cent and whose differences are points."""
+    return metric_of(metric).bounds == (0, 1)
+
+
 def lost(metric: str, before: float, after: float) -> float:
     """Quality lost between two values of a metric: positive is worse, whichever way the metric goes."""
     return before - after if metric_of(metric).higher_is_better else after - before

@@ -81,13 +81,8 @@ def _read(path: Path, folder: Path) -> Sweep:
         raise ValueError(f"{path.name} cannot be read: it lacks command or runs")
     runs = tuple(name_of(str(run)) for run in found["runs"])
     rule, seconds = found.get("rule"), found.get("seconds")
-    return Sweep(
-        one_line(found["command"]),
-        runs,
-        rule if isinstance(rule, dict) else None,
-        seconds if isinstance(seconds, int | float) else None,
-        found.get("planned") is True,
-    )
+    rule, seconds = rule if isinstance(rule, dict) else None, seconds if isinstance(seconds, int | float) else None
+    return Sweep(one_line(found["command"]), runs, rule, seconds, found.get("planned") is True)
 
 
 def asked(sweeps: Iterable[Sweep]) -> dict[str, str]:

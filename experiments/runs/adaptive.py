@@ -43,10 +43,8 @@ def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) 
         ended = pd.concat([each.runs for each in found_results])
         series_of = {run: (task, series) for run, task, series in ended[["run_id", "task", "series"]].to_numpy()}
         needed = wanted(decided, named)
-        goals = {
-            point: max([counts[point], *(needed.get(series_of[folder.name], 0) for folder in folders[point])])
-            for point in points
-        }
+        asked = {point: [needed.get(series_of[folder.name], 0) for folder in folders[point]] for point in points}
+        goals = {point: max([counts[point], *asked[point]]) for point in points}
         if goals == counts:
             return code
 

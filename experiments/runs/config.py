@@ -457,9 +457,7 @@ def _of_another_kind(key: str, said: str, command: Iterable[str]) -> str:
     given = next((word for word in command if word.partition("=")[0] == option), key)
     if "is not a ListConfig" in said:
         return f"{given}: a list is needed, as in '{option}=[{given.partition('=')[2]}]'"
-    kind = next(
-        (kind for name, kind in KINDS.items() if re.search(rf"converted to {name}|not a valid {name}", said)), ""
-    )
+    kind = next((kind for end, kind in KINDS.items() if re.search(rf"converted to {end}|not a valid {end}", said)), "")
     return f"{given}: {kind} is needed" if kind else f"{key}: {said}"
 
 

@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from statistics import fmean
-from typing import Any
 
 import torch
 from tabulate import tabulate
@@ -135,9 +134,7 @@ def _timed_there(task: tuple[str, RunConfig, Sequence[str]]) -> list[tuple[str, 
 
 def _key(config: RunConfig, left_out: Sequence[str] = ()) -> str:
     """Return what decides the speed of a run, as text."""
-    train: dict[str, Any] = {
-        "train": [config.trains, config.tune, config.train.tokens_per_step, config.train.precision]
-    }
+    train = {"train": [config.trains, config.tune, config.train.tokens_per_step, config.train.precision]}
     others = ("seed", "plugin", *left_out)
     parts = {key: part for key, part in (config.identity() | train).items() if key not in others}
     return json.dumps(parts, sort_keys=True)

@@ -130,12 +130,8 @@ def _off(share: float) -> float:
 
 
 def _measured(name: str) -> Callable[[], list[Row]]:
-    how: dict[str, Any] = {
-        "train": TrainConfig(steps=2, rounds=1),
-        "positions": {"name": "sequential"},
-        "device": "cpu",
-    }
-    plan = prepare(RunConfig(**ON_COPY, **SMALL, **how, experiments={name: {}}, seed=0, name=name))
+    how: dict[str, Any] = {"train": TrainConfig(steps=2, rounds=1), "positions": {"name": "sequential"}}
+    plan = prepare(RunConfig(**ON_COPY, **SMALL, **how, experiments={name: {}}, seed=0, name=name, device="cpu"))
     subject = plan.subject(*train(plan, Session()))
     return partial(plan.experiments[name].measure, subject, **plan.config.experiments[name])
 
@@ -162,10 +158,8 @@ def _columns(ask: Callable[[], list[Row]]) -> None:
         before = [asdict(row)[column] for row in rows]
         hold(repr(before) == repr(cells), f"{column} is {before} and read back as {cells}: give plain Python numbers")
     places = {tuple(cell for key, cell in asdict(row).items() if key not in ("value", "chance", "n")) for row in rows}
-    hold(
-        len(places) == len(rows),
-        "two rows are of the same metric and place: tell them apart by `condition` or a column",
-    )
+    alone = len(places) == len(rows)
+    hold(alone, "two rows are of the same metric and place: tell them apart by `condition` or a column")
 
 
 def _asked(ask: Callable[[], list[Row]]) -> list[Row]:

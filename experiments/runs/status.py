@@ -240,10 +240,8 @@ def decisions_text(decided: pd.DataFrame, rule: Rule, first_seed: int, found: Se
     else:
         summary += "\nkept: share of the quality in range, mean of 2, 4 and 8 times the length, as far as measured"
         summary += "; open: gets more seeds"
-        summary += (
-            "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each, so that "
-        )
-        summary += "one may leave out 0 where nothing is decided"
+        summary += "\np: over all looks, with Holm's correction over a task; intervals: of one comparison each, so "
+        summary += "that one may leave out 0 where nothing is decided"
         summary = "\n".join([summary, *(_not_separated(decided, rule) if rule.of_one_series else ())])
     return f"{table}\n{summary}"
 

@@ -183,9 +183,8 @@ def _kept(row: Row, lengths: list[Row]) -> float:
 def _works(lengths: list[Row]) -> int:
     """Return the longest length up to which the model works."""
     trained = [row.eval_length for row in lengths if row.eval_length <= row.train_length][-1]
-    beyond = itertools.takewhile(
-        lambda row: _kept(row, lengths) >= KEEPS, (row for row in lengths if row.eval_length > trained)
-    )
+    longer = (row for row in lengths if row.eval_length > trained)
+    beyond = itertools.takewhile(lambda row: _kept(row, lengths) >= KEEPS, longer)
     return max([trained, *(row.eval_length for row in beyond)])
 
 

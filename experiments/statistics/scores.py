@@ -51,10 +51,8 @@ def by_rate(rows: pd.DataFrame) -> pd.DataFrame:
     Returns:
         ``task``, ``metric``, ``learning_rate``, ``series``, ``seed``, ``kept``: a line where something was kept.
     """
-    found = [
-        scores(part.assign(converged=True)).assign(learning_rate=float(str(rate)))
-        for rate, part in rows.groupby("learning_rate")
-    ]
+    parts = [(float(str(rate)), part.assign(converged=True)) for rate, part in rows.groupby("learning_rate")]
+    found = [scores(part).assign(learning_rate=rate) for rate, part in parts]
     return pd.concat(found)[RATES].dropna() if found else pd.DataFrame(columns=RATES)
 
 

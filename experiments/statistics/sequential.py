@@ -102,31 +102,16 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         with np.errstate(invalid="ignore"):
             means[pair] = np.where(known, seen, 0).sum(axis=0) / known.sum(axis=0)
         p_holm[one, other] = p_holm[other, one] = line["p_holm"]
-        for ends, here, there in (
-            (difference, "difference", "difference"),
-            (low, "low", "high"),
-            (high, "high", "low"),
-        ):
-            ends[one, other], ends[other, one] = line[here], -line[there]
+        for end, here, there in ((difference, "difference", "difference"), (low, "low", "high"), (high, "high", "low")):
+            end[one, other], end[other, one] = line[here], -line[there]
         equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
         still[one, other] = still[other, one] = line["verdict"] == OPEN
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
         if line["verdict"] in (WORSE, BETTER):
             better[winner, loser] = line["p_holm"]
     better = comparisons.closure(better)
-    wins = better < SIGNIFICANCE
-    return plain._replace(
-        difference=difference,
-        low=low,
-        high=high,
-        p=p,
-        p_holm=p_holm,
-        wins=wins,
-        equal=equal,
-        open=still,
-        runs=runs,
-        means=means,
-    )
+    plain = plain._replace(difference=difference, low=low, high=high, p=p, p_holm=p_holm)
+    return plain._replace(wins=better < SIGNIFICANCE, equal=equal, open=still, runs=runs, means=means)
 
 
 def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:

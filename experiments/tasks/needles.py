@@ -70,14 +70,10 @@ class Needles(Task):
         if missing := [mark.decode() for mark in MARKS if mark not in spelled]:
             raise ValueError(f"task.tokenizer={tokenizer!r} has no token {missing[0]!r}, which needles are made with")
         self._marks = [spelled.index(mark) for mark in MARKS]
-        words, letters = (
-            [number for number, token in enumerate(spelled) if kind.fullmatch(token)] for kind in (WORD, LETTER)
-        )
+        words, letters = ([n for n, token in enumerate(spelled) if kind.fullmatch(token)] for kind in (WORD, LETTER))
         self._pool = torch.tensor(words[:MOST_WORDS] if len(words) >= FEWEST_WORDS else letters)
-        self.num_answers, self._names = (
-            len(self._pool),
-            {"values": 1, "tracing": num_needles + 1}.get(form, self.needles),
-        )
+        self.num_answers = len(self._pool)
+        self._names = {"values": 1, "tracing": num_needles + 1}.get(form, self.needles)
         if self.groups * self._names > self.num_answers:
             most = f"there are {self.num_answers} to begin keys with, none twice"
             raise ValueError(f"task.num_needles={num_needles} takes {self.groups * self._names} keys: {most}; lower it")

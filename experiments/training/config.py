@@ -86,11 +86,6 @@ class TrainConfig:
                 if getattr(self, name) is not None:
                     raise ValueError(f"train.rounds={self.rounds} does not go with train.{name}: leave one out")
         one_of("train.precision", self.precision, PRECISIONS)
-        self._check_drop()
-        if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
-            self._check_stop()
-
-    def _check_drop(self) -> None:
         if self.drop_encoder_after is not None:
             number("train.drop_encoder_after", self.drop_encoder_after, above=0, at_most=1)
             if not self.steps:
@@ -107,14 +102,13 @@ class TrainConfig:
                     f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
                     f"step follows the drop; set train.drop_encoder_after below 1"
                 )
-
-    def _check_stop(self) -> None:
-        earliest = self.check_every + max(self.check_every, self.drop_step or 0)
-        if -(-earliest // self.check_every) * self.check_every >= (last := self.max_steps or self.steps):
-            raise ValueError(
-                f"train.stop_at_convergence=true changes nothing: no two in-range checks come before the last of "
-                f"{last} steps; raise train.curve_points or train.steps"
-            )
+        if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
+            earliest = self.check_every + max(self.check_every, self.drop_step or 0)
+            if -(-earliest // self.check_every) * self.check_every >= (last := self.max_steps or self.steps):
+                raise ValueError(
+                    f"train.stop_at_convergence=true changes nothing: no two in-range checks come before the last of "
+                    f"{last} steps; raise train.curve_points or train.steps"
+                )
 
     def laid_out(self, parameters: int) -> Self:
         """Return the same with its number of steps, for the number of parameters in its trunk's layers."""

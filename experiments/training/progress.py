@@ -110,20 +110,12 @@ class Training:
         """Return what a checkpoint holds; tensors are not copied."""
         self.log.seconds = self.seconds
         moments = self.step.optimizer.moments()
-        return State(
-            {
-                "learning_rate": self.step.config.learning_rate,
-                "encoder_dropped": self.step.model.encoder_dropped,
-                "loss_count": self.loss_count,
-                "log": asdict(self.log),
-            },
-            {
-                **{f"model/{name}": tensor for name, tensor in self.step.model.state_dict().items()},
-                **{f"optimizer/{i}/{key}": tensor for i, kept in moments.items() for key, tensor in kept.items()},
-                **{f"stream/{purpose}": generator.get_state() for purpose, generator in self.streams.items()},
-                "loss_sum": self.loss_sum,
-            },
-        )
+        model, rate = self.step.model, self.step.config.learning_rate
+        facts = {"learning_rate": rate, "encoder_dropped": model.encoder_dropped, "loss_count": self.loss_count}
+        tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+        tensors |= {f"optimizer/{i}/{key}": tensor for i, kept in moments.items() for key, tensor in kept.items()}
+        tensors |= {f"stream/{purpose}": generator.get_state() for purpose, generator in self.streams.items()}
+        return State(facts | {"log": asdict(self.log)}, tensors | {"loss_sum": self.loss_sum})
 
     def restore(self, saved: State) -> None:
         model = self.step.model

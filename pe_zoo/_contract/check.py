@@ -31,9 +31,7 @@ from pe_zoo._contract.line import on_line
 from pe_zoo._encoder import Encoder, Geometry, Unsupported
 from pe_zoo._knobs import suggestion
 
-PROMISES = [
-    of for module in (dtypes, hooks, claims, relatives) for of in vars(module).values() if isinstance(of, Promise)
-]
+PROMISES = [of for part in (dtypes, hooks, claims, relatives) for of in vars(part).values() if isinstance(of, Promise)]
 AFTER_LEAK = (hooks.check_prefix_does_not_change, hooks.check_history_does_not_matter)
 """Promises that a leak from the future breaks, too."""
 RELIED_ON = (claims.check_static_bias_claim, claims.check_distance_bias_claim, claims.check_blockwise_rotation_claim)
@@ -190,20 +188,20 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, eff
             faults |= {verdict.reason} - {""}
         told = (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
         for text in filter(None, told):
-            _print(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
+            printed(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     if not counts[FAILS] and (does := effect()):
-        _print("")
+        printed("")
         for line in does.splitlines():
-            _print(textwrap.fill(line, 110, subsequent_indent="    " if line.startswith(" ") else ""))
-        _print("")
+            printed(textwrap.fill(line, 110, subsequent_indent="    " if line.startswith(" ") else ""))
+        printed("")
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
-    _print(f"{name}: {held}")
+    printed(f"{name}: {held}")
     for sentence in failed:
-        _print(f"  broken: {sentence}")
+        printed(f"  broken: {sentence}")
     if again:
-        _print(f"  and {again} more by a fault that is told above")
-    _print("")
+        printed(f"  and {again} more by a fault that is told above")
+    printed("")
     if source is not None:
         with suppress(OSError):
             _kept(source, name).parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +222,7 @@ def _kept(source: Path, name: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / "checks" / digest
 
 
-def _print(text: str) -> None:
+def printed(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 

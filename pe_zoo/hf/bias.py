@@ -35,13 +35,8 @@ def by_distance(encoder: Encoder, q: Tensor, k: Tensor, site: Site) -> Tensor | 
     last = places[-1:]
     step = last - places[-2:-1] if keys > 1 else torch.ones_like(last)
     further = torch.cat([places, last + step * torch.arange(1, ahead + 1, device=places.device)])
-    alone = replace(
-        site,
-        query_positions=last,
-        key_positions=further,
-        rows=slice(keys - 1, keys),
-        mask=torch.ones(1, keys + ahead, dtype=torch.bool, device=places.device),
-    )
+    mask = torch.ones(1, keys + ahead, dtype=torch.bool, device=places.device)
+    alone = replace(site, query_positions=last, key_positions=further, rows=slice(keys - 1, keys), mask=mask)
     return encoder.score(q.new_zeros(1, 1, 1, keys + ahead), q[:, :, -1:], k, alone).squeeze(-2)
 
 

@@ -87,16 +87,11 @@ def use(
             f"{name} is for {plane}, positions of {cls.axes} axes; a language model reads a sequence: give one "
             "that python -m pe_zoo lists for sequences"
         )
-    check_knobs(name, [*pe_zoo.knobs(pe_zoo.get(name)), *OPTIONS], knobs)
+    check_knobs(name, [*pe_zoo.knobs(cls), *OPTIONS], knobs)
     heard = chosen(model, layers)
     own, halves = start(model, heard, name, knobs)
-    given: dict[str, Any] = {
-        "layers": layers,
-        "train_length": train_length,
-        "sliding_window": sliding_window,
-        "first_tokens": first_tokens,
-        "halves": halves,
-    }
+    given: dict[str, Any] = {"layers": layers, "train_length": train_length, "halves": halves}
+    given |= {"sliding_window": sliding_window, "first_tokens": first_tokens}
     encoder = put(model, heard, name, **given, **own | knobs)
     if "base" in knobs and "pairing" not in knobs:
         warn_of_pairs(model, heard, name)

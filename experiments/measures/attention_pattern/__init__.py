@@ -13,10 +13,5 @@ MAIN = "previous_token_score"
 
 INITIAL = "initial_"
 """Prefix of a metric's name: before training."""
-MASS, INDUCTION, FIRST, DISTANCE, ENTROPY = (
-    "attention_mass",
-    "induction_score",
-    "first_token_mass",
-    "mean_distance",
-    "attention_entropy_share",
-)
+MASS, INDUCTION, FIRST = "attention_mass", "induction_score", "first_token_mass"
+DISTANCE, ENTROPY = "mean_distance", "attention_entropy_share"

@@ -1,7 +1,7 @@
 """Figures and table of attention weights over distance and of each head's scores."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from experiments.rows.row import COORDINATES, among, metric_of
 from experiments.statistics.intervals import by_measurement, with_series
 
 SCORES = (MAIN, INDUCTION, FIRST)
+SHOWN = [f"{stage}{metric}" for metric in (*SCORES, DISTANCE) for stage in ("", INITIAL)]
 PANELS = 6
 """Most series whose profile is drawn."""
 PROFILES = (
@@ -54,15 +55,14 @@ def over_heads(rows: pd.DataFrame, by: list[str], *, largest: bool) -> pd.DataFr
     return found.assign(condition="", **dict.fromkeys(COORDINATES, None))
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each run with the largest score of its heads and their mean distance; before training too."""
+def shown(rows: pd.DataFrame, metrics: Sequence[str] = SHOWN) -> pd.DataFrame:
+    """Return a row for each run with the largest score of its heads, or their mean where that is a distance."""
     parts = []
-    for metric in (*SCORES, DISTANCE):
-        for stage in ("", INITIAL):
-            of_metric = with_series(rows[rows["metric"] == f"{stage}{metric}"])
-            if len(of_metric):
-                head = f"{metric_of(f'{stage}{metric}').label}{', largest' if metric in SCORES else ''}"
-                parts.append(over_heads(of_metric, [], largest=metric in SCORES).assign(head=head))
+    for metric in metrics:
+        of_metric, largest = with_series(rows[rows["metric"] == metric]), not metric.endswith(DISTANCE)
+        if len(of_metric):
+            head = f"{metric_of(metric).label}{', largest' * largest}"
+            parts.append(over_heads(of_metric, [], largest=largest).assign(head=head))
     return pd.concat(parts, ignore_index=True) if parts else rows.assign(head="")
 
 

@@ -66,9 +66,7 @@ def patterns(model: Transformer, tokens: Tensor, positions: Tensor, tally: Tally
     found = []
     for mask, total in zip(seen, sums, strict=True):
         alike = tally((mask.double() / mask.sum(-1, keepdim=True)).unsqueeze(0), mask)
-        found.append(
-            {metric: Pattern(_mean(*both), _mean(*alike[metric]), both[1].long()) for metric, both in total.items()}
-        )
+        found.append({key: Pattern(_mean(*both), _mean(*alike[key]), both[1].long()) for key, both in total.items()})
     return found
 
 

@@ -29,7 +29,6 @@ from experiments.measures.context_extension.ranking import (
     Ranking,
     at,
     difference,
-    is_share,
     level,
     named,
     none_gains,
@@ -41,7 +40,7 @@ from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
 from experiments.rows.read import refusals as refusals_of
 from experiments.rows.read import rotating, used, used_as
-from experiments.rows.row import main_metric, metric_of
+from experiments.rows.row import is_share, main_metric, metric_of
 from experiments.rows.stretches import ENOUGH
 from experiments.statistics import blocks
 
@@ -139,10 +138,7 @@ def answer(
     main = enough[-1] if enough else last
     sizes = rows.loc[(rows["condition"] == WINDOW) & rows["size"].notna(), "size"]
     window = int(sizes.iloc[0]) if len(sizes) else trained
-    counts = [
-        *read({own.length: own, **found} if own else found, trained, corpus),
-        *beyond(missing, trained, refusals),
-    ]
+    counts = [*read({own.length: own, **found} if own else found, trained, corpus), *beyond(missing, trained, refusals)]
     if not enough:
         return without(*too_few(main, corpus, counts))
     unanswered = [f"This is not about {last.length} tokens: {too_few(last, corpus, [])[0]}."] * (main is not last)

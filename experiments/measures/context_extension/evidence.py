@@ -7,14 +7,13 @@ from experiments.measures.context_extension.ranking import (
     Ranking,
     content,
     difference,
-    is_share,
     least,
     level,
     named,
     number,
     shown,
 )
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share, metric_of
 from experiments.rows.stretches import ENOUGH
 
 RISES, FALLS, UNSHOWN = "rise with", "fall with", "may stay the same with"
@@ -43,13 +42,8 @@ def inside(own: Ranking | None, metric: str) -> list[str]:
 
 def differences(main: Ranking, other: Ranking, metric: str, window: int, trained: int) -> list[str]:
     """Say how the ways of reading differ where the answer is, and, in brief, at another length."""
-    return [
-        *_changes(main, metric, window),
-        *_short(main, metric, trained),
-        *_gain(main, metric, window),
-        *_distant(main, window),
-        *(_elsewhere(other, metric, window) if other is not main else []),
-    ]
+    here = [*_changes(main, metric, window), *_short(main, metric, trained), *_gain(main, metric, window)]
+    return [*here, *_distant(main, window), *(_elsewhere(other, metric, window) if other is not main else [])]
 
 
 def _changes(main: Ranking, metric: str, window: int) -> list[str]:

@@ -84,12 +84,8 @@ def measure(
     found, refused = _replacements(subject, replacements)
     task = subject.task
     lengths = sorted({max(1, round(task.train_length * multiple)) for multiple in multiples})
-    rows = [
-        row
-        for length in lengths
-        for name, why in refused.items()
-        for row in _cannot(subject, length, why, condition=name)
-    ]
+    pairs = product(lengths, refused.items())
+    rows = [row for length, (name, why) in pairs for row in _cannot(subject, length, why, condition=name)]
 
     def reach(length: int) -> float:
         return task.sequence_length(length) / task.sequence_length(task.train_length)

@@ -18,7 +18,7 @@ from experiments.measures.context_extension import (
     WINDOW,
     WITH_FIRST,
 )
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share, metric_of
 from experiments.statistics import blocks
 
 UNCHANGED = "unchanged"
@@ -187,11 +187,6 @@ def named(condition: str, window: int) -> str:
 def shown(line: Mapping[str, float], prefix: str, least: float = LEAST) -> bool:
     """Whether a difference is significant, and large enough; by default, to be printed."""
     return abs(line[f"{prefix}difference"]) >= least and not blocks.alike(line[f"{prefix}p_holm"])
-
-
-def is_share(metric: str) -> bool:
-    """Whether a quality is a share, which is printed in percent and whose differences are points."""
-    return metric_of(metric).bounds == (0, 1)
 
 
 def number(value: float, metric: str) -> str:

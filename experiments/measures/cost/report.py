@@ -81,14 +81,9 @@ def _finding(at: pd.DataFrame) -> str:
         return "Cost of the encoder"
     if costly.empty:
         return f"No encoder adds more than {100 * (NOTED - 1):.0f} % to the operations"
-    many = len(counted) > 1
     share = words.brief(costly.index, len(counted))
     verb = "adds" if len(costly) == 1 else "add"
-    top = (
-        f", {costly.index[0]} most ({costly.iloc[0]:.2g} ×)"
-        if many and len(costly) > 1
-        else f" ({costly.iloc[0]:.2g} ×)"
-    )
+    top = (f", {costly.index[0]} most" if len(costly) > 1 else "") + f" ({costly.iloc[0]:.2g} ×)"
     return f"{share} {verb} more than {100 * (NOTED - 1):.0f} % to the operations{top}"
 
 

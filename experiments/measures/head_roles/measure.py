@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from experiments.measures.attention_pattern.weights import AT_ONCE
 from experiments.measures.head_roles import INITIAL, MAIN, NAME, OVERLAP, SYMBOLIC
 from experiments.model.transformer import Transformer
 from experiments.rows.row import Row
@@ -10,8 +11,6 @@ from experiments.training.evaluate import Subject, chunks, evaluating
 from pe_zoo import Unsupported
 from pe_zoo._knobs import Count
 
-AT_ONCE = 2**23
-"""Most weights computed at once, over all layers, unless one sequence has more: 32 MiB."""
 ALIKE = 1e-12
 """Squared difference between weights and permuted weights, a query, below which they are all alike."""
 METRICS = (MAIN, SYMBOLIC, OVERLAP)
@@ -72,9 +71,8 @@ def changes(model: Transformer, tokens: Tensor, positions: Tensor, span: slice, 
 
     with evaluating(model):
         for rows, part, places in chunks(tokens, positions, at_once):
-            for layer, (before, after) in enumerate(
-                zip(weights(part, places), weights(permuted[rows], places), strict=True)
-            ):
+            both = zip(weights(part, places), weights(permuted[rows], places), strict=True)
+            for layer, (before, after) in enumerate(both):
                 moved = before.gather(2, order[rows].unsqueeze(1).expand_as(before))
                 found = torch.stack([after - before, after - moved, moved - before], -1).square().sum((0, 2))
                 if layer == len(sums):

@@ -8,10 +8,9 @@ import pandas as pd
 from experiments.figures import style, words
 from experiments.figures.panels import by_task, chart
 from experiments.figures.style import Chart, Look
-from experiments.measures.attention_pattern.report import over_heads
+from experiments.measures.attention_pattern.report import shown as attention_shown
 from experiments.measures.head_roles import INITIAL, MAIN, NAME, OVERLAP, SYMBOLIC
-from experiments.rows.row import metric_of
-from experiments.statistics.intervals import by_measurement, with_series
+from experiments.statistics.intervals import by_measurement
 
 PANELS = 9
 """Most series that are drawn."""
@@ -23,14 +22,8 @@ CAPTION = (
 )
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each run with the largest scores of its heads."""
-    parts = []
-    for metric in (MAIN, SYMBOLIC, OVERLAP):
-        of_metric = with_series(rows[rows["metric"] == metric])
-        if len(of_metric):
-            parts.append(over_heads(of_metric, [], largest=True).assign(head=f"{metric_of(metric).label}, largest"))
-    return pd.concat(parts, ignore_index=True) if parts else rows.assign(head="")
+shown = partial(attention_shown, metrics=(MAIN, SYMBOLIC, OVERLAP))
+"""A row for each run with the largest scores of its heads."""
 
 
 def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | None]:
@@ -43,10 +36,8 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     chosen = style.chosen(looks, positional.index, PANELS)
     having = positional[positional > CLEAR]
     task = rows["task"].iloc[0]
-    title = f"{task}: no head is mostly positional"
-    title = (
-        f"{task}: a positional head grows with {words.brief(having.index, len(positional))}" if len(having) else title
-    )
+    grows = f"a positional head grows with {words.brief(having.index, len(positional))}"
+    title = f"{task}: {grows if len(having) else 'no head is mostly positional'}"
     caption = CAPTION + " Shown is the most positional of each family." * (len(chosen) < len(positional))
     how: dict[str, Any] = {"x": "symbolic", "y": "positional", "height": 1.3, "left": 0.4}
     figure, panels = chart(title, caption, list(chosen), **how)

@@ -61,9 +61,7 @@ def representation_change(rows: pd.DataFrame, looks: Looks) -> Chart | None:
         "positions, trained": (POSITIONS, name),
     }
     rows = rows[(rows["change"] == HARD) & rows["layer"].notna() & (rows["status"] == "ok")]
-    parts = {
-        title: rows[(rows["metric"] == metric) & (rows["kind"] == kind)] for title, (kind, metric) in panels.items()
-    }
+    parts = {name: rows[(rows["metric"] == metric) & (rows["kind"] == kind)] for name, (kind, metric) in panels.items()}
     parts = {title: part for title, part in parts.items() if len(part)}
     if not parts:
         return None

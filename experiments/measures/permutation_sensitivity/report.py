@@ -66,9 +66,7 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
         for metric, name in (("quality_loss", "quality lost"), ("answers_changed", "answers changed"))
         for what, condition in ((TOKENS, "shuffle"), (POSITIONS, f"{POSITIONS}: shuffle"))
     }
-    heads |= {
-        (slope, kind): f"{slope.replace('_', ' ')}, {kind}" for kind in (TOKENS, POSITIONS) for slope in SLOPES.values()
-    }
+    heads |= {(by, of): f"{by.replace('_', ' ')}, {of}" for of in (TOKENS, POSITIONS) for by in SLOPES.values()}
     rows = rows[rows["part"].isna()]
     heading = [heads.get(key) for key in zip(rows["metric"], rows["condition"], strict=True)]
     places = {head: place for place, head in enumerate(heads.values())}

@@ -51,9 +51,8 @@ def _by_place(rows: pd.DataFrame, looks: dict[str, Look]) -> Chart | None:
     caption = CAPTION * (len(accuracy) > 0)
     if influences := [name for name in panels if name != "accuracy"]:
         caption += OF_INPUTS.format(stages=", before and after training" * (len(influences) > 1))
-    caption += "Colour: of each family the one that place matters most to; grey: the others." * (
-        len(named) < rows["series"].nunique()
-    )
+    rest = len(named) < rows["series"].nunique()
+    caption += "Colour: of each family the one that place matters most to; grey: the others." * rest
     how: dict[str, Any] = {"x": "place, from the beginning (0) to the end (1)", "alike": "x", "height": 1.6}
     figure, found = chart(_finding(rows), caption, list(panels), key=named, left=0.3, **how)
     for axes, (name, part) in zip(found, panels.items(), strict=True):

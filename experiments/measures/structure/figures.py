@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from experiments.figures import lines, style, words
-from experiments.figures.panels import boundary, chart, length_axis, picture, shades, ticks, two_sided
+from experiments.figures.panels import SHADES, boundary, chart, length_axis, picture, ticks, two_sided
 from experiments.figures.style import Chart, Look
 
 Looks = Mapping[str, Look]
@@ -89,7 +89,7 @@ def kernel(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     for axes, cells in zip(panels, shown.values(), strict=True):
         half = (cells.index[1] - cells.index[0]) / 2
         extent = (cells.columns[0] - half, cells.columns[-1] + half, cells.index[-1] + half, cells.index[0] - half)
-        picture(axes, cells, shades("#2f6fd0"), -typical, 0.0, extent=extent)
+        picture(axes, cells, SHADES, -typical, 0.0, extent=extent)
         for rule in (axes.axvline, axes.axhline):
             rule(trained - 0.5, color=style.INK, linewidth=0.8 * style.scale(), linestyle=(0, (3, 2)))
     return figure
@@ -109,13 +109,9 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | No
         "is logarithmic from 1 on. Shaded: distances within training."
     )
     caption += " Shown is the largest change of each family." * (len(shown) < len(looks))
-    how: dict[str, Any] = {
-        "x": "query minus key position (log scale)",
-        "y": "score less that at 0",
-        "height": 0.85,
-        "columns": 2,
-    }
-    figure, panels = chart("Expected score over distance", caption, list(shown), left=0.4, alike="x", **how)
+    how: dict[str, Any] = {"x": "query minus key position (log scale)", "y": "score less that at 0", "alike": "x"}
+    how |= {"height": 0.85, "columns": 2, "left": 0.4}
+    figure, panels = chart("Expected score over distance", caption, list(shown), **how)
     for axes, (series, look) in zip(panels, shown.items(), strict=True):
         part = rows[rows["series"] == series]
         table = part.pivot_table(index="distance", columns="head", values="value").sort_index()

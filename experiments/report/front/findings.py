@@ -109,11 +109,9 @@ def _first(task: TaskResults) -> list[Finding]:
     small = f"Seeds: {', '.join(f'{100 * seed:.0f}' for seed in sorted(seeds))} %." if 1 < len(seeds) <= 10 else ""
     spread = task.scores.groupby("series")["kept"].std()
     if rivals and task.placed and spread[series] > WIDER * spread[rivals].median():
-        small += (
-            " Its seeds lie further apart than theirs. Each pair has a test, corrected for the number of pairs: with "
-        )
-        small += "few such seeds two bars that do not touch may be undecided."
-    free = task.free_standing.set_index("series")["kept"] if len(task.free_standing) else pd.Series(dtype=float)
+        small += " Its seeds lie further apart than theirs. Each pair has a test, corrected for the number of pairs: "
+        small += "with few such seeds two bars that do not touch may be undecided."
+    free = task.free_standing.set_index("series")["kept"]
     if free.get(series, math.nan) == free.get(series):
         small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
     head = f"{task.named(series)}: {kept}" if rivals else f"{task.named(series)} is first: {kept}"

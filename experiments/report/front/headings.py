@@ -8,10 +8,9 @@ from experiments.figures import words
 from experiments.report import board
 from experiments.report.board import at, written
 from experiments.report.front.asked import EACH
-from experiments.report.sections.curves import percent
 from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share, metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE
 from experiments.statistics.scores import UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
@@ -34,7 +33,7 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     up = metric_of(metric).higher_is_better
     best, worst = map(str, (values.idxmax(), values.idxmin())[:: 1 if up else -1])
     unit, what = unit_of(metric), _what(metric)
-    get, of = ("gets", f" of {what}") if percent(metric) else ("needs", "")
+    get, of = ("gets", f" of {what}") if is_share(metric) else ("needs", "")
     first = (
         f"Trained to length {trained}, {best} {get} {written(values[best], metric)}{unit}{of} at {multiple * trained}"
     )
@@ -128,8 +127,8 @@ def _few(names: Sequence[str], size: int) -> str:
 def unit_of(metric: str) -> str:
     """Return what follows a value of a metric in a sentence."""
     named = metric_of(metric)
-    return " %" if percent(metric) else f" {named.label}"
+    return " %" if is_share(metric) else f" {named.label}"
 
 
 def _what(metric: str) -> str:
-    return metric_of(metric).unit.removeprefix("share of ") if percent(metric) else ""
+    return metric_of(metric).unit.removeprefix("share of ") if is_share(metric) else ""

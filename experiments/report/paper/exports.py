@@ -18,10 +18,9 @@ from experiments.report.front.tasks import counted, shown
 from experiments.report.page import Page, Picture
 from experiments.report.paper import bibliography, latex, methods
 from experiments.report.sections import cost
-from experiments.report.sections.curves import percent
 from experiments.report.sections.task import TaskResults
 from experiments.rows.results import Results
-from experiments.rows.row import metric_of, write_whole
+from experiments.rows.row import is_share, metric_of, write_whole
 from experiments.rows.untrusted import stays_within
 from experiments.statistics.rule import FEWEST
 from experiments.statistics.scores import DOUBLINGS
@@ -85,7 +84,7 @@ def table(tasks: Sequence[TaskResults]) -> str:
     metric = metric_of(name := str(task.quality["metric"].iloc[0]))
     costs = cost.numbers([task]).set_index("series")["relative_operations"].reindex(known.index)
     against = task.against.set_index("series").reindex(known.index)
-    share, up = percent(name), bool(metric.higher_is_better)
+    share, up = is_share(name), bool(metric.higher_is_better)
     multiples = [multiple for multiple in DOUBLINGS if multiple <= known["up_to"].max()]
     columns = {
         rf"{multiple:g}$\times$" if multiple > 1 else "In range": board.at(task, multiple).reindex(known.index)

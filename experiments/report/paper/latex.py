@@ -54,15 +54,9 @@ FITTED = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{"
 def main_table(heads: Sequence[str], lines: Sequence[str], caption: str, label: str) -> str:
     """Return a float with caption and label; heads and lines are LaTeX, the caption is text."""
     rows = [" & ".join(heads) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}}"]
-    opening = [
-        r"\begin{table*}[t]",
-        r"\centering",
-        r"\setlength{\belowcaptionskip}{6pt}",
-        rf"\caption{{{escape(caption)}}}",
-        rf"\label{{{label}}}",
-    ]
-    spec = "l" + "r" * (len(heads) - 1)
-    opening.append(FITTED + rf"\begin{{tabular}}{{{spec}}}")
+    opening = [r"\begin{table*}[t]", r"\centering", r"\setlength{\belowcaptionskip}{6pt}"]
+    opening += [rf"\caption{{{escape(caption)}}}", rf"\label{{{label}}}"]
+    opening.append(rf"{FITTED}\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}")
     return "\n".join([*opening, r"\toprule", *rows, r"\end{table*}", ""])
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.figures import style
 from experiments.report.drawing import Axes, Line, Point
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share
 from experiments.statistics.intervals import over_seeds
 
 COLOURED = 6
@@ -17,11 +17,6 @@ STEPS, TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0), 5
 """Steps between the ticks of values that are no shares, and how many they span at most."""
 SEEDS = 8
 """Most runs of a series that are drawn one by one; of more, their interval is."""
-
-
-def percent(metric: str) -> bool:
-    """Whether a metric is a share, shown in per cent."""
-    return metric_of(metric).bounds == (0, 1)
 
 
 def learned_only(rows: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +45,7 @@ def lines(rows: pd.DataFrame, order: Iterable[str], shown: Sequence[str], kinds:
     of_family: dict[str, list[str]] = {}
     for series in dict.fromkeys([*ranked, *shown]):
         of_family.setdefault(kinds[series], []).append(series)
-    scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
+    scale = 100 if is_share(str(rows["metric"].iloc[0])) else 1
     of_series = {str(name): part for name, part in rows.groupby("series")}
 
     def mean(part: pd.DataFrame) -> list[Point]:
@@ -84,7 +79,7 @@ def legend(lines: Iterable[Line]) -> str:
 
 def axes(rows: pd.DataFrame) -> Axes:
     """Return the axes of these rows' metric and lengths."""
-    scale = 100 if percent(str(rows["metric"].iloc[0])) else 1
+    scale = 100 if is_share(str(rows["metric"].iloc[0])) else 1
     chance = rows.groupby("eval_length")["chance"].mean().dropna() * scale
     ticks = [0.0, 25.0, 50.0, 75.0, 100.0]
     if scale == 1:

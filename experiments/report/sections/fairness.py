@@ -225,14 +225,10 @@ def _size(run: dict[Any, Any], task: TaskResults) -> dict[str, Any]:
     """Return what decides which series controls for which: names, parameters, those of one hidden unit, settings."""
     config = task.configs[run["run_id"]]
     setting = {key: value for key, value in config.items() if key.partition(".")[0] in OF_THE_TRUNK}
-    return {
-        "encoder": config.get("encoder.name", ""),
-        "as_many_as": setting.pop("model.as_many_as", "null"),
-        "added": float(pd.to_numeric(run["encoder_parameters"])),
-        "trunk": float(pd.to_numeric(run["model_parameters"])),
-        "unit": 2 * float(config.get("model.model_dim", "nan")) * float(config.get("model.num_layers", "nan")),
-        "setting": setting,
-    }
+    dim, layers = (float(config.get(f"model.{name}", "nan")) for name in ("model_dim", "num_layers"))
+    added, trunk = (float(pd.to_numeric(run[f"{of}_parameters"])) for of in ("encoder", "model"))
+    found = {"encoder": config.get("encoder.name", ""), "as_many_as": setting.pop("model.as_many_as", "null")}
+    return found | {"added": added, "trunk": trunk, "unit": 2 * dim * layers, "setting": setting}
 
 
 def _controls(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -233,7 +233,7 @@ def _line(run: dict[Any, Any]) -> dict[str, str]:
     return (
         {head: "" if run[key] is None else str(run[key]) for head, key in names.items()}
         | {"status": f"{run['status']}: {run['message']}" if run["message"] else str(run["status"])}
-        | {"in range": words.short(run["in_range"]), "final loss": words.short(run["final_loss"])}
+        | {"in range": words.fixed(run["in_range"], ".3g"), "final loss": words.fixed(run["final_loss"], ".3g")}
         | {"converged": CONVERGED.get(run["converged"], "not judged")}
         | {key.replace("_", " "): words.number(run[key]) for key in counts}
     )

@@ -1,5 +1,6 @@
 """Permutation sensitivity: the quality lost by each change of order, and the equivariance error."""
 
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,9 +12,8 @@ from experiments.measures.permutation_sensitivity import report as permutation_r
 from experiments.measures.permutation_sensitivity.report import change_names, order
 from experiments.report import drawing
 from experiments.report.page import Block, Cell, Picture, Section, Table
-from experiments.report.sections.curves import percent
 from experiments.report.sections.task import TaskResults, opening
-from experiments.rows.row import among, main_metric, metric_of
+from experiments.rows.row import among, is_share, main_metric, metric_of
 
 EXPERIMENT = "permutation_sensitivity"
 STAGES = {"initial_equivariance_error": "at initialisation", "equivariance_error": "trained"}
@@ -28,7 +28,7 @@ def on_the_index(task: TaskResults) -> list[Section]:
     if means.empty:
         return []
     metric = str(task.quality["metric"].iloc[0]) if len(task.quality) else ""
-    share, names = percent(metric), [series for series in task.coloured if series in means.columns]
+    share, names = is_share(metric), [series for series in task.coloured if series in means.columns]
     most = max(float(means.max().max()), 1e-9)
     lines = []
     for change in (change for change in order(rows) if change in means.index and not change.startswith("positions")):
@@ -51,12 +51,8 @@ def on_the_index(task: TaskResults) -> list[Section]:
         at = f"{task.baseline} loses {100 * whole[task.baseline]:.0f} points on {task.key}"
         finding = [f"With its input shuffled, {at}, the others {rest}."]
     unit = "percentage points" if share else "bits"
-    given: dict[str, Any] = {
-        "corner": "change of order",
-        "caption": f"Quality lost on {task.key}, {unit}",
-        "lines": lines,
-    }
-    given["series"] = [(series, drawing.css(task.kind_of(series))) for series in names]
+    given: dict[str, Any] = {"corner": "change of order", "caption": f"Quality lost on {task.key}, {unit}"}
+    given |= {"lines": lines, "series": [(series, drawing.css(task.kind_of(series))) for series in names]}
     given["note"] = f"Quality lost in {unit}, mean over seeds, at the training length; tokens change places."
     if len(names) < len(means.columns):
         given["note"] += f" Shown: {words.listed(names)}, of {len(means.columns)}."
@@ -96,7 +92,7 @@ def _permutation_tables(task: TaskResults, rows: pd.DataFrame, summary: pd.DataF
     for metric in reversed(permutation_sensitivity.DISTANCES):
         of_metric = rows[rows["metric"] == metric]
         moved = of_metric.groupby(change_names(of_metric))["value"].mean()
-        cells.insert(0, metric_of(metric).label, [words.short(moved.get(name)) for name in cells.index])
+        cells.insert(0, metric_of(metric).label, [words.fixed(moved.get(name), ".3g") for name in cells.index])
     cells.insert(0, "change of order", [name.removeprefix(prefix) for name in cells.index])
     main = main_metric(summary["metric"].unique())
     note = (
@@ -132,7 +128,7 @@ def _sensitivity_table(task: TaskResults, slopes: pd.DataFrame) -> Table:
 def _equivariance_table(task: TaskResults, summary: pd.DataFrame) -> Table:
     conditions = among(permutation_sensitivity.LAYERED, summary["condition"])
     heads = {(metric, name): f"{name}, {stage}" for name in conditions for metric, stage in STAGES.items()}
-    cells = task.grid(summary, ["metric", "condition"], heads, EXPERIMENT, words.short)
+    cells = task.grid(summary, ["metric", "condition"], heads, EXPERIMENT, partial(words.fixed, written=".3g"))
     note = (
         "Whether permuting the tokens merely permutes the outputs: about 1e-7 (rounding) for a model that cannot see "
         "order. A causal mask sees order even without an encoder."

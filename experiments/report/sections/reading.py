@@ -51,9 +51,7 @@ def told(results: Results) -> Opening:
     length, times = int(rows["eval_length"].max()), f"{multiple:g}× the length"
     heading, finding = _first(lines, plain, times)
     shown = Table("reading", f"Bits per byte at {length}, {times}", _cells(lines, plain), lines, NOTE, pasted=True)
-    section = Section(
-        "What reads longer texts with the fewest bits?", [f"{finding.head} {finding.text}"], parts=[shown]
-    )
+    section = Section("What reads longer texts with the fewest bits?", [f"{finding.head} {finding.text}"], [shown])
     of_surest = rows["rung"] == _rungs(lines)[_surest(lines)].max()
     return Opening([section], heading, [finding], str(rows.loc[of_surest, "task"].iloc[0]))
 
@@ -81,9 +79,8 @@ def compared(tables: dict[Rung, pd.DataFrame], reference: str) -> pd.DataFrame:
             line = {**rung._asdict(), "way": way, "seeds": len(less), "mean": table[way].mean(), "difference": mean}
             found.append(line | {"low": mean - half, "high": mean + half, "fewer": int((less < 0).sum())})
     lines = pd.DataFrame(found)
-    order = lines.assign(sure=_surest(lines)).sort_values(
-        ["sure", "parameters", "mean"], ascending=[False, False, True]
-    )
+    by = ["sure", "parameters", "mean"]
+    order = lines.assign(sure=_surest(lines)).sort_values(by, ascending=[False, False, True])
     place = {way: at for at, way in enumerate(order["way"].unique())}
     return lines.sort_values("way", key=lambda ways: ways.map(place), kind="stable", ignore_index=True)
 

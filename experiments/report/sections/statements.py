@@ -47,11 +47,8 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     """Return the verdicts on all findings but the first, which is the title, and a sentence on the other statements."""
     findings = [f"{_with_verdict(each)}." for each in decided if each.statement.setting]
     tested = [each for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
-    of = (
-        "These runs test other published statements, too:"
-        if findings
-        else "Of the published statements that these runs test"
-    )
+    too = "These runs test other published statements, too:"
+    of = too if findings else "Of the published statements that these runs test"
     return findings[1:] + [f"{of} {_counted(tested)}."] * bool(tested)
 
 
@@ -220,12 +217,8 @@ def _finding(each: Decided) -> Section:
     what = "Published and measured" if finding.numbers else "Measured"
     table = _table(f"statement_{finding.name}", f"{what}, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
-    return Section(
-        f"{finding.name}: setting and numbers",
-        paragraphs,
-        [replace(part, pasted=True) for part in (table, compared)],
-        folded=True,
-    )
+    tables: list[Part] = [replace(part, pasted=True) for part in (table, compared)]
+    return Section(f"{finding.name}: setting and numbers", paragraphs, tables, folded=True)
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:

@@ -13,7 +13,7 @@ from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import OVER_LENGTHS, beyond_training, metric_of, not_in_parts, whole
+from experiments.rows.row import OVER_LENGTHS, beyond_training, is_share, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.baselines import default_baseline
 from experiments.statistics.comparisons import WORSE
@@ -64,16 +64,15 @@ class TaskResults:
         if self.rule and self.seeks_best and self.asked:  # a reader asks of one series
             self.rule = replace(self.rule[0], question=str(self.baseline)), self.rule[1]
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
-        self.outside = bool(len(self.runs)) and all(
-            "train.elsewhere" in self.configs.get(run, {}) for run in self.runs["run_id"]
-        )
+        elsewhere = ["train.elsewhere" in self.configs.get(run, {}) for run in self.runs["run_id"]]
+        self.outside = bool(elsewhere) and all(elsewhere)
         self.means = ONE_MODEL if self.outside and self.runs["seed"].nunique() < 2 else MEANS
 
     @property
     def caption(self) -> str:
         """The title of its curve."""
         metric = str(self.quality["metric"].iloc[0])
-        return f"{self.key}: {metric_of(metric).label}{', %,' if curves.percent(metric) else ''} by length"
+        return f"{self.key}: {metric_of(metric).label}{', %,' if is_share(metric) else ''} by length"
 
     @cached_property
     def extensions(self) -> pd.DataFrame:

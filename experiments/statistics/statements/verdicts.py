@@ -82,11 +82,8 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
     parts = [part for each in statements for test in each.tests for part in (test["rows"], test.get("against", {}))]
     rows = selectable(results, {part["metric"] for part in parts if "metric" in part})
     unfinished = int((~results.runs["status"].isin(FINISHED)).sum()) + len(results.missing)
-    return [
-        _decided(each, rows, results, rule, unfinished, each.name in asked)
-        for each in statements
-        if len(rows) or not each.setting
-    ]
+    chosen = [each for each in statements if len(rows) or not each.setting]
+    return [_decided(each, rows, results, rule, unfinished, each.name in asked) for each in chosen]
 
 
 def _decided(
