@@ -563,6 +563,9 @@ def test_who_reverses_longer_words_is_as_the_rows_say(file: str) -> None:
     own = short(standings("decided_best")["copy", "path"]["kept"])
     text = " ".join((ROOT / file).read_text("utf-8").split())
     _, marker, said = re.split(r"(Reversing a longer word|倒转更长的词|reversing what is longer)", text)
+    cost = read_table("decided", "cost_and_quality").set_index("series").loc["path"]
+    train, read = (f"{cost[f'relative_{what}_time']:.1f}" for what in ("train", "inference"))
+    assert not free or f"{train} times the time to train of `none`, {read} to read" in text
     wanted = [told[0], *free, *told[1:], own]
     assert re.findall(r"(?<!\d)\.\d\d", said)[: len(wanted)] == wanted, marker
 
