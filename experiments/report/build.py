@@ -70,11 +70,11 @@ def write(
     """
     whole, statements = stored.read(place), schema.load()
     results = rungs.apart(whole)
-    baselines = baselines_of(results, declared_in(results.folder), wanted)
+    of_tasks = tasks_of(results, wanted)
     published = [overlay.read(path) for path in overlays]
 
     def draw() -> Page:
-        page = build(results, whole, baselines, statements)
+        page = build(results, whole, of_tasks, statements)
         overlay.draw(page, published)
         return pages.with_unique_stems(page)
 
@@ -84,12 +84,12 @@ def write(
     if paper or (target / "report.tex").is_file():  # one that is there is kept up with the page
         with style.sized(*exports.COLUMN, titled=False):
             narrow = draw()
-        exports.write_paper(narrow, _of_tasks(results, baselines), target)
+        exports.write_paper(narrow, of_tasks, target)
     return page, index
 
 
-def build(results: Results, whole: Results, baselines: dict[str, str], statements: list[schema.Statement]) -> Page:
-    """Assemble the pages; ``whole`` has all rungs together, ``baselines`` are those of `baselines.of_tasks`."""
+def build(results: Results, whole: Results, of_tasks: list[TaskResults], statements: list[schema.Statement]) -> Page:
+    """Assemble the pages; ``whole`` has all rungs together, ``of_tasks`` are those of `tasks_of`."""
     name = results.folder.resolve().name
     rule, outside = declared_in(results.folder), checkpoint.alone(results)
     noted = sweeps.read(results.folder)[0]
@@ -104,10 +104,10 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
     data.sections += [Section("Settings and lengths of each task", parts=[settings])] if settings else []
     page = Page(f"{name}: nothing to compare", [], [], warnings=warned, method=method, name=name, below=[data])
     if len(results.rows) and checkpoint.alone(results):
-        return _of_checkpoints(page, data, results, baselines)
+        return _of_checkpoints(page, data, results, of_tasks)
     if len(results.rows):
         openings = [reading.told(results), transfer.told(whole)]
-        _measured(page, data, results, baselines, verdicts.decide(statements, whole), openings)
+        _measured(page, data, results, of_tasks, verdicts.decide(statements, whole), openings)
     else:
         page.summary.append("No run has finished with rows that can be read: there is nothing to compare yet.")
     unlearned = folder.marked(results.runs, results.configs)
@@ -119,9 +119,9 @@ def build(results: Results, whole: Results, baselines: dict[str, str], statement
     return page
 
 
-def _of_checkpoints(page: Page, data: Page, results: Results, baselines: dict[str, str]) -> Page:
+def _of_checkpoints(page: Page, data: Page, results: Results, of_tasks: list[TaskResults]) -> Page:
     """Complete the page of models that were measured as they are: the answer, then every experiment."""
-    of_tasks, found, by_task = _of_tasks(results, baselines), checkpoint.answers(results), checkpoint.places(results)
+    found, by_task = checkpoint.answers(results), checkpoint.places(results)
     placed = [told for of_task in by_task.values() for told in of_task]
     page.title = checkpoint.heading(results, found, placed)
     page.sections = [section for section in checkpoint.sections(results, found, placed) if _has_content(section)]
@@ -149,11 +149,11 @@ def _measured(
     page: Page,
     data: Page,
     results: Results,
-    baselines: dict[str, str],
+    of_tasks: list[TaskResults],
     decided: list[verdicts.Decided],
     openings: list[Opening],
 ) -> None:
-    of_tasks, titled = _of_tasks(results, baselines), next((each for each in openings if each.heading), Opening())
+    titled = next((each for each in openings if each.heading), Opening())
     claims = statements_page.told(decided)
     page.title, page.front = first_screen(of_tasks, results, claims, titled.findings, titled.task)
     of_pages = [_task_page(task) for task in of_tasks]
@@ -194,14 +194,16 @@ def _maps(ranked: list[TaskResults], main: list[TaskResults]) -> list[Section]:
     return [Section("Tasks by encodings", ranking.apart(ranked), list(maps))] if len(ranked) > 1 and maps else []
 
 
-def _of_tasks(results: Results, baselines: dict[str, str]) -> list[TaskResults]:
+def tasks_of(results: Results, wanted: str | None = None) -> list[TaskResults]:
+    """Return the results of each task, in order; ``wanted`` is the baseline that a reader asks for."""
     known = documented.encoders(results.runs)
     families = {name: entry.declared.get("family", "") for name, entry in known.items()}
     own = {name for name, entry in known.items() if entry.declared.get("file")}
     rows = results.rows.assign(look=results.rows["series"].map(style.looks(results.rows, families, own)))
     rule = declared_in(results.folder)
+    baselines, by_hand = baselines_of(results, rule, wanted), wanted is not None
     parts = sorted(((str(key), part) for key, part in rows.groupby("task")), key=lambda part: words.by_number(part[0]))
-    return [TaskResults(key, part, results, baselines.get(key), len(parts), rule) for key, part in parts]
+    return [TaskResults(key, part, results, baselines.get(key), len(parts), rule, by_hand) for key, part in parts]
 
 
 def _task_page(task: TaskResults) -> Page:

@@ -67,7 +67,7 @@ def test_the_section_of_a_folder_of_sizes_says_who_needs_the_fewest_bits(shortli
     seeds = shortlist.runs.groupby("task")["seed"].nunique()
     assert opening.task.endswith("(3.5M, 5 tokens a parameter)"), "the largest with the most seeds"
     assert seeds[opening.task] == seeds.max()
-    page = build.build(shortlist, shortlist, {}, [])
+    page = build.build(shortlist, shortlist, build.tasks_of(shortlist), [])
     assert page.front is not None
     assert page.front.task[0] == opening.task, "the curve and the board are of what the heading is about"
     assert page.sections[0].title == section.title

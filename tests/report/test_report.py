@@ -684,6 +684,8 @@ def test_ones_own_in_a_search_for_the_best(tmp_path: Path) -> None:
     assert "mine, yours: did not learn." in said
     assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
     assert "rope loses to none by" in (tmp_path / "report/report.md").read_text()
+    assert report.main([str(tmp_path), "--baseline", "none"]) == 0
+    assert "none beats rope by" in (tmp_path / "report/report.md").read_text(), "asked for, though it is the default"
 
 
 def test_a_search_for_the_best_over_many_tasks_gives_no_places_either(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
 from experiments.rows.row import OVER_LENGTHS, beyond_training, is_share, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
-from experiments.statistics.baselines import default_baseline
 from experiments.statistics.comparisons import WORSE
 from experiments.statistics.rule import BEST, Rule
 from experiments.statistics.scores import UNLEARNED, scores
@@ -43,6 +42,7 @@ class TaskResults:
         baseline: the series that others are compared with; None where nothing was measured beyond training.
         tasks: how many tasks the report has; of more than `PICTURED`, each section shows only its first figure.
         rule: by which seeds were added, and the first of them; None: their number was fixed.
+        wanted: whether a reader asked for this baseline.
     """
 
     key: str
@@ -51,6 +51,7 @@ class TaskResults:
     baseline: str | None
     tasks: int
     rule: tuple[Rule, int] | None = None
+    wanted: bool = False
 
     def __post_init__(self) -> None:
         self.configs, self.order = self.results.configs, list(style.looks(self.rows))
@@ -114,9 +115,7 @@ class TaskResults:
     @property
     def asked(self) -> bool:
         """Whether how the others compare with the baseline is what the report was asked, by a sweep or a reader."""
-        if self.baseline is None:
-            return False
-        return self.declared or self.baseline != default_baseline(self.beyond)
+        return self.baseline is not None and (self.declared or self.wanted)
 
     @property
     def seeks_best(self) -> bool:
