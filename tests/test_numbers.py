@@ -382,11 +382,6 @@ def test_the_board_s_first_lines_are_those_of_its_rows(file: str) -> None:
     (case,) = re.findall(r"^\| (?:must copy|要在更长).*$", (ROOT / file).read_text("utf-8"), re.M)
     first = sorted(ranked[:10], key=lambda series: -float(measured["copy", series]["free_running_kept"]))[:3]
     assert set(re.findall(r"`(\w+)`", case.split("|")[2])) == set(first), "those that copy best after their own answers"
-    better = [
-        {name for (of, name), line in against.items() if of == task and line["verdict"] == "better"} for task in TASKS
-    ]
-    others = (better[0] & better[2]) - {*first, control}
-    assert re.findall(r"(\d+) (?:others|种)", case) == [str(len(others))]
     places = {series: [headline(against[task, series]).partition(" · ")[2] for task in TASKS] for series in told[:-1]}
     (first,) = {tuple(places.pop(series)) for series in told[:12]}
     named = dict.fromkeys(tuple(places[name]) for name in known[2:])
@@ -436,7 +431,7 @@ def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
     assert kept["text", "alibi"] > 1
     named = [("text", series) for series in ("t5", "none", "rope", "sinusoidal")]
     named += [("copy", series) for series in ("dape", "dynamic_bias", "alibi", "rope", "sinusoidal", "rerope")]
-    numbers = re.findall(r"\d+", told.partition("T5")[2].removeprefix("'s"))
+    numbers = re.findall(r"\d+", re.sub(r"[(（]0\.6.*?[)）]", "", told.partition("T5")[2].removeprefix("'s")))
     claims = read_table("claims", "statements").set_index("tested")
     (gain,) = claims.loc[claims.index.str.startswith("the same bytes scored with four"), "measured"]
     assert numbers == [*(f"{100 * kept[key]:.0f}" for key in named), f"{gain:.3f}".removeprefix("0.")]
@@ -678,8 +673,7 @@ def test_the_claims_shown_have_the_numbers_of_their_report() -> None:
         assert set(re.findall(r"\d*\.\d+|\de-\d+", told)) <= measured, begin
 
 
-@pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
-def test_the_ladder_is_that_of_its_rows(file: str) -> None:
+def test_the_ladder_is_that_of_its_rows() -> None:
     """At four times the length, the ranking of 0.15M with 5 tokens a parameter against that of each other rung.
 
     And last, those of 0.6M and 2.7M with as few tokens against those with more.
@@ -695,7 +689,7 @@ def test_the_ladder_is_that_of_its_rows(file: str) -> None:
             expected.append(
                 [f"{rung[0] / 1e6:.2g}M", f"{rung[1]:g}", f"{float(line['encoders']):g}", short(line["tau"]), kept]
             )
-    text = (ROOT / file).read_text("utf-8")
+    text = (ROOT / "docs" / "evidence.md").read_text("utf-8")
     lines = re.findall(r"^\| ([\d.]+M)(?:\D* [\d.]+M \D* 5)?" + r" \| ([\d./]+)" * 4 + r" \|$", text, re.M)
     last = [
         [size, "20", f"{float(more['encoders']):g}", short(more["tau"]), f"{more['kept']}/{more['decided']}"]
@@ -708,14 +702,17 @@ def test_the_ladder_is_that_of_its_rows(file: str) -> None:
         line for line in pairs if [float(line[key]) for key in ("multiple", "first", "second")] == [1, 147456, 9830400]
     )
     kept, decided = far["kept"], far["decided"]
-    text = " ".join(text.split())
-    assert (f"{kept} of {decided} do" if file == "README.md" else f"{decided} 对中有 {kept} 对不变") in text
+    for file, said in (
+        ("README.md", f"{kept} of {decided} do"),
+        ("README.zh-CN.md", f"{decided} 对中有 {kept} 对不变"),
+    ):
+        assert said in " ".join((ROOT / file).read_text("utf-8").split())
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
 def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
     text = (ROOT / file).read_text("utf-8")
-    (told,) = re.findall(r"^\| (?:text, any|will train a small|将训练一个文本上).*", text, re.M)
+    (told,) = re.findall(r"^\| (?:text, up|will train a small|将训练一个文本上).*", text, re.M)
     bits, named = bits_at_four_times(), re.findall(r"`(\w+)`", told.split("|")[2])
     for name in (*named, "alibi", "none", "rope", "dape_v2") * file.startswith("docs"):
         assert f"{bits['mean'][name]:.2f}" in told, name
@@ -758,7 +755,7 @@ def test_the_evidence_s_ladder_is_that_of_its_rows() -> None:
     assert in_range.idxmin() == "rope"
     head, *lines = [
         [cell.strip(" `") for cell in row.split("|")[1:-1]]
-        for row in re.findall(r"^ *(\| (?:parameters|[\d.]+ M) \|.*)$", guide, re.M)
+        for row in re.findall(r"^ *(\| (?:parameters \| `|[\d.]+ M \|).*)$", guide, re.M)
     ]
     assert [line[0] for line in lines] == ["0.15 M", "9.8 M"]
     for size, *told in lines:
