@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pe_zoo import Encoder, Geometry, PluginError, get, load_file, names
 from pe_zoo._catalogue import encoders
 from pe_zoo._contract import check
-from pe_zoo._contract.check import printed
+from pe_zoo._contract.check import write_line
 from pe_zoo._contract.effect import effect, kin
 from pe_zoo._encoder import HOOKS
 from pe_zoo._knobs import check_knobs, check_value, knobs, suggestion
@@ -69,11 +69,11 @@ def _command(options: argparse.Namespace) -> int:
         case []:
             listed = [entry.name for entry in encoders()] if options.markdown else names(None)
             write = markdown if options.markdown else table
-            printed(write([profile(name, geometry) for name in listed], geometry))
+            write_line(write([profile(name, geometry) for name in listed], geometry))
         case [name] if Path(name).suffix == ".py":
             raise ValueError(f"{name} is a file; to check it: python -m pe_zoo check {name}")
         case [name]:
-            printed(card(profile(_class(name).name, geometry), geometry))
+            write_line(card(profile(_class(name).name, geometry), geometry))
         case [first, *_]:
             raise ValueError(f"one encoder's name, or check and a file.{suggestion(first, ['check'])}")
     return 0
@@ -123,7 +123,7 @@ def _check(name: str, chosen: dict[str, Any]) -> bool:
     cls, make = _class(name), partial(_class(name), **chosen)
     title = " ".join([name, *(f"encoder.{knob}={json.dumps(value)}" for knob, value in chosen.items())])
     hooks = [hook for hook in HOOKS if cls.overrides(hook)]
-    printed(f"{title}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
+    write_line(f"{title}: {cls.__name__}, acts at {', '.join(hooks) or 'no hook'}")
     source = Path(inspect.getfile(cls)) if outside(cls) else None
 
     def told() -> str:

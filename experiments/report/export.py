@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.figures import style
 from experiments.rows.read import RECORD
 from experiments.rows.results import Results, load
-from experiments.rows.row import Metric, metric_of, write_json, write_whole
+from experiments.rows.row import Metric, is_share, metric_of, write_json, write_whole
 from experiments.rows.untrusted import stays_within
 from experiments.statistics.intervals import CONFIDENCE, by_measurement
 
@@ -154,8 +154,8 @@ def _metric(name: str, metric: Metric) -> dict[str, Any]:
     return {
         "metric_id": f"pe_zoo.{name}",
         "metric_name": metric.label,
-        "metric_kind": "accuracy" if metric.bounds == (0, 1) else name,
-        "metric_unit": "proportion" if metric.bounds == (0, 1) else metric.unit,
+        "metric_kind": "accuracy" if is_share(name) else name,
+        "metric_unit": "proportion" if is_share(name) else metric.unit,
         "lower_is_better": metric.higher_is_better is False,
         "score_type": "continuous",
         "min_score": least,

@@ -12,7 +12,7 @@ from experiments.report.sections.curves import learned_only
 from experiments.report.sections.fairness import advice
 from experiments.rows import rungs
 from experiments.rows.results import load
-from experiments.rows.row import metric_of
+from experiments.rows.row import is_share, metric_of
 from experiments.statistics import baselines, comparisons, sequential
 from experiments.statistics.rule import BEST, STATEMENTS
 from experiments.statistics.scores import UNLEARNED, scores
@@ -60,7 +60,7 @@ def _of_task(
     table = table[table["series"].isin(asked)]
     lengths = sorted({length for length in rows["eval_length"] if length / rows["train_length"].iloc[0] in LENGTHS})
     means = learned_only(rows).groupby(["series", "eval_length"])["value"].mean()
-    share = metric_of(metric).unit.startswith("share")
+    share = is_share(metric)
     better = {
         name: [found.names[i] for i in wins.nonzero()[0]] for name, wins in zip(found.names, found.wins, strict=True)
     }

@@ -188,20 +188,20 @@ def show(name: str, verdicts: Iterable[Verdict], source: Path | None = None, eff
             faults |= {verdict.reason} - {""}
         told = (f"{verdict.outcome:6}  {verdict.sentence}", verdict.reason and " " * 8 + verdict.reason)
         for text in filter(None, told):
-            printed(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
+            write_line(textwrap.fill(text, 116, initial_indent="  ", subsequent_indent=" " * 10))
     if not counts[FAILS] and (does := effect()):
-        printed("")
+        write_line("")
         for line in does.splitlines():
-            printed(textwrap.fill(line, 110, subsequent_indent="    " if line.startswith(" ") else ""))
-        printed("")
+            write_line(textwrap.fill(line, 110, subsequent_indent="    " if line.startswith(" ") else ""))
+        write_line("")
     advice = f", {counts[ADVICE]} with advice" if counts[ADVICE] else ""
     held = f"{counts[HOLDS]} promises hold, {counts[FAILS]} fail, {counts[NOT_APPLICABLE]} do not apply{advice}"
-    printed(f"{name}: {held}")
+    write_line(f"{name}: {held}")
     for sentence in failed:
-        printed(f"  broken: {sentence}")
+        write_line(f"  broken: {sentence}")
     if again:
-        printed(f"  and {again} more by a fault that is told above")
-    printed("")
+        write_line(f"  and {again} more by a fault that is told above")
+    write_line("")
     if source is not None:
         with suppress(OSError):
             _kept(source, name).parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _kept(source: Path, name: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_zoo" / "checks" / digest
 
 
-def printed(text: str) -> None:
+def write_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 

@@ -37,6 +37,11 @@ def test_a_difference_may_be_below_zero(metric: str) -> None:
     assert -0.01 < low < -0.001 < 0.001 < high < 0.01
 
 
+def test_a_length_is_not_below_zero() -> None:
+    low, _ = bounded(np.array([1.0, 1.0, 2.0]), metric_of("effective_length").bounds)
+    assert low > 0
+
+
 @pytest.mark.parametrize(("values", "bounds"), [([0.95, 0.99, 0.9], (0, 1)), ([0.01, 0.3, 0.02], (0, math.inf))])
 def test_interval_stays_inside_the_bounds(values: list[float], bounds: tuple[float, float]) -> None:
     low, high = bounded(np.array(values), bounds)
