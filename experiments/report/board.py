@@ -287,7 +287,7 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     question, told = _question(tasks)
     heads: list[tuple[str, str]] = []
     if few:
-        heads = [(task.key, "kept" if question else "kept, place") for task in tasks]
+        heads = [(task.label, "kept" if question else "kept, place") for task in tasks]
     elif not tasks[0].seeks_best:
         heads = [("better", "in"), ("worse", "in"), ("compared", "in")]
     for line in table.to_dict("records"):
@@ -349,11 +349,11 @@ def _on(line: dict[Any, Any] | None, count: int) -> Cell:
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
     """Say on which tasks a series is better, worse and so on than what was asked about, or may be the best."""
     if tasks[0].seeks_best:
-        return words.few(task.key for task in tasks if series in task.possibly_best) or "–"
+        return words.few(task.label for task in tasks if series in task.possibly_best) or "–"
     found: dict[str, list[str]] = {}
     for task in tasks:
         for verdict in task.against.loc[task.against["series"] == series, "verdict"]:
-            found.setdefault(str(verdict), []).append(task.key)
+            found.setdefault(str(verdict), []).append(task.label)
     return "; ".join(f"{verdict}: {words.listed(keys)}" for verdict, keys in found.items()) or "–"
 
 
@@ -376,7 +376,7 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
             heat = round(10 * min(max(kept, 0.0), 1.0)) if known else None
             places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and task.placed)
             said = (
-                f"{line['series']} on {task.key}: {'keeps ' + words.fixed(kept) if known else line['status']}{places}"
+                f"{line['series']} on {task.label}: {'keeps ' + words.fixed(kept) if known else line['status']}{places}"
             )
             table[task.key, line["series"]] = Cell(words.fixed(100 * kept, ".0f") if known else "", heat, said)
     total = {series: sum(cell.heat or 0 for (_, name), cell in table.items() if name == series) for series in order}
@@ -385,13 +385,13 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
     hardest_last = sorted(tasks, key=lambda task: -task.standing["kept"].fillna(0).mean())
     return {
         "corner": "task",
-        "caption": f"Quality kept, by task and encoding, %: {words.few(task.key for task in tasks)}",
+        "caption": f"Quality kept, by task and encoding, %: {words.few(task.label for task in tasks)}",
         "note": "Share of the quality in range, mean of 2, 4 and 8 times the length, as far as measured, %. Hatched: "
         "not learned in range.",
         "stem": "standings",
         "series": [(series, kinds[series]) for series in ranked],
         "lines": [
-            (task.key, task.path, [table.get((task.key, series), Cell("")) for series in ranked])
+            (task.label, task.path, [table.get((task.key, series), Cell("")) for series in ranked])
             for task in hardest_last
         ],
     }

@@ -628,6 +628,18 @@ def test_over_tasks_it_is_said_where_each_is_better_than_what_was_asked(tmp_path
         assert board[name]["Than rope"] == "; ".join(f"{said}: {' and '.join(on)}" for said, on in parts.items())
 
 
+def test_a_task_is_named_without_its_settings_unless_another_has_its_name(tmp_path: Path) -> None:
+    few, more = "sort(num_symbols=4)", "sort(num_symbols=8)"
+    for task, heads in (("copy", []), (few, ["copy", "sort"]), (more, ["copy", few, more])):
+        write_sweep(tmp_path, ("none", "rope"), 2, task=task, rows=main_rows)
+        assert report.main([str(tmp_path)]) == 0
+        if heads:
+            page = read_page(tmp_path)
+            board = board_of(page, f"Standings over {len(heads)} tasks")
+            assert [head.partition("kept")[0] for head in board["rope"] if "kept" in head] == heads
+            assert f"Standings, {few}" in (tmp_path / "report/report.md").read_text() + page.text
+
+
 def test_the_title_counts_every_comparison_that_was_asked_for(tmp_path: Path) -> None:
     """Also of a task that not all series have, which the standings over tasks leave out."""
     for task, names in {

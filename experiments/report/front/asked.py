@@ -28,7 +28,7 @@ def one_by_one(task: TaskResults) -> list[Finding]:
     """Say how the baseline compares with each other series."""
     if _unlearned(task):
         who = "any encoding" if task.standing["status"].eq(UNLEARNED).all() else task.baseline
-        return [Finding(f"{task.key}: no comparison", f"(no run of {who} learned it).")]
+        return [Finding(f"{task.label}: no comparison", f"(no run of {who} learned it).")]
     found = [_compared(task, line) for line in task.against.to_dict("records")]
     return [replace(each, head=_before(task) + each.head, small=_own(task) * (each is found[0])) for each in found]
 
@@ -56,7 +56,7 @@ def _unlearned(task: TaskResults) -> bool:
 
 
 def _before(task: TaskResults) -> str:
-    return f"{task.key}: " * (task.tasks > 1)
+    return f"{task.label}: " * (task.tasks > 1)
 
 
 def _own(task: TaskResults) -> str:
@@ -121,7 +121,7 @@ def _compared(task: TaskResults, line: Mapping[Any, Any]) -> Finding:
     if line["difference"] != line["difference"]:
         who, _, why = verdict.rpartition(": ")
         who = who or other
-        text = f"(no run of {who} learned {task.key})." if why == UNLEARNED else f"({who}: {why})."
+        text = f"(no run of {who} learned {task.label})." if why == UNLEARNED else f"({who}: {why})."
         return Finding(f"{ours} and {other}: no comparison", text)
     points = words.count(round(abs(100 * line["difference"])), "point")
     head = {

@@ -58,8 +58,8 @@ def over(tasks: Sequence[TaskResults]) -> list[Finding]:
 def nobody(tasks: Sequence[TaskResults]) -> list[Finding]:
     """Say how many tasks no series carries on."""
     known, kept = ranked(tasks), counted(tasks)
-    firm = [task.key for task in known if (task.standing["kept_2"] >= KEEPS).any()]
-    lost = [task.key for task in known if task not in kept]
+    firm = [task.label for task in known if (task.standing["kept_2"] >= KEEPS).any()]
+    lost = [task.label for task in known if task not in kept]
     if not lost:
         return []
     text = f"no encoding keeps half of its quality at twice the training length; in {len(firm)} some keeps {KEEPS:.0%}."
@@ -71,7 +71,7 @@ def _own(task: TaskResults, series: str) -> list[Finding]:
     """Say how far an encoder of the user's works, whom it beats, and who beats it."""
     known = task.standing[task.standing["status"] == "ok"]
     if series not in set(known["series"]):
-        return [Finding(f"{series}, yours", f"did not learn {task.key}: nothing can be said of longer lengths.")]
+        return [Finding(f"{series}, yours", f"did not learn {task.label}: nothing can be said of longer lengths.")]
     line, beaten = known[known["series"] == series].iloc[0], board.beaten_by(task, series)
     ahead = [str(name) for name in known["series"] if series in board.beaten_by(task, str(name))]
     left = [str(name) for name in known["series"] if name not in (series, *beaten, *ahead)]
@@ -128,7 +128,7 @@ def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: 
 def of_the_best(task: TaskResults) -> Finding:
     """Say which series are possibly the best, whether the user's own is, and who of the others is nearest to that."""
     names, lost = task.possibly_best, task.rivals[task.rivals["verdict"] == WORSE]
-    head = f"{task.key}: {len(names)} of {len(task.rivals)}"
+    head = f"{task.label}: {len(names)} of {len(task.rivals)}"
     text = f"{'are' if len(names) > 1 else 'is'} possibly the best: {words.few(names)}."
     small = []
     for series, status in task.standing[["series", "status"]].itertuples(index=False):

@@ -25,10 +25,10 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     known = task.standing[task.standing["status"] == "ok"]
     metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
     if known.empty:
-        return f"No encoding learned {task.key}: nothing can be said of longer lengths"
+        return f"No encoding learned {task.label}: nothing can be said of longer lengths"
     multiple = next((m for m in (2, 4, 8) if len(at(task, m))), 0)
     if not multiple:
-        return f"{task.key}: nothing was measured beyond length {trained}"
+        return f"{task.label}: nothing was measured beyond length {trained}"
     values = at(task, multiple).reindex(known["series"]).dropna()
     up = metric_of(metric).higher_is_better
     best, worst = map(str, (values.idxmax(), values.idxmin())[:: 1 if up else -1])
@@ -88,13 +88,13 @@ def of_the_best(tasks: Sequence[TaskResults]) -> str:
     """Return which series are possibly the best: of one task, or how many on each of several and which on all."""
     names, of = tasks[0].possibly_best, len(tasks[0].rivals)
     if len(tasks) > 1:
-        counts = [f"{len(task.possibly_best)} of {len(task.rivals)} on {task.key}" for task in tasks]
+        counts = [f"{len(task.possibly_best)} of {len(task.rivals)} on {task.label}" for task in tasks]
         everywhere = [name for name in names if all(name in task.possibly_best for task in tasks)]
         named = f"; on all: {words.few(everywhere)}" * bool(everywhere)
         return f"Possibly the best, with 95 % confidence on each task: {words.listed(counts)}{named}"
     one = f"{names[0]} is" if len(names) == 1 else f"one of {len(names)} is"
     which = f": {words.few(names)}" * (len(names) > 1)
-    return f"{tasks[0].key}: with 95 % confidence {one} the best of {of}{which}"
+    return f"{tasks[0].label}: with 95 % confidence {one} the best of {of}{which}"
 
 
 def verdicts(task: TaskResults) -> str:

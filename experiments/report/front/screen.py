@@ -43,7 +43,7 @@ def first_screen(
     # What is kept is not what a heading given from elsewhere is about.
     found = findings.fall(task) if named else findings.of_task(task, () if compared else claims)
     if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
-        heading = f"{task.key}: {headings.verdicts(task)}"
+        heading = f"{task.label}: {headings.verdicts(task)}"
     if len(several) > 1:
         heading, top = headings.across(questions or several), board.over_tasks(several)
         found = [*findings.nobody(tasks), *found]
@@ -56,10 +56,10 @@ def first_screen(
         legend=legend(task.curves),
         families=board.families(task),
         curves=curve(task),
-        findings=found[:3] or [Finding(task.key, "No comparison could be made: see its page.")],
+        findings=found[:3] or [Finding(task.label, "No comparison could be made: see its page.")],
         board=top or board.of_task(task),
         limits=limits(tasks, results),
-        task=(task.key, task.path),
+        task=(task.label, task.path),
     )
 
 
@@ -114,7 +114,7 @@ def limits(tasks: Sequence[TaskResults], results: Results) -> list[str]:
     rates = {results.configs[run].get("train.learning_rate") for run in runs["run_id"]} - {None}
     seeds = runs.groupby(["task", "series"])["seed"].nunique().max()
     found = [f"models above {sizes.max():.2g} M parameters"] if len(sizes) else []
-    found.append(f"tasks other than {tasks[0].key}" if len(tasks) == 1 else "natural tasks at scale")
+    found.append(f"tasks other than {tasks[0].label}" if len(tasks) == 1 else "natural tasks at scale")
     if runs["steps"].nunique() > 1:
         found.append("models that all train for as many steps")
     if len(rates) == 1 and TUNED not in rates:

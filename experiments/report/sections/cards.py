@@ -192,7 +192,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
     place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * task.placed
     text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     if task.seeks_best:
-        return [*text, f"possibly the best on {task.key}: {board.possibly_best(task, series)}"]
+        return [*text, f"possibly the best on {task.label}: {board.possibly_best(task, series)}"]
     own = series == task.baseline
     other = task.against.sort_values("difference", ascending=False, kind="stable").to_dict("records")
     baseline = words.quoted(str(task.baseline))
@@ -200,7 +200,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
         text += [
             f"{words.quoted(each['series'])} less {baseline} {board.against(task, each)}" for each in other[:COMPARED]
         ]
-        text += [f"{len(other) - COMPARED} more on the page of {task.key}"] * (len(other) > COMPARED)
+        text += [f"{len(other) - COMPARED} more on the page of {task.label}"] * (len(other) > COMPARED)
     text += [f"less {baseline} {board.against(task, each)}" for each in other if each["series"] == series]
     return text
 

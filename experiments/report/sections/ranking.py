@@ -33,6 +33,6 @@ def _standing(task: TaskResults) -> pd.DataFrame:
 
 def apart(tasks: Sequence[TaskResults]) -> list[str]:
     """Name the tasks that do not count over tasks, since no series keeps half of its quality at ×2."""
-    lost = [task.key for task in ranked(tasks) if task not in counted(tasks)] if len(tasks) > 1 else []
+    lost = [task.label for task in ranked(tasks) if task not in counted(tasks)] if len(tasks) > 1 else []
     why = "Not counted over tasks, since no encoding keeps half of its quality at twice the training length:"
     return [f"{why} {', '.join(lost)}."] if lost else []

@@ -70,6 +70,13 @@ class TaskResults:
         self.means = ONE_MODEL if self.outside and self.runs["seed"].nunique() < 2 else MEANS
 
     @property
+    def label(self) -> str:
+        """Its name among the folder's tasks: without its settings, unless another task has the same name."""
+        name = self.key.partition("(")[0]
+        alike = [key for key in self.results.rows["task"].unique() if str(key).partition("(")[0] == name]
+        return name if len(alike) == 1 else self.key
+
+    @property
     def caption(self) -> str:
         """The title of its curve."""
         metric = str(self.quality["metric"].iloc[0])
