@@ -839,6 +839,41 @@ def test_the_evidence_s_ladder_is_that_of_its_rows() -> None:
         assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
 
 
+def test_what_disagrees_with_papers_is_as_the_rows_say() -> None:
+    text = (ROOT / "docs" / "results.md").read_text("utf-8").partition("## Where this disagrees with papers")[2]
+    here = {row.split("|")[1]: row.split("|")[2] for row in re.findall(r"^\|.*\|$", text, re.M)}
+
+    def told(begins: str) -> str:
+        (cell,) = (cell for claim, cell in here.items() if claim.startswith(f" {begins}"))
+        return cell
+
+    verdicts = {key: line["verdict"] for key, line in standings("decided_rope").items()}
+    of = {name: [verdicts[task, name] for task in TASKS] for name in ("p_rope", "clipped_rope", "liere", "grape_m")}
+    assert of["p_rope"] == of["clipped_rope"] == ["undecided"] * 3
+    assert of["liere"] == of["grape_m"] == ["worse"] * 3
+    assert [verdicts[task, "resonance_rope"] for task in TASKS] == ["undecided", "undecided", "worse"]
+    ladder = [read_table("ladder", f"text-{size}-5-tokens-a-parameter_bits_per_byte") for size in ("0.15M", "9.8M")]
+    bits = [table[table["eval_length"] == 512].set_index("series")["mean"] for table in ladder]
+    named, best = ("fire", "alibi", "kerple_log"), standings("decided_best")
+    wanted = [
+        *(f"{table[name]:.2f}" for table in bits for name in named),
+        *(best["copy", name]["kept"] for name in named),
+    ]
+    found = re.findall(r"(?<!\d)\d?\.\d\d(?! M)", told("FIRE"))
+    assert found == [*wanted[:6], *map(short, wanted[6:])]
+    shipped = {name: line for (task, name), line in standings("shipped").items() if task == "text"}
+    assert shipped["smollm3"]["verdict"] == "worse"
+    assert min(float(shipped[name]["kept"]) for name in ("command_a", "llama4")) > 1
+    assert re.findall(r"\.\d\d", told("Layers")) == [short(shipped[name]["kept"]) for name in ("rope", "smollm3")]
+    mqar = read_table("tasks", "standings").query("task == 'mqar'").set_index("series")
+    assert mqar["seeds_learned"][mqar["seeds_learned"] > 0].to_dict() == {"t5": 2}
+    others = mqar["in_range"].drop("t5")
+    assert re.findall(r"\.\d\d", told("Attention recalls")) == [short(str(end)) for end in (others.min(), others.max())]
+    rope = extended("shortlist", "text-9.8M-5-tokens-a-parameter", "bits_per_byte")["rope"]
+    wanted = [f"{rope[way, 512]:.2f}" for way in ("window", "as trained")]
+    assert re.findall(r"\d\.\d\d", told("Trained models")) == wanted
+
+
 def test_the_log_s_learning_rates_are_those_of_their_rows() -> None:
     (section,) = re.findall(
         r"^## The learning rate that each size wants\n((?:(?!## ).*\n)+)",

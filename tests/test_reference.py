@@ -24,6 +24,12 @@ OF_THE_BOARD = [
     "decided/sandwich-associative_recall-seed2-9c50bea6",
 ]
 """One of each of its tasks, of those that train for a quarter of a minute."""
+OF_OTHERS = [
+    "decided_more/none-selective_copy-seed1-53794c1d",
+    "retrieval/alibi-passkey-seed0-3a7efc00",
+    "grid/axial_rope-grid-above-seed1-2ebbaf25",
+]
+"""Of boards of other tasks."""
 BUDGETS = {"index.html": 250, "data.html": 300, "tasks/*.html": 150, "encoders/*.html": 60, "report.*": 40}
 """Most kB of a page of a report, so that a phone opens it at once; style and script together."""
 
@@ -44,7 +50,7 @@ def judged(run: Path) -> rounding.Rows:
     return rounding.judged(table)
 
 
-@pytest.mark.parametrize("name", [AGAIN, UNTRAINED, *OF_THE_BOARD])
+@pytest.mark.parametrize("name", [AGAIN, UNTRAINED, *OF_THE_BOARD, *OF_OTHERS])
 def test_a_run_made_again_says_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = unpacked(tmp_path, name)
