@@ -232,7 +232,8 @@ class Page:
 def write(page: Page, folder: Path, *, single: bool = False) -> Path:
     """Write pages, tables and figures, without those of an earlier report; return the path of ``index.html``.
 
-    The stems of its parts are unique. ``single`` writes `SINGLE` as well, which holds everything.
+    The stems of its parts are unique. ``single`` writes `SINGLE` as well, which holds everything; one that is there is
+    kept up.
     """
     before = set(_linked(folder))
     files: dict[str, str | bytes] = {}
@@ -251,7 +252,7 @@ def write(page: Page, folder: Path, *, single: bool = False) -> Path:
         title = f'<text class="tick b" x="0" y="-{TITLE - 14}">{html.escape(page.front.caption)}</text>'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"{box}><style>{_asset("css")}</style>'
         files["figures/answer.svg"] = f"{head}{title}{drawn}</svg>\n"
-    if single:
+    if single or (folder / SINGLE).is_file():
         files[SINGLE] = _single(page, bodies, files)
     places = [folder, *(folder / name for name in sorted({str(Path(name).parent) for name in files} - {"."}))]
     for place in places:

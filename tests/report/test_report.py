@@ -312,6 +312,9 @@ def test_one_file_holds_everything(tmp_path: Path) -> None:
     inner = {attrs["href"][1:] for tag, attrs in page.tags if tag == "a" and (attrs["href"] or "").startswith("#")}
     assert inner - {"content"} <= set(ids)
     assert "Token accuracy by length, copy" in page.tables
+    write_run(tmp_path, "alibi")
+    assert report.main([str(tmp_path)]) == 0
+    assert "alibi" in (tmp_path / "report/single.html").read_text(), "one that is there is kept up"
 
 
 @pytest.mark.drawn
