@@ -643,6 +643,14 @@ def test_a_task_is_named_without_its_settings_unless_another_has_its_name(tmp_pa
             assert f"Standings, {few}" in (tmp_path / "report/report.md").read_text() + page.text
 
 
+def test_the_task_with_most_decided_is_told_first(tmp_path: Path) -> None:
+    for task, seeds in (("copy", 2), ("reverse", 2), ("sort", 4)):  # two decide nothing
+        write_sweep(tmp_path, ("none", "rope", "alibi"), seeds, task=task, rows=main_rows)
+    assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
+    told = (tmp_path / "report/report.md").read_text()
+    assert told.index("sort: rope") < told.index("copy: rope") < told.index("reverse: rope")
+
+
 def test_the_title_counts_every_comparison_that_was_asked_for(tmp_path: Path) -> None:
     """Also of a task that not all series have, which the standings over tasks leave out."""
     for task, names in {
@@ -1277,7 +1285,7 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     )
     against = against.assign(p_holm=0.01)
     standing = pd.DataFrame({"series": ["none"], "status": ["ok"]})
-    task = Mock(against=against, standing=standing, key="copy", tasks=2, baseline="none")
+    task = Mock(against=against, standing=standing, label="copy", tasks=2, baseline="none")
     task.is_own.return_value = False
     (finding,) = asked.in_one(task)
     assert finding.head == "copy: none beats 2 of 8:"

@@ -19,9 +19,12 @@ EACH = 3
 
 
 def findings(tasks: Sequence[TaskResults]) -> list[Finding]:
-    """Return a finding for each comparison, or, where these are many, one for each task."""
+    """Return a finding for each comparison, or, where these are many, one for each task: most decided first."""
     found = [each for task in tasks for each in one_by_one(task)]
-    return found if len(found) <= EACH else [each for task in tasks for each in in_one(task)]
+    if len(found) <= EACH:
+        return found
+    order = sorted(tasks, key=lambda task: -task.against["verdict"].isin([WORSE, BETTER]).sum())
+    return [each for task in order for each in in_one(task)]
 
 
 def one_by_one(task: TaskResults) -> list[Finding]:
