@@ -354,7 +354,8 @@ def _where(tasks: Sequence[TaskResults], series: str) -> str:
     for task in tasks:
         for verdict in task.against.loc[task.against["series"] == series, "verdict"]:
             found.setdefault(str(verdict), []).append(task.label)
-    return "; ".join(f"{verdict}: {words.listed(keys)}" for verdict, keys in found.items()) or "–"
+    decided_first = sorted(found.items(), key=lambda group: group[0] not in (comparisons.BETTER, comparisons.WORSE))
+    return "; ".join(f"{verdict}: {words.listed(keys)}" for verdict, keys in decided_first) or "–"
 
 
 def families(task: TaskResults) -> list[tuple[str, str]]:
