@@ -429,7 +429,7 @@ def test_which_may_be_the_best_is_as_the_tests_say(file: str) -> None:
 def test_the_first_finding_is_that_of_its_rows(file: str) -> None:
     kept = {key: float(line["kept"] or "nan") for key, line in standings("decided_best").items()}
     (told,) = re.findall(
-        r"^- \*\*(?:Longer than trained|比训练更长)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
+        r"^- \*\*(?:Longer than trained|输入比训练时更长)(?:.*\n)+?(?=- )", (ROOT / file).read_text("utf-8"), re.M
     )
     assert kept["text", "alibi"] > 1
     named = [("text", series) for series in ("t5", "none", "rope", "sinusoidal")]
@@ -786,7 +786,7 @@ def test_the_ladder_is_that_of_its_rows() -> None:
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md", "docs/choose.md"])
 def test_what_is_said_of_text_from_scratch_is_measured(file: str) -> None:
     text = (ROOT / file).read_text("utf-8")
-    (told,) = re.findall(r"^\| (?:text, up|will train a small|将训练一个文本上).*", text, re.M)
+    (told,) = re.findall(r"^\| (?:text, up|will train a small|将训练一个小的文本).*", text, re.M)
     bits, named = bits_at_four_times(), re.findall(r"`(\w+)`", told.split("|")[2])
     for name in (*named, "alibi", "none", "rope", "dape_v2") * file.startswith("docs"):
         assert f"{bits['mean'][name]:.2f}" in told, name
