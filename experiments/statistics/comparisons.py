@@ -257,32 +257,21 @@ def over_tasks(families: Iterable[Family]) -> pd.DataFrame:
     """Compare all pairs of series over tasks, from the family of each.
 
     Returns:
-        ``first``, ``second``, ``tasks`` (where both have a score), ``wins`` and ``losses`` of the first (decided within
+        ``first``, ``second``, ``tasks`` (where they are compared), ``wins`` and ``losses`` of the first (decided within
         the task), ``difference`` (of the means, mean over the tasks), ``low``, ``high`` (its 95 % t interval over
         tasks; NaN below `FEWEST`). Both orders of each pair are listed.
     """
-    known_families = list(families)
-    series = sorted({name for found in known_families for name in found.names})
-    shape = (len(series), len(series))
-    wins, shared, total, squares = np.zeros((4, *shape))
-    for found in known_families:
-        places = [series.index(name) for name in found.names]
-        wins[np.ix_(places, places)] += found.wins
-        difference = np.full(shape, np.nan)
-        difference[np.ix_(places, places)] = found.difference
-        known = ~np.isnan(difference)
-        shared += known
-        total += np.where(known, difference, 0)
-        squares += np.where(known, difference**2, 0)
-    one, other = np.nonzero(shared)
-    count, sums = shared[one, other], total[one, other]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt((squares[one, other] - sums**2 / count).clip(0) / (count - 1) / count)
-        half = np.where(count < FEWEST, np.nan, stdtrit(np.maximum(count - 1, 1), 1 - SIGNIFICANCE / 2) * error)
-    every = np.array(series, dtype=object)
-    table = {"first": every[one], "second": every[other], "tasks": count.astype(int)}
-    table |= {"wins": wins[one, other].astype(int), "losses": wins[other, one].astype(int)}
-    return pd.DataFrame(table | {"difference": sums / count, "low": sums / count - half, "high": sums / count + half})
+    parts = []
+    for found in families:
+        one, other = np.nonzero(~np.isnan(found.difference))
+        names = np.array(found.names, dtype=object)
+        pairs = {"first": names[one], "second": names[other], "difference": found.difference[one, other]}
+        parts.append(pd.DataFrame(pairs | {"wins": found.wins[one, other], "losses": found.wins[other, one]}))
+    groups = pd.concat(parts).groupby(["first", "second"])
+    table = groups.agg(tasks=("wins", "size"), wins=("wins", "sum"), losses=("losses", "sum"))
+    mean, tasks = groups["difference"].mean(), table["tasks"]
+    half = groups["difference"].sem() * stdtrit(tasks.clip(2) - 1, 1 - SIGNIFICANCE / 2).where(tasks >= FEWEST)
+    return table.assign(difference=mean, low=mean - half, high=mean + half).reset_index()
 
 
 def interval(scores: pd.DataFrame) -> tuple[float, float]:
