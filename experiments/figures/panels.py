@@ -273,7 +273,4 @@ def spread(numbers: Sequence[int], most: int) -> list[int]:
     [0, 2, 4, 6]
     """
     ordered = sorted(set(numbers))
-    if len(ordered) <= most:
-        return ordered
-    steps = (place * (len(ordered) - 1) / max(1, most - 1) for place in range(most))
-    return [ordered[math.floor(step + 0.5)] for step in steps]
+    return [ordered[int(place + 0.5)] for place in np.linspace(0, len(ordered) - 1, min(most, len(ordered)))]

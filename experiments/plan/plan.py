@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import torch
 
@@ -33,11 +32,6 @@ class Plan:
     device: torch.device
     guest: Guest | None = None
     """The model from outside, if one is measured."""
-
-    @property
-    def folder(self) -> Path:
-        """Where the run's files go."""
-        return self.config.folder
 
     @property
     def precision(self) -> str:

@@ -113,7 +113,7 @@ def _build_parts(config: RunConfig, device: torch.device) -> Plan:
     check_measurements(plan)
     plan.pauses  # noqa: B018  # refuses moments that the training does not have
     _rehearse(plan)
-    _check_writable(plan.folder)
+    _check_writable(plan.config.folder)
     return plan
 
 

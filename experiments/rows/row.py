@@ -216,12 +216,6 @@ def main_quality(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts) if parts else rows
 
 
-def beyond_training(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of each task's main metric at lengths beyond the training length."""
-    quality = main_quality(rows)
-    return quality[quality["eval_length"] > quality["train_length"]]
-
-
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
     """Rows as a frame with the columns of `Row`."""
     return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS).astype(COORDINATE_DTYPES)

@@ -14,10 +14,7 @@ def stretch_for(multiple: float) -> int:
     >>> [stretch_for(multiple) for multiple in (1, 8, 9, 32.5)]
     [8, 8, 16, 64]
     """
-    stretch = STRETCH
-    while stretch < multiple:
-        stretch *= 2
-    return stretch
+    return STRETCH * 2 ** max(0, math.ceil(math.log2(multiple / STRETCH)))
 
 
 def samples_for(multiple: float) -> int:

@@ -60,7 +60,7 @@ class Recording(Session):
 
     def __init__(self, plan: Plan, checkpoints: Checkpoints, team: Team, trackers: Trackers) -> None:
         super().__init__(checkpoints, team, trackers.watch)
-        self.plan, self.trackers, self.folder = plan, trackers, plan.folder
+        self.plan, self.trackers, self.folder = plan, trackers, plan.config.folder
         self.interruption = checkpoints.interruption
         self.training = ExitStack()
         self.drawing: Drawing | None = None

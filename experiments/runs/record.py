@@ -86,7 +86,7 @@ def run(
 
 def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: object, figures: bool) -> Outcome:
     """Take the run's folder and run there; ``again``: see `_ended_before`."""
-    folder, interruption = plan.folder, team.interruption
+    folder, interruption = plan.config.folder, team.interruption
     outcome = _ended_before(plan, again)
     if outcome is None or has_leftovers(folder):
         try:
@@ -110,20 +110,20 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
 @contextmanager
 def _taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
     """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended."""
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    with acquire(plan.folder) as check_lease:
+    plan.config.folder.mkdir(parents=True, exist_ok=True)
+    with acquire(plan.config.folder) as check_lease:
         outcome = _ended_before(plan, again)  # by the worker that had the lease until now
         # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
         origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
-        checkpoints = Checkpoints(plan.folder, origin, team.interruption, seconds, check_lease)
-        checkpoints.clear() if outcome else clear(plan.folder)
+        checkpoints = Checkpoints(plan.config.folder, origin, team.interruption, seconds, check_lease)
+        checkpoints.clear() if outcome else clear(plan.config.folder)
         yield outcome or checkpoints
 
 
 def _ended_before(plan: Plan, again: str | None) -> Outcome | None:
     """Return the outcome of a run that has ended, unless its status is to be run ``again`` (blank: none; None: all)."""
-    record = None if again is None else ending(plan.folder)
+    record = None if again is None else ending(plan.config.folder)
     if record is None or record["status"] == again:
         return None
     message = str(record.get("message", ""))
-    return Outcome(status_before(record["status"]), plan.config.run_id, plan.folder, message=message)
+    return Outcome(status_before(record["status"]), plan.config.run_id, plan.config.folder, message=message)

@@ -386,7 +386,7 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
     lines = []
     for name in (name for name in CHANGES if name in lost):
         both = [-100 * lost.get(key, math.nan) for key in (name, f"positions: {name}")]
-        lines.append([name, *("" if math.isnan(points) else _signed(points) for points in both)])
+        lines.append([name, *(words.fixed(points, "+.0f") for points in both)])
     if lines and trained:
         _print([["changed order: points of accuracy", "tokens moved", "positions alone"], *lines])
         print("another question: what it costs when tokens of the input change places, or the positions they are given")
@@ -394,10 +394,6 @@ def _show_changes(rows: list[Row], trained: bool) -> None:
     if not trained and (error := seen.get("equivariance_error")) is not None:
         blind = ": it is blind to order" if error < BLIND else ": it sees order"
         print(f"\nWhen its input is shuffled, outputs move along, and change by {100 * error:.2g} %{blind}.")
-
-
-def _signed(points: float) -> str:
-    return f"{points:+.0f}".replace("-", "−") if round(points) else "0"
 
 
 def _tuned(tuning: dict[str, Any]) -> str:

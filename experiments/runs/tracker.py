@@ -148,7 +148,7 @@ def tracking(names: Iterable[str], plan: Plan) -> Iterator[Trackers]:
 
 def place_of(plan: Plan) -> Path:
     """Return where trackers keep their files, if that can be set: beside the runs."""
-    return plan.folder.parent.parent / "trackers"
+    return plan.config.folder.parent.parent / "trackers"
 
 
 def _name(row: Row) -> str:

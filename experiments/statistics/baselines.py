@@ -7,7 +7,6 @@ import pandas as pd
 
 from experiments.rows import sweeps
 from experiments.rows.results import Results
-from experiments.rows.row import beyond_training
 from experiments.statistics.rule import Rule, declared_rule
 
 BASELINES = ("none", "rope")
@@ -26,8 +25,8 @@ def of_tasks(results: Results, declared: tuple[Rule, int] | None, wanted: str | 
     ``declared`` rule, the encoder ``none``, or the first series.
     """
     asked = wanted or (declared[0].question if declared and declared[0].of_one_series else "")
-    found, misses = {}, []
-    for task, of_task in beyond_training(results.quality).groupby("task"):
+    found, misses, quality = {}, [], results.quality
+    for task, of_task in quality[quality["eval_length"] > quality["train_length"]].groupby("task"):
         try:
             found[str(task)] = find_baseline(of_task, asked) if asked else default_baseline(of_task)
         except ValueError as error:

@@ -7,7 +7,6 @@ repeated confidence intervals (Jennison and Turnbull 1989, doi 10.1111/j.2517-61
 look. A sign test beside them assumes nothing about the distribution. `docs/statistics.md` has false alarms and power.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -206,12 +205,7 @@ def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
         UNLEARNED: table["done"].gt(0) & table["seeds_learned"].eq(0),
         UNDECIDED: table["done"] == len(rule.looks),
     }
-    return table.assign(verdict=_first(cases))
-
-
-def _first(cases: "Mapping[str, pd.Series[bool]]") -> Sequence[str]:
-    lines = zip(*cases.values(), strict=True)
-    return [next((name for name, holds in zip(cases, line, strict=True) if holds), OPEN) for line in lines]
+    return table.assign(verdict=np.select(list(cases.values()), list(cases), OPEN))
 
 
 def _best(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
@@ -227,4 +221,4 @@ def _best(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
         BETTER: pd.Series((~beaten & ~unlearned).sum() == 1, table.index),
         UNDECIDED: table["done"] == len(rule.looks),
     }
-    return table.assign(verdict=_first(cases))
+    return table.assign(verdict=np.select(list(cases.values()), list(cases), OPEN))

@@ -401,7 +401,7 @@ def test_each_run_can_be_made_and_gives_what_is_compared(
     def run_small(config: RunConfig, **given: Any) -> Outcome:
         plan = prepare(config)
         prepared.append(config.run_id)
-        return replace(record.run(small(config), **given), folder=plan.folder)
+        return replace(record.run(small(config), **given), folder=plan.config.folder)
 
     monkeypatch.setattr(job, "run", run_small)
     monkeypatch.setattr(summary, "show", lambda outcome, brief: None)

@@ -101,7 +101,7 @@ def _whole(text: str | None) -> int:
 
 def tuning(task: TaskResults) -> Section:
     """Make the section of the learning rates that were tried and chosen, and of what is kept at each."""
-    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.beyond["metric"])]
+    rows = task.rows[(task.rows["experiment"] == "tuning") & task.rows["metric"].isin(task.quality["metric"])]
     kept = by_rate(rows)
     known = kept.groupby(["series", "learning_rate", "seed"])["kept"].first()
     lines, data = [], list[dict[str, Any]]()

@@ -13,7 +13,7 @@ from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
 from experiments.rows.results import Results, trained_runs
-from experiments.rows.row import OVER_LENGTHS, beyond_training, is_share, metric_of, not_in_parts, whole
+from experiments.rows.row import OVER_LENGTHS, is_share, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.comparisons import WORSE
 from experiments.statistics.rule import BEST, Rule
@@ -61,7 +61,6 @@ class TaskResults:
         unlearned = self.rows[self.rows["converged"].eq(False)]
         self.not_converged = unlearned.groupby("series")["run_id"].nunique().to_dict()
         self.quality = self.results.quality[self.results.quality["task"] == self.key]
-        self.beyond = beyond_training(self.quality)
         if self.rule and self.seeks_best and self.asked:  # a reader asks of one series
             self.rule = replace(self.rule[0], question=str(self.baseline)), self.rule[1]
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
