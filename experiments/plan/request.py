@@ -78,9 +78,6 @@ class RunConfig:
 
     Args:
         encoder, task, positions: ``name`` and knobs of each.
-        layout: which layers carry the encoder, and what each layer and head sees.
-        model: the trunk.
-        train: how it is trained.
         experiments: the knobs of each measure, by name.
         seed: decides parameters and data, at least 0.
         name: folder under ``results/``.

@@ -195,11 +195,7 @@ class Page:
     """A page of a report, before it is HTML, and the pages below it.
 
     Args:
-        title: its heading.
         summary: what it says, in sentences; shown where there is no ``front``.
-        sections: in their order.
-        front: the first screen.
-        warnings: of its runs.
         method: how the numbers were made, in sentences.
         path: of its file, relative to the report's folder.
         name: what its links and the way to it are called.

@@ -40,11 +40,6 @@ class Submission:
     """What ``submission.json`` says of a submission, and how its last verification ended.
 
     Args:
-        folder: where it lies.
-        who: handed it in.
-        name: of the results.
-        when: it was made.
-        licence: that its files are under.
         encoders: that it is about, by name.
         files: their source files, if they are not of the zoo, in the submission's folder.
         verified: ``3 of 3 re-run``; blank where nobody verified it as it is now.

@@ -60,13 +60,10 @@ class Family(NamedTuple):
     """All pairs of a task's series as matrices: line less column; NaN where a pair could not be tested.
 
     Args:
-        names: of the series.
         values: what each run keeps, seeds down, series across.
         difference: of the means.
-        low: end of its 95 % interval before correction.
-        high: the other end.
+        low, high: ends of its 95 % interval before correction.
         p: of Welch's test.
-        p_holm: corrected.
         wins: whether the series of the line is better than that of the column.
         equal: whether they differ by less than a declared difference.
         open: whether runs that may decide it are planned.
