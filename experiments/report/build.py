@@ -91,7 +91,7 @@ def write(
 def build(results: Results, whole: Results, of_tasks: list[TaskResults], statements: list[schema.Statement]) -> Page:
     """Assemble the pages; ``whole`` has all rungs together, ``of_tasks`` are those of `tasks_of`."""
     name = results.folder.resolve().name
-    rule, outside = declared_in(results.folder), checkpoint.alone(results)
+    rule, outside = declared_in(results.folder), stored.from_outside(results.finished, results.configs)
     noted = sweeps.read(results.folder)[0]
     by_hand = set(results.finished["run_id"]) - set(sweeps.asked(noted))
     commands = len(set({sweeps.lasting(sweep.command): sweep.runs for sweep in noted}.values())) + bool(by_hand)
@@ -103,7 +103,7 @@ def build(results: Results, whole: Results, of_tasks: list[TaskResults], stateme
     data.sections += [Section("Warnings", parts=[Block("list", warned)])] if warned else []
     data.sections += [Section("Settings and lengths of each task", parts=[settings])] if settings else []
     page = Page(f"{name}: nothing to compare", [], [], warnings=warned, method=method, name=name, below=[data])
-    if len(results.rows) and checkpoint.alone(results):
+    if len(results.rows) and outside:
         return _of_checkpoints(page, data, results, of_tasks)
     if len(results.rows):
         openings = [reading.told(results), transfer.told(whole)]
@@ -124,7 +124,7 @@ def _of_checkpoints(page: Page, data: Page, results: Results, of_tasks: list[Tas
     found, by_task = checkpoint.answers(results), checkpoint.places(results)
     placed = [told for of_task in by_task.values() for told in of_task]
     page.title = checkpoint.heading(results, found, placed)
-    page.sections = [section for section in checkpoint.sections(results, found, placed) if _has_content(section)]
+    page.sections = [each for each in checkpoint.sections(results, found, placed) if each.paragraphs or each.parts]
     for task in of_tasks:
         present = set(task.rows["experiment"])
         if (own := by_task.get(task.key)) and not any(each.known for each in own):
@@ -139,10 +139,6 @@ def _of_checkpoints(page: Page, data: Page, results: Results, of_tasks: list[Tas
     page.sections.append(Section("Method", [" ".join(page.method)], folded=True))
     data.sections += [checkpoint.of_one(folder.runs_section(results)), folder.provenance_section(results)]
     return page
-
-
-def _has_content(section: Section) -> bool:
-    return bool(section.paragraphs or section.parts)
 
 
 def _measured(

@@ -94,12 +94,6 @@ def _of_one(text: str) -> str:
     return text
 
 
-def alone(results: Results) -> bool:
-    """Whether every finished run measured a model from outside, so that nothing was trained."""
-    runs = results.finished["run_id"]
-    return bool(len(runs)) and all("train.elsewhere" in results.configs.get(run, {}) for run in runs)
-
-
 def answers(results: Results) -> list[Answer]:
     """Return the answer of each model and task that was measured beyond its length, with its own blocks."""
     rows, found = results.rows[results.rows["experiment"] == EXTENDED], []

@@ -87,6 +87,11 @@ def trained_runs(configs: dict[str, dict[str, str]]) -> set[str]:
     return {run for run, config in configs.items() if config.get("trained") == "true"}
 
 
+def from_outside(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> bool:
+    """Whether all of some runs measured models from outside, so that nothing was trained; not where there are none."""
+    return len(runs) > 0 and all("train.elsewhere" in configs.get(run, {}) for run in runs["run_id"])
+
+
 def read(folder: Path) -> Results:
     """Read every run under ``<folder>/runs``. A broken run is listed with the reason and stops nothing.
 

@@ -32,7 +32,7 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     values = at(task, multiple).reindex(known["series"]).dropna()
     up = metric_of(metric).higher_is_better
     best, worst = map(str, (values.idxmax(), values.idxmin())[:: 1 if up else -1])
-    unit, what = unit_of(metric), _what(metric)
+    unit, what = unit_of(metric), metric_of(metric).unit.removeprefix("share of ")
     get, of = ("gets", f" of {what}") if is_share(metric) else ("needs", "")
     first = (
         f"Trained to length {trained}, {best} {get} {written(values[best], metric)}{unit}{of} at {multiple * trained}"
@@ -128,7 +128,3 @@ def unit_of(metric: str) -> str:
     """Return what follows a value of a metric in a sentence."""
     named = metric_of(metric)
     return " %" if is_share(metric) else f" {named.label}"
-
-
-def _what(metric: str) -> str:
-    return metric_of(metric).unit.removeprefix("share of ") if is_share(metric) else ""

@@ -12,7 +12,7 @@ from experiments.report.page import Table
 from experiments.report.paper import latex as tex
 from experiments.report.paper.bibliography import Cited, calls_for
 from experiments.rows.read import TUNED
-from experiments.rows.results import Results, trained_runs, training_time
+from experiments.rows.results import Results, from_outside, trained_runs, training_time
 
 NAMED = 12
 """Encoders from which on they are counted and not joined by ``and``."""
@@ -53,7 +53,7 @@ def paragraph(results: Results, statistics: list[str]) -> tuple[list[str], Table
     sentences = [_design(results, table), *_model(configs, runs)]
     precision = words.listed(sorted({str(value) for value in runs["precision"] if value is not None}))
     training = f"{''.join(_written(configs, TRAINING))}{f', in {precision}' if precision else ''}"
-    if all("train.elsewhere" in config for config in configs):
+    if from_outside(runs, results.configs):
         sentences.append("The models are from outside and were measured as they are.")
     else:
         sentences.append(f"Training was by AdamW{training}." if trained else "No model was trained.")
@@ -118,7 +118,7 @@ def _as_number(text: str) -> tuple[float, str]:
 
 def _design(results: Results, table: Table | None) -> str:
     runs = results.finished
-    if all("train.elsewhere" in results.configs.get(run, {}) for run in runs["run_id"]):
+    if from_outside(runs, results.configs):
         models, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
         return f"We measured {words.listed(models)} on {words.listed(tasks)}: {words.count(len(runs), 'run')}."
     encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))

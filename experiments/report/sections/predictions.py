@@ -63,18 +63,15 @@ def sections(tasks: Sequence[TaskResults]) -> list[Section]:
 
 
 def _lines(task: TaskResults, found: list[Any]) -> list[dict[str, Any]]:
+    plain = {"model.as_many_as": "null"}
+    configs = {run: plain | task.configs[run] for run in task.runs["run_id"]}
     lines = []
     for (encoding, (encoder, numbering)), good in zip(theory()["encodings"].items(), found, strict=False):
-        fitting = {"encoder.name": encoder, "positions.name": numbering, "model.causal": "true"}
-        configs = {run: task.configs[run] for run in task.runs["run_id"]}
-        runs = [run for run, config in configs.items() if {**config, **fitting} == config and _plain(config)]
+        fitting = {**plain, "encoder.name": encoder, "positions.name": numbering, "model.causal": "true"}
+        runs = [run for run, config in configs.items() if fitting.items() <= config.items()]
         series = set(task.runs.loc[task.runs["run_id"].isin(runs), "series"])
         kept = task.scores.loc[task.scores["series"].isin(series), "kept_2"].dropna()
         mean = float(kept.mean()) if len(kept) else math.nan
         line = {"task": task.key, "encoding": encoding, "predicted": good, "kept_2": mean, "runs": len(kept)}
         lines.append({**line, "contradicts": (mean >= KEEPS) != good, "source": found[2]})
     return lines
-
-
-def _plain(config: dict[str, str]) -> bool:
-    return config.get("model.as_many_as", "null") == "null"

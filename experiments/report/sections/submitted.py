@@ -45,7 +45,8 @@ def sections(tasks: Sequence[TaskResults], results: Results) -> list[Section]:
     parts = [lines(results, keys).assign(submission="", rerun="", settings="")]
     for found in submission.below(results.folder.resolve().parent):
         if isinstance(found, Submission):
-            theirs = _read(found)
+            with submission.unpacked(found) as place:
+                theirs = stored.read(place)
             named = {"submission": f"{found.who}/{found.name}", "rerun": found.verified or "no"}
             ours = {*results.runs["run_id"]} if found.name == results.folder.resolve().name else set()
             if {*theirs.runs["run_id"]} <= ours:  # made from this folder
@@ -115,11 +116,6 @@ def _baseline(quality: pd.DataFrame, encoder: str) -> str:
         return find_baseline(quality, encoder)
     except ValueError:
         return ""
-
-
-def _read(found: Submission) -> Results:
-    with submission.unpacked(found) as place:
-        return stored.read(place)
 
 
 def _differ(theirs: Results, ours: Results, keys: Sequence[str]) -> str:

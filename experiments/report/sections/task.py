@@ -12,7 +12,7 @@ from experiments.report import documented
 from experiments.report.drawing import Axes, Line
 from experiments.report.page import Section
 from experiments.report.sections import curves, likeness
-from experiments.rows.results import Results, trained_runs
+from experiments.rows.results import Results, from_outside, trained_runs
 from experiments.rows.row import OVER_LENGTHS, is_share, metric_of, not_in_parts, whole
 from experiments.statistics import comparisons, intervals, sequential
 from experiments.statistics.comparisons import WORSE
@@ -64,8 +64,7 @@ class TaskResults:
         if self.rule and self.seeks_best and self.asked:  # a reader asks of one series
             self.rule = replace(self.rule[0], question=str(self.baseline)), self.rule[1]
         self.marks, self.relatives = likeness.marks(self.rows, self.configs), likeness.relatives(self.rows)
-        elsewhere = ["train.elsewhere" in self.configs.get(run, {}) for run in self.runs["run_id"]]
-        self.outside = bool(elsewhere) and all(elsewhere)
+        self.outside = from_outside(self.runs, self.configs)
         self.means = ONE_MODEL if self.outside and self.runs["seed"].nunique() < 2 else MEANS
 
     @property

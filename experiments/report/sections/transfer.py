@@ -86,20 +86,16 @@ def of_runs(results: Results) -> pd.DataFrame:
     parameters, budget = (rows["run_id"].map({run: of[i] for run, of in rungs.items()}).astype(float) for i in (0, 1))
     tokens = {run: math.prod(float(results.configs[run].get(key, "nan")) for key in TRAINING) for run in rungs}
     totals = rows["run_id"].map(tokens).astype(float)
-    kinds = {run: _kind(results.configs[run]) for run in rows["run_id"].unique()}
+    numberings = rows["positions"].str.split("(").str[0]
+    encoders = rows["encoder"] + (" · " + numberings).where(numberings != "sequential", "")
     sign = [-1.0 if metric_of(metric).higher_is_better else 1.0 for metric in rows["metric"]]
     found = rows[["task", "metric", "seed"]].assign(multiple=rows["eval_length"] / rows["train_length"])
-    found = found.assign(parameters=parameters, budget=budget, encoder=rows["encoder"] + rows["run_id"].map(kinds))
+    found = found.assign(parameters=parameters, budget=budget, encoder=encoders)
     found = found.assign(value=rows["value"] * sign, unit=FOR_EACH)
     of_budgets, of_totals = (found.groupby(["task", each])["parameters"].nunique() for each in ("budget", totals))
     if not (of_budgets > 1).any() and (of_totals > 1).any():
         found = found.assign(budget=totals, unit=IN_ALL)
     return found[found["multiple"].isin(MULTIPLES)].dropna(subset=["parameters", "budget", "value"])
-
-
-def _kind(config: Mapping[str, str]) -> str:
-    numbering = config.get("positions.name", "sequential")
-    return "" if numbering == "sequential" else f" · {numbering}"
 
 
 def _sentences(pairs: pd.DataFrame) -> list[str]:
