@@ -5,6 +5,7 @@ It reads source files without importing them, so that a help text or a report do
 
 import ast
 import inspect
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,12 @@ def parse(name: str, docstring: str | None, knobs: Mapping[str, Knob] | None = N
     told = {knob: " ".join(words.split()) for knob, words in described}
     known = {own: replace(knob, description=told.get(own, knob.description)) for own, knob in (knobs or {}).items()}
     return Entry(name, summary.replace("\n", " "), paragraphs, known, " ".join(departures.split()))
+
+
+def of_file(file: Path) -> Entry:
+    """What the comment at the head of a YAML file says."""
+    lines = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
+    return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")))
 
 
 @cache

@@ -38,9 +38,7 @@ def variant(group: str, name: str) -> Entry | None:
     path = CONFIGS / group / f"{name}.yaml"
     if not re.fullmatch(r"\w+", name) or not path.is_file():
         return None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    comment = [line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line]
-    return Entry(name, " ".join(comment))
+    return _catalogue.of_file(path)
 
 
 def _recipes(known: Mapping[str, Entry]) -> Iterator[Entry]:

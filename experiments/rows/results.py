@@ -130,9 +130,7 @@ def load(folder: str | Path) -> Results:
     results = read(Path(folder))
     runs = results.runs
     typed = {name: pd.to_numeric(runs[name]) for name, kind in RECORD.items() if kind in (int, (int, float))}
-    typed |= {
-        name: runs[name].astype("string") for name in ("run_id", "series", *RECORD) if RECORD.get(name, str) is str
-    }
+    typed |= {name: runs[name].astype("string") for name in RUN_COLUMNS if RECORD.get(name, str) is str}
     typed |= {name: pd.to_datetime(runs[name], errors="coerce", format="ISO8601") for name in ("started", "finished")}
     return replace(results, runs=runs.assign(**typed, converged=runs["converged"].astype("boolean")))
 

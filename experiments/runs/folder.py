@@ -24,10 +24,7 @@ logger = logging.getLogger("pe_zoo")
 LOG = "run.log"
 WRITTEN = ("run.json", "rows.csv", "config.yaml", "model.safetensors", LOG, "figures")
 """What a run leaves; while it is under way there are checkpoints, locks and temporary files too."""
-_TEMPORARY = re.compile(
-    rf"\.({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+-\w+\.\w+)\.\w{{8}}|\.lock-\d+|\.taking-\w+"
-)
-"""Also the locks of earlier releases."""
+_TEMPORARY = re.compile(rf"\.({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+-\w+\.\w+)\.\w{{8}}")
 
 
 def record_of(folder: Path) -> dict[str, Any] | None:

@@ -1,17 +1,15 @@
 """The text of ``python run.py --help``: one screen; of ``--help encoders``: a line for each. Imports no torch."""
 
-import itertools
 import textwrap
 from functools import partial
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from experiments.plan.refusal import BadRequest
 from experiments.runs import names
-from pe_zoo._catalogue import Entry
+from pe_zoo._catalogue import Entry, of_file
 from pe_zoo._knobs import hint
 
-ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = names.CODE.parent / "configs"
 
 HEAD = """\
 pe-zoo: what does this positional encoding do to a Transformer?
@@ -69,7 +67,7 @@ def text(topic: str = "") -> str:
     if topic in names.entries("encoder"):
         raise BadRequest(f"no list of {topic!r}, which is one encoder: python -m pe_zoo {topic} shows it")
     for plural, group in groups.items():
-        if topic in names.choices(group, ROOT / "configs"):
+        if topic in names.choices(group, CONFIGS):
             raise BadRequest(f"no list of {topic!r}, which is one of the {plural}: python run.py --help {plural}")
     if topic:
         raise BadRequest(f"no list of {topic!r}.{hint(topic, groups)}")
@@ -80,7 +78,7 @@ def text(topic: str = "") -> str:
 
 def _glance(group: str) -> list[str]:
     own, title = sorted(names.entries(group)), f"{'+' * (group in names.LISTS)}{group}="
-    files = [name for name in names.choices(group, ROOT / "configs") if name not in own]
+    files = [name for name in names.choices(group, CONFIGS) if name not in own]
     named = {title: own, "  variants": files} if own else {title: files}
     return [_short(title, found) for title, found in named.items() if found]
 
@@ -92,7 +90,7 @@ def _short(title: str, choices: list[str]) -> str:
 
 def _list(group: str) -> str:
     entries = [*names.entries(group).values(), *_installed(group)]
-    files = [_file_entry(file) for file in sorted((ROOT / "configs" / group).glob("*.yaml"))]
+    files = [of_file(file) for file in sorted((CONFIGS / group).glob("*.yaml"))]
     sign = "+" if group in names.LISTS else ""
     titled = {f"{group}=": entries, f"{sign}{group}= (configs/{group}/)": files}
     tables = [_table(title, {entry.name: _line(entry) for entry in found}) for title, found in titled.items() if found]
@@ -116,8 +114,3 @@ def _table(title: str, lines: dict[str, str]) -> str:
     width = max(map(len, lines)) + 2
     fill = partial(textwrap.fill, width=118, subsequent_indent=" " * (width + 2))
     return "\n".join([title, *(fill(line, initial_indent=f"  {name:{width}}") for name, line in lines.items())])
-
-
-def _file_entry(file: Path) -> Entry:
-    lines = itertools.takewhile(lambda line: line.startswith("#"), file.read_text(encoding="utf-8").splitlines())
-    return Entry(file.stem, " ".join(line[2:] for line in lines if not line.startswith("# @package")))

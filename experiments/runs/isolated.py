@@ -11,9 +11,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from experiments.runs.pool import FOR_ALL
+from experiments.runs.pool import FOR_ALL, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SPACES = (["unshare", "--net"], ["unshare", "--net", "--map-root-user"])
 """What gives a process a network namespace of its own, which leads nowhere: as root, and as anybody."""
 TIMED_OUT = 124

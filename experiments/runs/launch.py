@@ -58,10 +58,10 @@ def run(words: list[str], configs: Path) -> int:
             with config.initialized(configs, given.config_dir), budget.within(minutes := config.budget(lines[0])):
                 points = config.points(lines, multirun=given.multirun)
                 engine = config.engine(lines[0]) if given.multirun and team.size == 1 else None
+                rule = config.rule(lines[0], multirun=given.multirun)
                 if given.plans:
-                    rule = config.rule(lines[0], multirun=given.multirun)
                     return _plan(given, team, points, engine, rule, minutes)
-                if rule := config.rule(lines[0], multirun=given.multirun):
+                if rule:
                     return _until_decided(given, team, points, engine, *rule, config.wants_report(lines[0]))
                 launch = Launch(given, team, report=given.multirun and config.wants_report(lines[0]))
                 for point in points:
@@ -246,9 +246,8 @@ class Launch:
             with doing("comparing encoders"):
                 from experiments.runs import standings  # with scipy, which no run waits for
 
-            for place in filter(Path.is_dir, self._places()):
-                with doing("comparing encoders"):
-                    text = standings.text(place, ended)
+                texts = {place: standings.text(place, ended) for place in filter(Path.is_dir, self._places())}
+            for place, text in texts.items():
                 print(f"\n{text}" if text else "", _page(place, self.report), sep="\n", flush=True)
 
     def _in_workers(self, engine: config.Engine) -> None:

@@ -12,6 +12,7 @@ import yaml
 from experiments import measures
 from experiments.plan import places
 from experiments.plan.refusal import BadRequest
+from experiments.statistics.rule import BEST, STATEMENTS
 from pe_zoo import _catalogue
 from pe_zoo._catalogue import Entry
 from pe_zoo._knobs import hint
@@ -40,8 +41,6 @@ UNTIL_DECIDED = "until_decided"
 AGAINST = "against"
 DECLARED = (AGAINST, "looks", "weights", "delta", "paired")
 """The options of that rule."""
-WITHOUT_BASELINE = ("best", "statements")
-"""Values of ``against`` that name no encoder."""
 KINDS = {"positions": "numbering"}
 
 
@@ -106,7 +105,7 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, mu
             if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
                 _check_choices(name, re.findall(r"\w+", value), configs, *([Path(own)] if own else ()))
         elif name == AGAINST and re.fullmatch(r"\w+", value):
-            known = {*choices("encoder", configs), *WITHOUT_BASELINE}
+            known = {*choices("encoder", configs), BEST, STATEMENTS}
             if value not in known:
                 _refuse(f"encoder named {value!r} to compare with", value, known, "encoders")
         elif name not in options():

@@ -14,7 +14,7 @@ from experiments.rows.read import ARCHIVE
 from experiments.rows.results import Results
 from experiments.rows.row import write_json
 from experiments.rows.untrusted import message_of
-from experiments.runs import isolated
+from experiments.runs import isolated, pool
 from experiments.runs.declared import faults
 from experiments.statistics.baselines import BASELINES
 
@@ -66,7 +66,7 @@ def checked(sources: Iterable[Path], encoders: Iterable[str]) -> str:
     printed = []
     for asked in map(str, list(sources) or encoders):
         with TemporaryDirectory() as empty:
-            words = [str(isolated.ROOT / "pe_zoo" / "__main__.py"), "check", asked]
+            words = [str(pool.ROOT / "pe_zoo" / "__main__.py"), "check", asked]
             text, code = isolated.run(words, Path(empty), CHECK_SECONDS)
         if code:
             last = [line for line in text.splitlines() if line.strip()][-1:] or [f"exit code {code}"]

@@ -20,7 +20,7 @@ from experiments.rows.read import Table, read_run, training_seconds
 from experiments.rows.row import write_json
 from experiments.rows.submission import BADGE, VERIFIED, Submission
 from experiments.rows.untrusted import message_of
-from experiments.runs import isolated, rerun, rounding
+from experiments.runs import isolated, pool, rerun, rounding
 from experiments.runs.arguments import VERIFY
 from experiments.runs.declared import faults
 from experiments.runs.provenance import commit, now, processor
@@ -120,7 +120,7 @@ def _repeated(found: Submission, place: Path, run: str) -> str:
     shutil.rmtree(again, ignore_errors=True)
     record, _, before = read_run(place / "runs" / run, place)
     seconds = (training_seconds(record) or 0) + (record.get("measure_seconds") or 0)
-    words = [str(isolated.ROOT / "run.py"), "--rerun", str(place / "runs" / run)]
+    words = [str(pool.ROOT / "run.py"), "--rerun", str(place / "runs" / run)]
     words += [f"plugin=[{','.join(map(str, found.sources))}]"] if found.files else []
     with doing(f"repeating {run}"):
         printed, code = isolated.run(words, folder, max(LEAST_SECONDS, SLOWER * seconds))

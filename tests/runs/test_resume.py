@@ -192,7 +192,7 @@ def test_what_a_kill_left_of_an_unfinished_run_is_cleared_up(command: Command, t
     (run / ".figures.abcd1234").mkdir()
     for name in (".rows.csv.abcd_123", ".run.json.abcd1234", f".checkpoint-000001-{'0' * 64}.safetensors.abcd1234"):
         (run / name).touch()
-    for name in (".taking-abcd1234", ".lock-000003", ".lock", ".lock-holder"):  # two of them of earlier releases
+    for name in (".lock", ".lock-holder"):
         (run / name).touch()
     (run / "notes.md").write_text("mine")
     assert command(*TINY).code == 0
