@@ -136,8 +136,11 @@ def _plan(
     print(text)
     if rule and len(rule[0].looks) > 1:
         first, last = rule[0].looks[0], rule[0].looks[-1]
-        left = seconds / max(1, len(todo)) * (len(launch.runs) * last / first - len(launch.runs) + len(todo))
-        most = f"where all stay open to the end, {span(left / max(1, min(workers, len(launch.runs))))}"
+        more = len(launch.runs) * (last - first) // first
+        most = f"where all stay open to the end, {words.count(more, 'run')} more"
+        if todo:
+            each = seconds / len(todo) / max(1, min(workers, len(launch.runs)))
+            most += f", {span(each * (more + len(todo)))} in all"
         print(f"These are the runs of the first look, {first} seeds; the last has {last}: {most}.")
     launch.note((run.folder for run in launch.runs), seconds)
     return 0

@@ -48,12 +48,14 @@ def test_parts_that_an_option_makes_the_same_are_one(command: Command) -> None:
     assert "1 run, 0 of them finished before" in planned.out, planned.err
 
 
-def test_a_rule_is_planned_to_its_first_look(command: Command) -> None:
+def test_a_rule_is_planned_to_its_first_look(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = ["encoder=none,rope", "seeds=until_decided", "against=none", "looks=[3,5]"]
     planned = command("-m", *TINY, *rule, "--plan")
     assert planned.code == 0, planned.err
     assert "6 runs, 0 of them finished before" in planned.out
-    assert "the first look, 3 seeds; the last has 5" in planned.out
+    assert "the first look, 3 seeds; the last has 5: where all stay open to the end, 4 runs more, " in planned.out
+    monkeypatch.setattr(forecast, "left", lambda runs: [])  # all have ended: none of them was timed
+    assert "to the end, 4 runs more.\n" in command("-m", *TINY, *rule, "--plan").out
 
 
 def test_a_number_of_seeds_takes_the_place_of_those_of_a_sweep(command: Command) -> None:
