@@ -640,7 +640,12 @@ def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
 
 
 def test_what_is_kept_of_the_causal_tasks_is_as_the_rows_say() -> None:
-    told = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Thirteen more causal tasks")[2]
+    told = (
+        (ROOT / "docs/log/2026-11-28.md")
+        .read_text("utf-8")
+        .partition("## Thirteen more causal tasks")[2]
+        .partition("\n## ")[0]
+    )
     lines = [line.strip("| ").split(" | ") for line in re.findall(r"^\|[^-\n].*\|$", told, re.M)]
     names = [name.replace("`", "").replace(", random", " · randomized") for name in lines[0][1:]]
     standings = read_table("tasks", "standings")
@@ -843,6 +848,42 @@ def test_the_evidence_s_ladder_is_that_of_its_rows() -> None:
         rows = pd.read_csv(ROOT / "results" / "ladder" / "report" / "tables" / name)
         bits = rows[rows["eval_length"] == 4 * rows["train_length"]].set_index("series")["mean"]
         assert dict(zip(head[1:], told, strict=True)) == {series: f"{mean:.2f}" for series, mean in bits.items()}
+
+
+def numbered() -> list[list[str]]:
+    """Of each numbering: what is kept of copying and of text, and bits at four times the length, by encoding."""
+    lines, measured = dict[str, list[str]](), standings("all_numberings")
+    bits = read_table("all_numberings", "text_bits_per_byte").query("eval_length == 512")
+    bits = bits.set_index(bits["series"].str.partition("(")[0])["mean"]
+    for task in ("copy", "text"):
+        for place, encoder in enumerate(("rope", "sinusoidal", "learned")):
+            asked = {
+                series: line for (of, series), line in measured.items() if (of, series.split(" ")[0]) == (task, encoder)
+            }
+            for series, line in asked.items():
+                cells = lines.setdefault(series.partition(" · ")[2] or "sequential", ["–"] * 6)
+                cell = short(line["kept"]) if line["status"] == "ok" else line["status"]
+                few = f" ({line['seeds_learned']} of {line['seeds']})" * (line["seeds_learned"] != line["seeds"])
+                cells[place + 3 * (task == "text")] = (
+                    cell + few * (line["status"] == "ok") + (f" · {bits[series]:.2f}" if task == "text" else "")
+                )
+    return [[f"`{name}`", *cells] for name, cells in lines.items()]
+
+
+def test_what_each_numbering_keeps_is_as_the_rows_say() -> None:
+    section = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Every way to number positions")[2]
+    rows = re.findall(r"^\| (`.*) \|$", section.partition("\n## ")[0], re.M)
+    told = {name: cells for name, *cells in (row.split(" | ") for row in rows)}
+    of = {name: cells for name, *cells in numbered()}
+    assert told == of
+    found = [of["`randomized`"][0], of["`sequential`"][0]]
+    found += [of[f"`{name}`"][3].partition(" · ")[2] for name in ("chunked", "sequential")]
+    assert re.findall(r"\d?\.\d\d", ANSWERS["all_numberings"][0]) == found
+    paragraph = (ROOT / "docs/results.md").read_text("utf-8").partition("## Every way to number positions")[2]
+    assert re.findall(r"(?<!\d)\d?\.\d\d(?! million)", paragraph.partition("\n## ")[0])[:4] == found
+    report = (RESULTS / "all_numberings" / "report" / "report.md").read_text("utf-8")
+    (line,) = re.findall(r"^\| \S+ \| rope · randomized.*", report, re.M)
+    assert "rope" in re.split(r", | and ", line.split("|")[8].strip()), "decided"
 
 
 def test_what_disagrees_with_papers_is_as_the_rows_say() -> None:
