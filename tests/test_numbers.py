@@ -103,6 +103,10 @@ def test_the_list_of_results_counts_their_runs() -> None:
     assert said == counted
 
 
+def test_the_rows_that_come_with_the_code_stay_small() -> None:
+    assert sum(place.stat().st_size for place in RESULTS.glob(f"*/{ARCHIVE}")) < 20e6
+
+
 def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
     def percent(folder: str, series: str, length: int) -> str:
         right = read_table(folder, "copy_token_accuracy").set_index(["series", "eval_length"])["mean"]
@@ -640,12 +644,8 @@ def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
 
 
 def test_what_is_kept_of_the_causal_tasks_is_as_the_rows_say() -> None:
-    told = (
-        (ROOT / "docs/log/2026-11-28.md")
-        .read_text("utf-8")
-        .partition("## Thirteen more causal tasks")[2]
-        .partition("\n## ")[0]
-    )
+    log = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8")
+    told = log.partition("## Thirteen more causal tasks")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in re.findall(r"^\|[^-\n].*\|$", told, re.M)]
     names = [name.replace("`", "").replace(", random", " · randomized") for name in lines[0][1:]]
     standings = read_table("tasks", "standings")
@@ -736,8 +736,6 @@ def test_what_did_not_learn_and_what_a_guess_gets_is_as_the_rows_say(file: str) 
     assert len(lost) == 2, "no others of the board"
     guess = packed("shortlist_needles", "token_accuracy")["chance"].dropna().unique()
     assert [f"{100 * each:.0f}" for each in guess] == re.findall(r"(?:a guess gets|猜测得) (\d+) %", text)
-    archives = sum(place.stat().st_size for place in RESULTS.glob(f"*/{ARCHIVE}"))
-    assert archives < 20e6, "what comes with the code"
 
 
 def test_the_claims_shown_have_the_numbers_of_their_report() -> None:

@@ -173,6 +173,17 @@ def test_true_places_are_in_their_ranges() -> None:
     assert missed <= 0.05 * 100 + 3 * math.sqrt(100 * 0.05 * 0.95)
 
 
+def test_a_win_counts_where_its_pair_is_compared() -> None:
+    """One may follow from two others, on a task where the pair itself has no difference."""
+    whole = family(scored(FIVE, "copy"), "none")
+    lacking = whole.difference.copy()
+    one, other = np.argwhere(whole.wins)[0]
+    lacking[[one, other], [other, one]] = np.nan
+    table = over_tasks([whole, whole._replace(difference=lacking)]).set_index(["first", "second"])
+    pair = table.loc[(whole.names[one], whole.names[other])]
+    assert (pair["tasks"], pair["wins"], pair["losses"]) == (1, 1, 0)
+
+
 def test_wins_are_counted_over_tasks() -> None:
     table = over_tasks([family(scored(FIVE, task), "none") for task in ("copy", "reverse", "sort")])
     line = only(table, first="alibi", second="none")
