@@ -33,13 +33,12 @@ def execute(plan: Plan, session: Session | None = None) -> list[Row]:
         model, log = train(plan, session)
         session.trained(model, log)
         subject = plan.subject(model, log, session.refusals)
-        rows = session.measured(log.rows(subject))
+        rows = log.rows(subject)
         for name in plan.experiments:
             with doing(f"{plan.config.run_id}: measuring {name}"):
                 measured = attempt(name, subject, plan, log)
                 # A model from outside is known as it is alone, not as it was before its training.
-                measured = [row for row in measured if not plan.guest or not row.metric.startswith("initial_")]
-                rows += session.measured(measured)
+                rows += [row for row in measured if not plan.guest or not row.metric.startswith("initial_")]
     return rows
 
 

@@ -117,6 +117,6 @@ def draw_missing_figures(folder: Path) -> None:
     """Draw the figures of a finished run that has none, as the runs of a sweep."""
     try:
         if not (folder / "figures").is_dir() and (rows := read_run(folder, folder.parent.parent)[2]) is not None:
-            draw(folder, [pd.DataFrame(rows)])
+            draw(folder, pd.DataFrame(rows))
     except OSError as error:
         logger.warning("figures cannot be written: %r: %s", str(folder), error.strerror or error)

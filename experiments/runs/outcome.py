@@ -14,9 +14,9 @@ import yaml
 from experiments import pipeline
 from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
-from experiments.rows.row import Row, write_json, write_rows, write_whole
+from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
 from experiments.runs import provenance
-from experiments.runs.drawing import Drawing
+from experiments.runs.drawing import draw
 from experiments.runs.folder import digest
 from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
@@ -63,7 +63,6 @@ class Recording(Session):
         self.plan, self.trackers, self.folder = plan, trackers, plan.config.folder
         self.interruption = checkpoints.interruption
         self.training = ExitStack()
-        self.drawing: Drawing | None = None
         checkpoints.load()
         self.record = provenance.opening(plan) | {"processes": team.size, "resumed": checkpoints.resumed}
 
@@ -97,9 +96,6 @@ class Recording(Session):
             log.emit(logging.makeLogRecord({"msg": traceback.format_exc(), "levelname": "ERROR"}))
             outcome.status = "failed"
             self.record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-        finally:
-            if self.drawing:
-                self.drawing.abandon()
         if outcome.status in ("interrupted", "unwritten", "failed"):
             outcome.rows = []
             try:
@@ -122,19 +118,13 @@ class Recording(Session):
             with self._writing():
                 write_whole(self.folder / "model.safetensors", safetensors.torch.save(model.state_dict()))
         self.result = provenance.result(self.plan, model, log)
-        self.drawing = Drawing(self.folder) if self.figures else None
         self.measuring = time.perf_counter()
-
-    def measured(self, rows: list[Row]) -> list[Row]:
-        if self.drawing:
-            self.drawing.add(rows)
-        return rows
 
     def _finish(self, outcome: Outcome) -> None:
         write_rows(self.folder / "rows.csv", outcome.rows)
-        if self.drawing:
+        if self.figures:
             with heartbeat.doing(f"{outcome.run_id}: drawing figures"):
-                self.drawing.finish()
+                draw(self.folder, frame(outcome.rows))
         self.record |= self.result | {"unsupported": self.refusals, "rows_sha256": digest(self.folder)}
         outcome.status = self.record["status"]
         self._close()

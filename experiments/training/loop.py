@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from experiments.model.transformer import Transformer
-from experiments.rows.row import Row
 from experiments.tasks import Task
 from experiments.training import heartbeat
 from experiments.training.checkpoint import Checkpoints, State
@@ -34,10 +33,6 @@ class Session:
         self.checkpoints.parts = {}
         facts = {"log": asdict(log), "encoder_dropped": model.encoder_dropped}
         self.checkpoints.save_if_due("trained", lambda: State(facts, model.state_dict()), keep=True)
-
-    def measured(self, rows: list[Row]) -> list[Row]:
-        """Note what was measured; return it."""
-        return rows
 
 
 def train(
