@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import json
 import re
 import shutil
 import tarfile
@@ -614,6 +616,34 @@ def test_what_is_kept_at_each_learning_rate_is_as_its_rows_say(file: str) -> Non
     assert {series for series, *_ in rows} == {series for _, series, _ in kept}
     for series, *cells in rows:
         assert cells == [told(task, series, rate) for task in TASKS for rate in rates], series
+
+
+def test_how_many_pairs_keep_their_order_at_another_learning_rate_is_as_the_rows_say() -> None:
+    found = []
+    for task, rates in (("copy", (0.001, 0.01)), ("text", (0.001, 0.01)), ("associative_recall", (0.001,))):
+        kept = read_table("tuned", f"{task}_tuning").pivot_table(index="series", columns="learning_rate", values="kept")
+        for rate in rates:
+            both = kept[[0.003, rate]].dropna()
+            leads = [both.loc[one] - both.loc[other] for one, other in itertools.combinations(both.index, 2)]
+            apart = [lead for lead in leads if abs(lead[0.003]) > 0.1]
+            found.append((sum(lead.prod() > 0 for lead in apart), len(apart)))
+    of_text = found.pop(2)
+    assert of_text == found[2], "text at both rates"
+    log = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("mostly keep their order")[2]
+    told = re.findall(r"(\d+) of (\d+)", log.partition("\n- ")[0])
+    assert [tuple(map(int, pair)) for pair in told] == found
+
+
+def test_who_has_learned_at_a_context_of_1024_is_as_the_rows_say() -> None:
+    with tarfile.open(RESULTS / "ladder_1024" / ARCHIVE) as archive:
+        records = [json.load(archive.extractfile(name)) for name in archive.getnames() if name.endswith("/run.json")]
+    learned = [record["run_id"] for record in records if record["converged"]]
+    answer = ANSWERS["ladder_1024"][0]
+    assert (len(records) - len(learned), len(records)) == (8, 14)
+    assert "eight of 14 runs did not learn" in answer
+    rows = packed("ladder_1024", "bits_per_byte").query("run_id in @learned and eval_length == 2048")
+    bits = rows[rows["experiment"] == "length_extrapolation"].set_index("encoder")["value"]
+    assert re.findall(r"` (\d\.\d\d)", answer) == [f"{bits[name]:.2f}" for name in ("alibi", "sinusoidal")]
 
 
 def test_who_learns_without_a_mask_is_as_the_rows_say() -> None:
