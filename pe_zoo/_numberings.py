@@ -263,22 +263,14 @@ class Chunked(Numbering):
 
 
 class TaskNumbering(Numbering):
-    """Numbers given by the task, with a random start for each training sample; a task without them is unsupported."""
+    """Numbers given by the task; one without them is unsupported."""
 
-    counts_first: ClassVar[bool]
-    """Whether places numbered 0 get the random start too."""
-
-    def __init__(self, *, num_offsets: int) -> None:
-        self.num_offsets = whole(f"{self.name} num_offsets", num_offsets, at_least=1)
-        self._supply: Supply | None = None
+    _supply: Supply | None = None
 
     def bound(self, supply: Supply) -> Self:
         bound = copy.copy(self)
         bound._supply = supply
         return bound
-
-    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return self.supplied(length).float()
 
     def supplied(self, length: int) -> Tensor:
         """What the task supplies for a length; Unsupported if there is no task."""
@@ -286,13 +278,14 @@ class TaskNumbering(Numbering):
             raise Unsupported(f"{self.name} takes its numbers from the task, and this task has none")
         return self._supply(self.name, length)
 
+    def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        return self.supplied(length).float()
+
     def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        numbers = self.evaluate(batch_size, length, generator)
-        starts = torch.randint(self.num_offsets, (batch_size, 1), generator=generator)
-        return numbers + (starts if self.counts_first else starts * (numbers > 0))
+        return self.evaluate(batch_size, length, generator)
 
     def highest(self, length: int) -> float:
-        return self.num_offsets - 1 + self.evaluate(1, length, Generator()).max().item()
+        return self.evaluate(1, length, Generator()).max().item()
 
 
 @numberings.register("coupled")
@@ -308,14 +301,19 @@ class Coupled(TaskNumbering):
     Departures: the paper's starts count from 1, as 0 is its padding; there is none here.
     """
 
-    counts_first = True
-
     def __init__(self, *, num_offsets: int = 200) -> None:
-        super().__init__(num_offsets=num_offsets)
+        self.num_offsets = whole(f"{self.name} num_offsets", num_offsets, at_least=1)
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        starts = torch.randint(self.num_offsets, (batch_size, 1), generator=generator)
+        return self.evaluate(batch_size, length, generator) + starts
+
+    def highest(self, length: int) -> float:
+        return self.num_offsets - 1 + super().highest(length)
 
 
 @numberings.register("abacus")
-class Abacus(TaskNumbering):
+class Abacus(Coupled):
     """Counts from 1 within each word, so that equal places of different words share a position; marks get 0.
     McLeish et al. (2024), arXiv:2405.17399, §3.
 
@@ -327,10 +325,12 @@ class Abacus(TaskNumbering):
     Departures: a start for each sample, where the official code draws one for a batch.
     """
 
-    counts_first = False
-
     def __init__(self, *, num_offsets: int = 100) -> None:
         super().__init__(num_offsets=num_offsets)
+
+    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
+        marks = self.evaluate(batch_size, length, generator) == 0
+        return super().train(batch_size, length, generator).masked_fill(marks, 0)
 
 
 @numberings.register("grid")
@@ -349,10 +349,8 @@ class Grid(TaskNumbering):
     """
 
     axes = 2
-    counts_first = False
 
     def __init__(self, *, extent: int | None = None) -> None:
-        super().__init__(num_offsets=1)
         self.extent = None if extent is None else whole("grid extent", extent, at_least=1)
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
@@ -361,9 +359,6 @@ class Grid(TaskNumbering):
             spread = (places - 0.5) * self.extent / places.amax(0) + 0.5
             places = torch.where(places > 0, spread, places)
         return places.unsqueeze(0)
-
-    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return self.evaluate(batch_size, length, generator)
 
 
 @numberings.register("segments")
@@ -381,10 +376,6 @@ class Segments(TaskNumbering):
     axes = 2
     plane = "segments"
     reads_tokens = True
-    counts_first = False
-
-    def __init__(self) -> None:
-        super().__init__(num_offsets=1)
 
     def read(self, tokens: Tensor, generator: Generator, *, training: bool = False) -> Tensor:
         ends = torch.isin(tokens, self.supplied(tokens.shape[-1]))
@@ -395,9 +386,6 @@ class Segments(TaskNumbering):
 
     def evaluate(self, batch_size: int, length: int, generator: Generator) -> Tensor:
         raise Unsupported("segments follows from tokens, and here there are only their places")
-
-    def train(self, batch_size: int, length: int, generator: Generator) -> Tensor:
-        return self.evaluate(batch_size, length, generator)
 
     def highest(self, length: int) -> float:
         return length - 1
