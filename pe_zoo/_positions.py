@@ -67,13 +67,14 @@ def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
     return positions.double().unsqueeze(-1) * frequencies
 
 
-def even_width(owner: str, model_dim: int) -> None:
-    """Refuse an odd width, in which sines and cosines do not pair."""
-    if model_dim % 2:
-        raise ValueError(
-            f"{owner} pairs sines with cosines and needs an even model_dim; got {model_dim}, "
-            f"use {model_dim - 1 or 2} or {model_dim + 1}"
-        )
+def even_width(owner: str, model_dim: int, axes: int = 1) -> None:
+    """Refuse a width in which the sines and cosines of each axis, of one or two, do not pair."""
+    if rest := model_dim % (2 * axes):
+        needs = "has sines and cosines of two axes and needs a model_dim that 4 divides"
+        if axes == 1:
+            needs = "pairs sines with cosines and needs an even model_dim"
+        below = model_dim - rest
+        raise ValueError(f"{owner} {needs}; got {model_dim}, use {below or 2 * axes} or {below + 2 * axes}")
 
 
 def log_buckets(num_buckets: int, max_distance: int) -> Tensor:

@@ -17,22 +17,14 @@ def head_dim_of(geometry: Geometry) -> str:
     return f"{geometry.head_dim}{source}"
 
 
-def pairs_of(encoder: str, geometry: Geometry) -> int:
-    """How many pairs of dimensions a head has; an odd head_dim is refused."""
-    if geometry.head_dim % 2:
-        raise ValueError(
-            f"{encoder} rotates pairs of dimensions and needs an even head_dim; got {head_dim_of(geometry)}"
-        )
-    return geometry.head_dim // 2
-
-
-def quarters_of(encoder: str, geometry: Geometry) -> int:
-    """How many pairs of dimensions a head has for each of two axes; a head_dim that 4 does not divide is refused."""
-    if geometry.head_dim % 4:
-        raise ValueError(
-            f"{encoder} rotates pairs by two axes and needs a head_dim that 4 divides; got {head_dim_of(geometry)}"
-        )
-    return geometry.head_dim // 4
+def pairs_of(encoder: str, geometry: Geometry, axes: int = 1) -> int:
+    """How many pairs of dimensions a head has for each axis, of one or two; a head_dim with a rest is refused."""
+    if geometry.head_dim % (2 * axes):
+        needs = "pairs by two axes and needs a head_dim that 4 divides"
+        if axes == 1:
+            needs = "pairs of dimensions and needs an even head_dim"
+        raise ValueError(f"{encoder} rotates {needs}; got {head_dim_of(geometry)}")
+    return geometry.head_dim // (2 * axes)
 
 
 def rotate_pairs(x: Tensor, angle: Tensor, pairing: str = "interleaved", scale: float | Tensor = 1.0) -> Tensor:

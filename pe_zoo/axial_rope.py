@@ -4,7 +4,7 @@ from torch import Tensor
 from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number
 from pe_zoo._positions import angles, at, geometric_frequencies
-from pe_zoo._rotation import quarters_of, rotate_pairs
+from pe_zoo._rotation import pairs_of, rotate_pairs
 
 
 @register("axial_rope")
@@ -26,7 +26,7 @@ class AxialRoPE(Encoder):
 
     def __init__(self, geometry: Geometry, *, base: float = 100.0) -> None:
         super().__init__(geometry)
-        self.quarter = quarters_of("axial_rope", geometry)
+        self.quarter = pairs_of("axial_rope", geometry, axes=2)
         self.base = number("axial_rope base", base, above=0)
 
     def rotate(self, q: Tensor, k: Tensor, site: Site) -> tuple[Tensor, Tensor]:

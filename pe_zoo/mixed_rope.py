@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from pe_zoo import Encoder, Geometry, Site, register
 from pe_zoo._knobs import number
 from pe_zoo._positions import geometric_frequencies
-from pe_zoo._rotation import quarters_of, rotate_by
+from pe_zoo._rotation import pairs_of, rotate_by
 
 
 @register("mixed_rope")
@@ -31,7 +31,7 @@ class MixedRoPE(Encoder):
 
     def __init__(self, geometry: Geometry, *, base: float = 10.0) -> None:
         super().__init__(geometry)
-        quarter = quarters_of("mixed_rope", geometry)
+        quarter = pairs_of("mixed_rope", geometry, axes=2)
         size = geometric_frequencies(quarter, number("mixed_rope base", base, above=0), 2 * quarter).float()
         direction = 2 * math.pi * torch.rand(geometry.num_layers, geometry.num_heads, 1)
         directions = (direction, direction + math.pi / 2)

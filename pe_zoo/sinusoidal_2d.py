@@ -3,7 +3,7 @@ from torch import Tensor
 
 from pe_zoo import Encoder, Geometry, register
 from pe_zoo._knobs import number
-from pe_zoo._positions import angles, geometric_frequencies
+from pe_zoo._positions import angles, even_width, geometric_frequencies
 
 
 @register("sinusoidal_2d")
@@ -26,12 +26,7 @@ class Sinusoidal2D(Encoder):
 
     def __init__(self, geometry: Geometry, *, base: float = 10000.0) -> None:
         super().__init__(geometry)
-        if geometry.model_dim % 4:
-            below = geometry.model_dim // 4 * 4
-            raise ValueError(
-                f"sinusoidal_2d has sines and cosines of two axes and needs a model_dim that 4 divides; got "
-                f"{geometry.model_dim}, use {below or 4} or {below + 4}"
-            )
+        even_width("sinusoidal_2d", geometry.model_dim, axes=2)
         self.base = number("sinusoidal_2d base", base, above=0)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
