@@ -10,29 +10,8 @@ from pe_zoo._numberings import Numbering, numberings
 from pe_zoo._registry import PluginError, Registry, build, get, load_catalogue, load_file, load_files, names, register
 from pe_zoo._tables import heads_first
 
-__all__ = [
-    "Encoder",
-    "Geometry",
-    "Knob",
-    "Numbering",
-    "PluginError",
-    "Registry",
-    "Site",
-    "Unsupported",
-    "Verdict",
-    "build",
-    "check_model",
-    "get",
-    "heads_first",
-    "knobs",
-    "load_catalogue",
-    "load_file",
-    "load_files",
-    "names",
-    "numberings",
-    "raw_scores",
-    "register",
-    "scores",
-]
+__all__ = ["Encoder", "Geometry", "Site", "Unsupported", "build", "get", "names", "raw_scores", "register", "scores"]
+__all__ += ["Knob", "Numbering", "PluginError", "Registry", "Verdict", "check_model", "heads_first", "knobs"]
+__all__ += ["load_catalogue", "load_file", "load_files", "numberings"]
 
 load_catalogue("pe_zoo", [str(Path(__file__).parent)])
