@@ -53,7 +53,7 @@ class Wall(Encoder):
         return (faded * self.geometry.head_dim**-0.5).to(scores.dtype)
 
 
-def fading_products(q: Tensor, k: Tensor, sums: Tensor, rows: slice, chunk: int = CHUNK) -> Tensor:
+def fading_products(q: Tensor, k: Tensor, sums: Tensor, rows: slice) -> Tensor:
     """Return Σ_n q[n] · k[n] · exp(sums[query, n] − sums[key, n]), as if the exponent were 0 where the key is ahead.
 
     Queries behind a chunk of keys meet its keys at its last one: to there the keys fade, from there the queries.
@@ -63,16 +63,15 @@ def fading_products(q: Tensor, k: Tensor, sums: Tensor, rows: slice, chunk: int 
         k: ``(batch, heads, key, head_dim)``.
         sums: falling along the keys, as k.
         rows: which rows of the sequence the queries are.
-        chunk: keys handled at once.
     """
     of_queries, columns = sums[..., rows, :], []
     places = range(k.shape[-2])[rows]
-    for start in range(0, k.shape[-2], chunk):
-        keys, of_keys = k[..., start : start + chunk, :], sums[..., start : start + chunk, :]
+    for start in range(0, k.shape[-2], CHUNK):
+        keys, of_keys = k[..., start : start + CHUNK, :], sums[..., start : start + CHUNK, :]
         last = of_keys[..., -1:, :]
         fading = (of_queries - last).clamp(max=0).exp().to(q.dtype)
         far = (q * fading) @ (keys * (last - of_keys).exp().to(q.dtype)).mT
-        first, after = (bisect_left(places, edge) for edge in (start, start + chunk))
+        first, after = (bisect_left(places, edge) for edge in (start, start + CHUNK))
         among = (of_queries[..., first:after, None, :] - of_keys[..., None, :, :]).clamp(max=0).exp().to(q.dtype)
         near = torch.einsum("...qn,...kn,...qkn->...qk", q[..., first:after, :], keys, among)
         columns.append(torch.cat([far[..., :first, :], near, far[..., after:, :]], -2))

@@ -29,8 +29,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"error: {message}; see python -m experiments.peers --help", file=sys.stderr)  # noqa: T201
-        raise SystemExit(2)
+        self.exit(2, f"error: {message}; see python -m experiments.peers --help\n")
 
 
 def main(arguments: list[str] | None = None) -> int:
