@@ -190,18 +190,14 @@ def before(
 def unrotated_input(
     _: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Run before an attention module: give it angles of 0."""
-    if given.get("position_embeddings") is not None:
-        given = given | {"position_embeddings": unrotated(given["position_embeddings"])}
-    return arguments, given
-
-
-def unrotated(turns: Any) -> Any:
-    """Angles of 0 in the place of cosines and sines, or of complex numbers."""
+    """Run before an attention module: give it angles of 0, as complex numbers or as cosines and sines."""
+    turns = given.get("position_embeddings")
     if isinstance(turns, Tensor):
-        return torch.ones_like(turns)
-    cos, sin = turns
-    return torch.ones_like(cos), torch.zeros_like(sin)
+        given = given | {"position_embeddings": torch.ones_like(turns)}
+    elif turns is not None:
+        cos, sin = turns
+        given = given | {"position_embeddings": (torch.ones_like(cos), torch.zeros_like(sin))}
+    return arguments, given
 
 
 def neighbours(x: Tensor, halves: int) -> Tensor:

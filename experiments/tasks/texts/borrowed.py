@@ -5,8 +5,6 @@ import json
 import re
 from typing import Any
 
-import torch
-
 from experiments.rows.saved import file_of
 from experiments.tasks.texts.corpus import Corpus
 from experiments.tasks.texts.tokenizer import Tokenized, encode
@@ -30,16 +28,16 @@ def tokens_of(corpus: Corpus, place: str) -> Tokenized:
     if file is None:
         raise ValueError(f"task.tokenizer={place!r}: no tokenizer.json is there")
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    spelled = spellings(tokenizer)
-    widths = torch.tensor([len(token) for token in spelled])
-    splits = {}
+    splits = {
+        name: encode(tokenizer, of, lambda piece: piece.decode(errors="replace")) for name, of in corpus.splits.items()
+    }
+    text = Tokenized(splits, spellings(tokenizer), hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
     for name, documents in corpus.splits.items():
-        splits[name] = encode(tokenizer, documents, lambda piece: piece.decode(errors="replace"))
-        told, real = int(widths[splits[name].tokens.long()].sum()), sum(map(len, documents))
+        told, real = int(text.widths[splits[name].tokens.long()].sum()), sum(map(len, documents))
         if abs(told - real) > MOST_LOST * real + len(documents):
             lost = f"its tokens spell {told} bytes of the {real} of the {name} text"
             raise ValueError(f"task.tokenizer={place!r} changes the text: {lost}; take another, or bytes")
-    return Tokenized(splits, spelled, hashlib.sha256(tokenizer.to_str().encode()).hexdigest())
+    return text
 
 
 def spellings(tokenizer: Any) -> list[bytes]:
