@@ -40,8 +40,15 @@ AT = [(dtype, length) for length in (LENGTH, 1) for dtype in (torch.float64, tor
 """Dtypes and lengths, all at one geometry and in turn at the others: half precision is slow without a kernel for it."""
 
 
-def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dtype, length: int = LENGTH) -> None:
-    encoder = make(geometry).to(dtype)
+def check_shapes(
+    make: Maker,
+    geometry: Geometry,
+    causal: bool,
+    dtype: torch.dtype,
+    length: int = LENGTH,
+    parameters: torch.dtype | None = None,
+) -> None:
+    encoder = make(geometry).to(parameters or dtype)
     x = torch.randn(2, length, geometry.model_dim, dtype=dtype)
 
     def same(hook: str, tensor: Tensor, like: Tensor) -> None:
@@ -49,7 +56,7 @@ def check_shapes(make: Maker, geometry: Geometry, causal: bool, dtype: torch.dty
         if tensor.shape != like.shape:
             shapes = f"{hook} returns shape {tuple(tensor.shape)}, not {tuple(like.shape)}{each}"
             raise Root(shapes, until="hooks keep the shape")
-        _same_dtype(hook, tensor, dtype)
+        hold(tensor.dtype == dtype, f"{hook} returns {tensor.dtype} for inputs of {dtype}: {REMEDIES[hook]}")
 
     for positions in (torch.arange(length).float(), some_positions(2, length)):
         many = positions.ndim == 2
@@ -75,10 +82,6 @@ def check_two_dtypes(make: Maker, geometry: Geometry, causal: bool) -> None:
         check_shapes(make, geometry, causal, dtype)
 
 
-def _same_dtype(hook: str, tensor: Tensor, dtype: torch.dtype) -> None:
-    hold(tensor.dtype == dtype, f"{hook} returns {tensor.dtype} for inputs of {dtype}: {REMEDIES[hook]}")
-
-
 @promise("Hooks keep shape and dtype, also in half precision, at every geometry that the constructor accepts.")
 def check_shapes_at_every_geometry(make: Maker, causal: bool, bench: Bench) -> None:
     taken = set()
@@ -95,19 +98,8 @@ def check_shapes_at_every_geometry(make: Maker, causal: bool, bench: Bench) -> N
 
 @promise("Hooks return the dtype of their input, whatever the dtype of the parameters.")
 def check_dtype_of_what_is_given(make: Maker, causal: bool, bench: Bench) -> None:
-    geometry = bench.geometry
-    encoder, positions = make(geometry), some_positions(2, LENGTH)
     for dtype in (torch.float64, torch.bfloat16):
-        q, k, x = some_inputs(geometry, dtype=dtype)
-        site = site_of(positions, causal, x)
-        returned = {
-            "embed": encoder.embed(x, positions),
-            "rotate": torch.cat(encoder.rotate(q, k, site)),
-            "score": encoder.score(q @ k.mT, q, k, site),
-            "mix": encoder.mix(q @ k.mT, k, site),
-        }
-        for hook, tensor in returned.items():
-            _same_dtype(hook, tensor, dtype)
+        check_shapes(make, bench.geometry, causal, dtype, parameters=torch.float32)
 
 
 @promise("At positions around 100 000, bfloat16 results are as close to float32 as 8 bits of precision allow.")
