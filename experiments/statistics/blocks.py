@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from experiments.statistics.comparisons import holm
-from experiments.statistics.intervals import CONFIDENCE, SIGNIFICANCE, Vector
+from experiments.statistics.intervals import CONFIDENCE, Vector
 
 FEWEST = 4
 """Blocks below which there is no interval."""
@@ -43,11 +43,6 @@ def against(whole: "pd.Series[float]", parts: pd.DataFrame, baseline: str) -> pd
 def interval(value: float, parts: "pd.Series[float]", several: int = 1) -> tuple[float, float]:
     """Return the 95 % interval of a value, from those of its blocks; Bonferroni's, for one of several."""
     return _paired(np.array(parts.dropna(), dtype=np.float64), value, several)[:2]
-
-
-def alike(p_holm: float) -> bool:
-    """Whether two changes do not differ significantly."""
-    return not p_holm < SIGNIFICANCE
 
 
 def _paired(values: Vector, centre: float, several: int = 1) -> tuple[float, float, float]:

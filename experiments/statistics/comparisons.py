@@ -30,8 +30,7 @@ Truth = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 STANDING = ["task", "metric", "series", "place", "place_low", "place_high", "kept", "low", "high", "in_range", *KEPT]
 STANDING += ["up_to", "reach", "seeds", "seeds_learned", "status"]
 AGAINST = ["task", "metric", "series", "baseline", "seeds", "baseline_seeds", "mean", "baseline_mean"]
-AGAINST += ["difference", "low", "high"]
-AGAINST += ["effect", "improvement", "p", "p_holm", "verdict"]
+AGAINST += ["difference", "low", "high", "effect", "improvement", "p", "p_holm", "verdict"]
 
 
 class Moments(NamedTuple):

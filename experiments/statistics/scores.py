@@ -111,12 +111,11 @@ def _by_run(rows: pd.DataFrame, column: str, lengths: Vector) -> Matrix:
 
 def _read(curves: Matrix, lengths: Vector, trained: int) -> Matrix:
     """Return each curve at `DOUBLINGS`, interpolated between the two lengths around; NaN beyond the last one."""
-    places = np.log2(lengths / trained)
-    wanted = np.log2(DOUBLINGS)
-    right = np.searchsorted(places, wanted - 1e-9).clip(1, max(1, len(places) - 1))
-    left = right - 1
+    places, wanted = np.log2(lengths / trained), np.log2(DOUBLINGS)
     if len(places) < 2:
         return np.full((len(curves), len(wanted)), np.nan)
+    right = np.searchsorted(places, wanted - 1e-9).clip(1, len(places) - 1)
+    left = right - 1
     share = (wanted - places[left]) / (places[right] - places[left])
     exact = np.isclose(share, 1)
     with np.errstate(invalid="ignore"):

@@ -13,19 +13,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.statistics import comparisons
-from experiments.statistics.comparisons import (
-    BETTER,
-    EQUAL,
-    OPEN,
-    UNDECIDED,
-    WORSE,
-    Family,
-    by_series,
-    holm,
-    moments,
-    paired,
-    welch,
-)
+from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE, Family, moments
 from experiments.statistics.intervals import SIGNIFICANCE, Matrix
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import UNLEARNED
@@ -92,7 +80,6 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
     order, runs, means = np.unique(scores["seed"]) - first_seed, plain.runs.copy(), plain.means.copy()
     for line in decide(scores, rule, first_seed).to_dict("records"):
         one, other = plain.names.index(line["series"]), plain.names.index(line["against"])
-        p[one, other] = p[other, one] = line["p"]
         seen = plain.values[order < line["seeds"]][:, [one, other]]
         known = ~np.isnan(seen)
         known = known & known.all(axis=1, keepdims=True) if rule.paired else known
@@ -100,11 +87,10 @@ def family(scores: pd.DataFrame, rule: Rule, first_seed: int = 0) -> Family:
         runs[pair] = known.sum(axis=0)
         with np.errstate(invalid="ignore"):
             means[pair] = np.where(known, seen, 0).sum(axis=0) / known.sum(axis=0)
-        p_holm[one, other] = p_holm[other, one] = line["p_holm"]
-        for end, here, there in ((difference, "difference", "difference"), (low, "low", "high"), (high, "high", "low")):
-            end[one, other], end[other, one] = line[here], -line[there]
-        equal[one, other] = equal[other, one] = line["verdict"] == EQUAL
-        still[one, other] = still[other, one] = line["verdict"] == OPEN
+        p[pair], p_holm[pair] = line["p"], line["p_holm"]
+        difference[pair] = line["difference"], -line["difference"]
+        low[pair], high[pair] = (line["low"], -line["high"]), (line["high"], -line["low"])
+        equal[pair], still[pair] = line["verdict"] == EQUAL, line["verdict"] == OPEN
         winner, loser = (other, one) if line["verdict"] == WORSE else (one, other)
         if line["verdict"] in (WORSE, BETTER):
             better[winner, loser] = line["p_holm"]
@@ -123,7 +109,7 @@ def wanted(decided: pd.DataFrame, rule: Rule) -> dict[tuple[str, str], int]:
 
 
 def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
-    names, kept, noise = by_series(scores)
+    names, kept, noise = comparisons.by_series(scores)
     having = {str(name): set(part) for name, part in scores.groupby("series")["seed"]}
     done = np.array([looks_done(having[name], rule, first_seed) for name in names])
     others = [rule.question] if rule.question != BEST else names
@@ -163,10 +149,10 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
         upto = order < look
         ours, floor, level = kept[upto], noise[upto], SIGNIFICANCE * weight
         if rule.paired:
-            test = paired(moments(ours[:, one] - ours[:, other], floor[:, one] + floor[:, other]), level)
+            test = comparisons.paired(moments(ours[:, one] - ours[:, other], floor[:, one] + floor[:, other]), level)
         else:
             known = moments(ours, floor)
-            test = welch(known.take(one), known.take(other), level)
+            test = comparisons.welch(known.take(one), known.take(other), level)
         due = (both >= number) & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))
@@ -196,7 +182,7 @@ def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
 
 def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     """Judge the comparisons of a family; its column ``delta``, if there is one, goes before that of the rule."""
-    table = table.assign(p_holm=holm(table["p"]))
+    table = table.assign(p_holm=comparisons.holm(table["p"]))
     delta = table.get("delta", rule.delta or 0.0)
     cases = {
         BETTER: (table["p_holm"] < SIGNIFICANCE) & table["better"],

@@ -20,6 +20,7 @@ from experiments.measures.context_extension import (
 )
 from experiments.rows.row import is_share, metric_of
 from experiments.statistics import blocks
+from experiments.statistics.intervals import SIGNIFICANCE
 
 UNCHANGED = "unchanged"
 NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
@@ -186,7 +187,7 @@ def named(condition: str, window: int) -> str:
 
 def shown(line: Mapping[str, float], prefix: str, least: float = LEAST) -> bool:
     """Whether a difference is significant, and large enough; by default, to be printed."""
-    return abs(line[f"{prefix}difference"]) >= least and not blocks.alike(line[f"{prefix}p_holm"])
+    return abs(line[f"{prefix}difference"]) >= least and line[f"{prefix}p_holm"] < SIGNIFICANCE
 
 
 def number(value: float, metric: str) -> str:
