@@ -19,8 +19,6 @@ REMEDIES = {
     FIXED: "The methods need a rotation that pe_zoo.hf can take out: docs/families.md lists them.",
 }
 """What to do where no method could be tried, by a part of the reason."""
-IN_SOME = "{} of the {} layers of this model rotate: a method was put into those, and a window limits all."
-"""Where a model's layers do not all rotate."""
 
 
 def what_to_do(main: Ranking, window: int, metric: str, refusals: Sequence[str]) -> list[str]:
@@ -92,7 +90,10 @@ def in_use(held: str, *, windowed: bool) -> list[str]:
 
 def in_some_layers(layers: tuple[list[int], list[int]] | None) -> list[str]:
     """Say so where a model's layers do not all rotate."""
-    return [] if layers is None else [IN_SOME.format(len(layers[0]), sum(map(len, layers)))]
+    if layers is None:
+        return []
+    some = f"{len(layers[0])} of the {sum(map(len, layers))} layers of this model rotate"
+    return [f"{some}: a method was put into those, and a window limits all."]
 
 
 def _time(main: Ranking, name: str) -> str:

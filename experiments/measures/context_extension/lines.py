@@ -153,22 +153,20 @@ def _given(values: Mapping[str, Any]) -> str:
 
 def next_command(main: Ranking, place: str, text: str) -> str:
     """Return the command that measures under each method what share of facts in a long text is found."""
-    words = ["python", "run.py", f"checkpoint={place}", "task=needles", text, f"experiment={NAME}"]
-    words += [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]"]
-    words.append(f"name={_plain(place)}_facts")
-    return shlex.join(words)
+    knobs = [*(f"task.{knob}" for knob in EASIEST), f"{NAME}.multiples=[1,{main.multiple:g}]"]
+    return _command(place, "facts", "task=needles", text, f"experiment={NAME}", *knobs)
 
 
 def _check(main: Ranking, trained: int, place: str, text: str) -> str:
     """Return the command that reads text with a model as it was saved; a server's folder does not say its length."""
-    words = ["python", "run.py", f"checkpoint={place}", "task=text", text, f"task.train_length={trained}"]
-    words += ["experiment=length_extrapolation", f"length_extrapolation.multiples=[1,{main.multiple:g}]"]
-    return shlex.join([*words, f"name={_plain(place)}_check"])
+    lengths = ["experiment=length_extrapolation", f"length_extrapolation.multiples=[1,{main.multiple:g}]"]
+    return _command(place, "check", "task=text", text, f"task.train_length={trained}", *lengths)
 
 
-def _plain(place: str) -> str:
-    """Return a name for results that begins with that of a model's folder."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
+def _command(place: str, purpose: str, *words: str) -> str:
+    """Return a command whose results have the name of the model's folder and a purpose."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(place).name)
+    return shlex.join(["python", "run.py", f"checkpoint={place}", *words, f"name={plain}_{purpose}"])
 
 
 def configured(names: Iterable[str]) -> str | None:

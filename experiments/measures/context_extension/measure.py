@@ -103,7 +103,7 @@ def measure(
         for length in lengths:
             scored: dict[str, Scored] = {}
             rows += _at_length(subject, samples, length, _changes(subject.model, found, reach(length)), scored)
-            if length in asked:
+            if length in asked and scored:
                 rows += _ends(subject, length, scored)
                 changes = partial(_changes, subject.model, found, reach(length))
                 rows += _distant(subject, samples, length, changes(), scored)
@@ -146,33 +146,30 @@ def _as_saved(subject: Subject, samples: int, found: list[Replacement], reach: f
     return _at_length(subject, samples, subject.task.train_length, changes)
 
 
-def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> list[Row]:
+def _ends(subject: Subject, length: int, scored: dict[str, Scored]) -> Iterator[Row]:
     """Measure bits of the last quarter of each window, where a model that fails at new positions fails."""
-    last, rows = max(1, length // 4), []
+    last = max(1, length // 4)
     for name, answers in scored.items():
         end = answers.each(lambda each: each[:, -last:])
         for part, block in [(None, end), *enumerate(end.blocks(), 1)]:
             measured = {"condition": name, "value": block.quality()[QUALITY], "n": block.n(QUALITY), "part": part}
-            rows.append(subject.row(NAME, END, eval_length=length, **measured))
-    return rows
+            yield subject.row(NAME, END, eval_length=length, **measured)
 
 
 def _times(
     subject: Subject, samples: int, length: int, changes: Callable[[], Iterable[Change]], scored: dict[str, Scored]
-) -> list[Row]:
+) -> Iterator[Row]:
     """Measure how long a few windows take to read, over the time of the model as trained: ratios, and their median."""
     if AS_TRAINED not in scored:  # its rows say why
-        return []
+        return
     batch, positions = subject.question(OVER_LENGTHS, samples, length)
     _, tokens, places = next(chunks(batch.tokens, positions, max(1, TIMED_TOKENS // length)))
-    rows = []
     for name in scored:
         with doing(f"{NAME}: length {length}, {name}, time"):
             ratios = [1.0] * PAIRS if name == AS_TRAINED else _ratios(changes, name, tokens, places)
         for part, value in [(None, median(ratios)), *enumerate(ratios, 1)]:
             measured = {"condition": name, "value": value, "n": 1 if part else PAIRS, "part": part}
-            rows.append(subject.row(NAME, TIME, eval_length=length, **measured))
-    return rows
+            yield subject.row(NAME, TIME, eval_length=length, **measured)
 
 
 def _ratios(changes: Callable[[], Iterable[Change]], name: str, tokens: Tensor, positions: Tensor) -> list[float]:
@@ -193,23 +190,20 @@ def _ratios(changes: Callable[[], Iterable[Change]], name: str, tokens: Tensor, 
 
 def _distant(
     subject: Subject, samples: int, length: int, changes: Iterable[Change], scored: dict[str, Scored]
-) -> list[Row]:
+) -> Iterator[Row]:
     """Measure the bits that distant text saves the model as trained, in a window, and under the best replacements.
 
     The text before the last training length is replaced by that of another window, and the last tokens are scored.
     """
-    try:
-        batch, positions = subject.question(OVER_LENGTHS, samples, length)
-    except Unsupported:  # its rows say so
-        return []
+    batch, positions = subject.question(OVER_LENGTHS, samples, length)
     if len(batch.tokens) < 2:
-        return []
+        return
     replaced = [name for name in scored if name not in (AS_TRAINED, *LIMITS, DROPPED)]
     best = sorted(replaced, key=lambda name: scored[name].quality()[QUALITY])[:BEST]
     near, far = subject.task.train_length, slice(1, 1 + length - subject.task.train_length)
     tokens = batch.tokens.clone()
     tokens[:, far] = tokens.roll(len(tokens) // 2, 0)[:, far]
-    last, rows = max(1, round(LAST * near)), []
+    last = max(1, round(LAST * near))
     for where, changed in changes:
         name = where["condition"]
         if name in scored and name in (AS_TRAINED, WINDOW, *best):
@@ -218,8 +212,7 @@ def _distant(
             gain = replace(scored[name], nats=other.nats - scored[name].nats).each(lambda each: each[:, -last:])
             for part, block in [(None, gain), *enumerate(gain.blocks(), 1)]:
                 measured = {"value": block.quality()[QUALITY], "n": block.n(QUALITY), "part": part}
-                rows.append(subject.row(NAME, CONTENT, eval_length=length, **where, **measured))
-    return rows
+                yield subject.row(NAME, CONTENT, eval_length=length, **where, **measured)
 
 
 def _fine_tuned(
@@ -237,10 +230,9 @@ def _fine_tuned(
 
 def _replacements(subject: Subject, names: tuple[str, ...]) -> tuple[list[Replacement], dict[str, str]]:
     encoder, causal = subject.model.encoder, subject.model.causal
-    if subject.model.encoder_dropped:
-        return [], dict.fromkeys(names or (REPLACED,), "the model was trained to go without its encoder")
-    if subject.model.fixed:
-        return [], dict.fromkeys(names or (REPLACED,), subject.model.fixed)
+    dropped = "the model was trained to go without its encoder" * subject.model.encoder_dropped
+    if fixed := dropped or subject.model.fixed:
+        return [], dict.fromkeys(names or (REPLACED,), fixed)
     found: list[Replacement] = []
     refused = {}
     for name in names or replacing(encoder, causal=causal):
@@ -266,11 +258,7 @@ def _changes(model: Transformer, found: list[Replacement], reach: float) -> Iter
 
 
 def _at_length(
-    subject: Subject,
-    samples: int,
-    length: int,
-    changes: Iterable[Change],
-    found: dict[str, Scored] | None = None,
+    subject: Subject, samples: int, length: int, changes: Iterable[Change], found: dict[str, Scored] | None = None
 ) -> list[Row]:
     """Return the rows of a length; ``found`` takes the scored answers of each condition."""
     rows = []

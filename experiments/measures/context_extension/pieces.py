@@ -61,16 +61,10 @@ def beyond(missing: Sequence[int], trained: int, refusals: Sequence[str]) -> lis
     """Say which lengths could not be read, and why."""
     told = []
     for length in missing:
-        why = _reason(length, refusals)
+        why = next((each for each in refusals if f" {length} tokens" in each), "").removeprefix("text: ")
         why = f"could not be read: {why}" if why else "are out of reach of this text"
         told.append(f"{length} tokens, {length / trained:g} times its length, {why}.")
     return told
-
-
-def _reason(length: int, refusals: Sequence[str]) -> str:
-    """Return the reason why a length could not be measured; empty where none was noted."""
-    found = (why for why in refusals if f" {length} tokens" in why)
-    return next(found, "").removeprefix("text: ")
 
 
 def _size(corpus: Mapping[str, Any]) -> int:
