@@ -1,6 +1,6 @@
 """Bits per byte of the same text after different contexts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -74,7 +74,7 @@ def measure(
     """
     train_length, text_length = subject.task.train_length, subject.task.running_length
     if not text_length:
-        subject.task.windows(torch.ones(1, dtype=torch.long), 1, causal=subject.model.causal)  # raises the reason
+        windows(subject, torch.ones(1, dtype=torch.long), 1)  # raises the reason
     targets = max(1, round(target_share * train_length))
     stride = max(1, round(stride_share * train_length))
     lengths = sorted({max(targets, stride, round(train_length * multiple)) for multiple in multiples})
@@ -92,7 +92,7 @@ def measure(
     return rows
 
 
-def _at_length(subject: Subject, places: Places, length: int, stride: int) -> list[Row]:
+def _at_length(subject: Subject, places: Places, length: int, stride: int) -> Iterator[Row]:
     train_length = subject.task.train_length
     ways: dict[str, Callable[[], Scored]] = {KEPT: lambda: kept(subject, places, length)}
     if length >= train_length:
@@ -100,23 +100,21 @@ def _at_length(subject: Subject, places: Places, length: int, stride: int) -> li
         ways[REPLACED] = lambda: replaced(subject, places, length, train_length)
     ways[SEPARATE] = lambda: sliding(subject, places, length, length)
     ways[SLIDING] = lambda: sliding(subject, places, length, stride)
-    rows: list[Row] = []
     found: dict[str, Scored] = {}
     for condition, predicted in ways.items():
         try:
             found[condition] = predicted()
         except Unsupported as reason:
-            rows.append(subject.cannot(NAME, QUALITY, reason, eval_length=length, condition=condition))
+            yield subject.cannot(NAME, QUALITY, reason, eval_length=length, condition=condition)
             continue
-        rows.append(_row(subject, QUALITY, length, found[condition], condition))
+        yield _row(subject, QUALITY, length, found[condition], condition)
     if length > train_length:
         for metric, other in ((GAIN, CUT), (CONTENT, REPLACED)):
             if KEPT in found and other in found:
                 gain = replace(found[KEPT], nats=found[other].nats - found[KEPT].nats)
-                rows.append(_row(subject, metric, length, gain))
+                yield _row(subject, metric, length, gain)
             else:
-                rows.append(subject.cannot(NAME, metric, f"not both {other} and {KEPT}", eval_length=length))
-    return rows
+                yield subject.cannot(NAME, metric, f"not both {other} and {KEPT}", eval_length=length)
 
 
 def _row(subject: Subject, metric: str, length: int, scored: Scored, condition: str = "") -> Row:
@@ -126,18 +124,21 @@ def _row(subject: Subject, metric: str, length: int, scored: Scored, condition: 
     return subject.row(NAME, metric, eval_length=length, condition=condition, **measured)
 
 
-def predict(
-    subject: Subject, ends: Tensor, length: int, change: Callable[[Batch], Batch] = lambda batch: batch
-) -> Scored:
-    """Predict every token of windows that end at given places, numbered from their start."""
-    batch = change(subject.task.windows(ends, length, causal=subject.model.causal))
+def windows(subject: Subject, ends: Tensor, length: int) -> Batch:
+    """Return the windows of the text that end at given places."""
+    return subject.task.windows(ends, length, causal=subject.model.causal)
+
+
+def predict(subject: Subject, batch: Batch, length: int) -> Scored:
+    """Predict every token of windows of a length, numbered from their start."""
     positions = subject.numbering.read(batch.tokens, subject.stream(f"{NAME}/{length}/positions"))
     return evaluate(subject.model, batch, positions)
 
 
 def kept(subject: Subject, places: Places, length: int) -> Scored:
     """Predict the targets at the end of windows of a length: ``(batch, targets)``."""
-    return predict(subject, places.target_ends, length).each(lambda answers: answers[:, -places.targets :])
+    batch = windows(subject, places.target_ends, length)
+    return predict(subject, batch, length).each(lambda answers: answers[:, -places.targets :])
 
 
 def replaced(subject: Subject, places: Places, length: int, near: int) -> Scored:
@@ -149,14 +150,12 @@ def replaced(subject: Subject, places: Places, length: int, near: int) -> Scored
     other = places.target_ends.roll(len(places.target_ends) // 2)
     if int((other - places.target_ends).abs().min()) < length:
         raise Unsupported(f"the test text is too short for another window of {length} tokens beside each")
-
-    def swap(batch: Batch) -> Batch:
-        tokens = batch.tokens.clone()
-        far = slice(1, 1 + length - near)  # the first token is the beginning's
-        tokens[:, far] = subject.task.windows(other, length, causal=subject.model.causal).tokens[:, far]
-        return replace(batch, tokens=tokens)
-
-    return predict(subject, places.target_ends, length, swap).each(lambda answers: answers[:, -places.targets :])
+    batch = windows(subject, places.target_ends, length)
+    tokens = batch.tokens.clone()
+    far = slice(1, 1 + length - near)  # the first token is the beginning's
+    tokens[:, far] = windows(subject, other, length).tokens[:, far]
+    batch = replace(batch, tokens=tokens)
+    return predict(subject, batch, length).each(lambda answers: answers[:, -places.targets :])
 
 
 def sliding(subject: Subject, places: Places, length: int, stride: int) -> Scored:
@@ -176,4 +175,4 @@ def sliding(subject: Subject, places: Places, length: int, stride: int) -> Score
         stretches = answers[:, -stride:].unflatten(0, (-1, len(steps)))
         return torch.cat([stretches[:, :-1].flatten(1), stretches[:, -1, -last:]], 1)
 
-    return predict(subject, ends, length).each(new)
+    return predict(subject, windows(subject, ends, length), length).each(new)
