@@ -15,7 +15,7 @@ from support import Command
 from torch import Tensor
 
 import pe_zoo
-from experiments.measures.attention_pattern import DISTANCE, ENTROPY, report
+from experiments.measures.attention_pattern import DISTANCE, ENTROPY, MAIN, report
 from experiments.measures.attention_pattern import measure as attention_pattern
 from experiments.measures.attention_pattern.report import over_heads
 from experiments.measures.attention_pattern.weights import distance_bins, induction, patterns, repeated, spread
@@ -493,7 +493,7 @@ def test_figures_of_one_run_and_of_many() -> None:
         for seed in range(2)
         for row in attention_pattern.measure(subject_of(name, seed=seed), samples=2)
     ]
-    lost = replace(one[0], run_id="lost", encoder="t5", metric=attention_pattern.MAIN, status="diverged")
+    lost = replace(one[0], run_id="lost", encoder="t5", metric=MAIN, status="diverged")
     lost = replace(lost, **dict.fromkeys(COORDINATES))  # type: ignore[arg-type]
     table = frame([*many, replace(lost, value=math.nan)])
     assert_drawn(table, 2)

@@ -15,3 +15,5 @@ INITIAL = "initial_"
 """Prefix of a metric's name: before training."""
 MASS, INDUCTION, FIRST = "attention_mass", "induction_score", "first_token_mass"
 DISTANCE, ENTROPY = "mean_distance", "attention_entropy_share"
+OF_DISTANCES = (MASS, DISTANCE, ENTROPY, FIRST, MAIN)
+"""Metrics that are sums over the same weights, `weights.spread`."""

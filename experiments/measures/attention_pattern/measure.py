@@ -1,20 +1,12 @@
 """Attention weights of each head over distance, and on a few informative keys."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
 
-from experiments.measures.attention_pattern import DISTANCE, ENTROPY, FIRST, INDUCTION, INITIAL, MAIN, MASS, NAME
-from experiments.measures.attention_pattern.weights import (
-    Pattern,
-    Tally,
-    distance_bins,
-    induction,
-    patterns,
-    repeated,
-    spread,
-)
+from experiments.measures.attention_pattern import INDUCTION, INITIAL, NAME, OF_DISTANCES, weights
 from experiments.rows.row import Row
 from experiments.training.evaluate import Subject
 from pe_zoo import Unsupported
@@ -35,7 +27,7 @@ def measure(subject: Subject, *, samples: Count | None = None, max_histograms: N
         samples = max(1, min(64, 4096 // subject.task.sequence_length(length)))
     apart = geometry.num_layers * geometry.num_heads <= max_histograms
     rows: list[Row] = []
-    for part, metrics in ((_spread, (MASS, DISTANCE, ENTROPY, FIRST, MAIN)), (_induction, (INDUCTION,))):
+    for part, metrics in ((_spread, OF_DISTANCES), (_induction, (INDUCTION,))):
         try:
             rows += part(subject, samples, apart)
         except Unsupported as reason:
@@ -45,8 +37,8 @@ def measure(subject: Subject, *, samples: Count | None = None, max_histograms: N
 
 def _spread(subject: Subject, samples: int, apart: bool) -> list[Row]:
     batch, positions = subject.question(NAME, samples, subject.task.train_length)
-    bins = distance_bins(batch.tokens.shape[1], causal=subject.model.causal)
-    return _rows(subject, batch.tokens, positions, spread(bins), bins, apart)
+    bins = weights.distance_bins(batch.tokens.shape[1], causal=subject.model.causal)
+    return _rows(subject, batch.tokens, positions, weights.spread(bins), bins, apart)
 
 
 def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
@@ -54,16 +46,16 @@ def _induction(subject: Subject, samples: int, apart: bool) -> list[Row]:
     batch, _ = subject.question(NAME, samples, length)
     symbols = batch.tokens[:, subject.task.input_span(length)].unique()
     longest = subject.task.sequence_length(length)
-    tokens = repeated(int(batch.tokens[0, 0]), symbols, samples, longest, subject.stream(f"{NAME}/repeated"))
+    tokens = weights.repeated(int(batch.tokens[0, 0]), symbols, samples, longest, subject.stream(f"{NAME}/repeated"))
     positions = subject.numbering.read(tokens, subject.stream(f"{NAME}/repeated/positions"))
-    return _rows(subject, tokens, positions, induction, [], apart)
+    return _rows(subject, tokens, positions, weights.induction, [], apart)
 
 
 def _rows(
-    subject: Subject, tokens: Tensor, positions: Tensor, tally: Tally, bins: list[tuple[int, int]], apart: bool
+    subject: Subject, tokens: Tensor, positions: Tensor, tally: weights.Tally, bins: list[tuple[int, int]], apart: bool
 ) -> list[Row]:
-    trained = patterns(subject.model, tokens, positions, tally)
-    initial = patterns(subject.initial(), tokens, positions, tally) if subject.trained else trained
+    trained = weights.patterns(subject.model, tokens, positions, tally)
+    initial = weights.patterns(subject.initial(), tokens, positions, tally) if subject.trained else trained
     return [
         row
         for stage, layers in (("", trained), (INITIAL, initial))
@@ -74,21 +66,19 @@ def _rows(
 
 
 def _layer_rows(
-    subject: Subject, metric: str, layer: int, pattern: Pattern, bins: list[tuple[int, int]], apart: bool
-) -> list[Row]:
+    subject: Subject, metric: str, layer: int, pattern: weights.Pattern, bins: list[tuple[int, int]], apart: bool
+) -> Iterator[Row]:
     binned = pattern.value.ndim == 2
     if binned and not apart:
         pattern = pattern.over_heads()
     parts: list[dict[str, Any]] = [{}]
     if binned:
         parts = [{"distance": low, "size": high - low + 1 if high > low else None} for low, high in bins]
-    rows = []
     for head, n in enumerate(pattern.n.tolist()):
         where: dict[str, Any] = {"layer": layer, **({"head": head} if apart or not binned else {})}
         values, uniforms = pattern.value[head].reshape(-1).tolist(), pattern.uniform[head].reshape(-1).tolist()
         for part, value, uniform in zip(parts, values, uniforms, strict=True):
             if math.isfinite(value):
-                rows.append(subject.row(NAME, metric, **where, **part, value=value, chance=uniform, n=n))
+                yield subject.row(NAME, metric, **where, **part, value=value, chance=uniform, n=n)
             else:
-                rows.append(subject.cannot(NAME, metric, "no query has a choice of keys", **where, **part))
-    return rows
+                yield subject.cannot(NAME, metric, "no query has a choice of keys", **where, **part)

@@ -12,9 +12,9 @@ from experiments.measures.cost import NAME
 from experiments.statistics.intervals import by_measurement
 
 PANELS = {
-    "operations": {"relative_operations": "inference"},
-    "time": {"relative_train_time": "training", "relative_inference_time": "inference"},
-    "memory": {"relative_train_peak_memory": "training", "relative_peak_memory": "inference"},
+    "operations": ["relative_operations"],
+    "time": ["relative_train_time", "relative_inference_time"],
+    "memory": ["relative_train_peak_memory", "relative_peak_memory"],
 }
 HEADS = {
     "relative_operations": "operations at {}, × without",
@@ -59,9 +59,9 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     first = at[at["metric"] == next(iter(drawn.values()))[0]].groupby("series")["value"].mean()
     order = list(first.sort_values(ascending=False, kind="stable").index)
     figure, panels = dots.panels(_finding(at), CAPTION, order, list(drawn), y="times the cost without encoder")
-    for axes, (name, metrics) in zip(panels, drawn.items(), strict=True):
+    for axes, metrics in zip(panels, drawn.values(), strict=True):
         for metric in metrics:
-            ring = PANELS[name][metric] == "training"
+            ring = metric.startswith("relative_train_")
             dots.draw(axes, at[at["metric"] == metric], order, looks, ring=ring, shift=0.17 if ring else -0.17)
         values = at.loc[at["metric"].isin(metrics), "value"]
         low, high = min(0.9, values.min() / 1.08), max(1.5, values.max() * 1.08)

@@ -156,10 +156,10 @@ def _over_position(by_metric: dict[str, pd.DataFrame], looks: dict[str, Look]) -
         + "Dotted: guessing; above it a model is sure of something wrong. " * (guess == guess)
         + "Colour: the best of each family at the longest length; grey: the others." * (len(named) < len(looks))
     )
-    names = [f"{multiple:.3g} × the training length" for multiple in wanted]
-    names = ["training length" if multiple == 1 else name for multiple, name in zip(wanted, names, strict=True)]
+    names = ["training length" if multiple == 1 else f"{multiple:.3g} × the training length" for multiple in wanted]
     how: dict[str, Any] = {"x": "place in the answer", "y": "loss (bits per token)", "alike": "y", "height": 1.5}
     figure, panels = chart(_rise(rows, ends), caption, names, key=named, left=0.3, **how)
+    panels[0].set_ylim(0, 1.04 * float(rows.groupby(["series", "eval_length", "middle"])["value"].mean().max()))
     for axes, multiple in zip(panels, wanted, strict=True):
         part = rows[rows["multiple"] == multiple]
         lines.draw(axes, part, "middle", named, seeds=False)
@@ -167,9 +167,7 @@ def _over_position(by_metric: dict[str, pd.DataFrame], looks: dict[str, Look]) -
         if ends == ends:
             boundary(axes, ends)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, prune="lower"))
-    panels[0].set_ylim(0, 1.04 * float(rows.groupby(["series", "eval_length", "middle"])["value"].mean().max()))
-    for axes, multiple in zip(panels, wanted, strict=True):
-        lines.chance(axes, rows[rows["multiple"] == multiple], "middle", "")
+        lines.chance(axes, part, "middle", "")
     return figure
 
 

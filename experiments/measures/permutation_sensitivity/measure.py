@@ -1,7 +1,7 @@
 """Effects of changes of order on answers, outputs and representations."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import Annotated, Literal
@@ -61,7 +61,7 @@ def measure(
         rows += _changes(subject, trained[change], change, "")
         if change in first:
             rows += _changes(subject, initial[change], change, "initial_")
-    return rows + _sensitivities(subject, trained, chosen)
+    return [*rows, *_sensitivities(subject, trained, chosen)]
 
 
 def _interventions(subject: Subject, samples: int, span: slice, by: dict[Change, Maker]) -> dict[Change, Intervention]:
@@ -108,32 +108,29 @@ def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, par
     return lost(main, before.quality(main, part), after.quality(main, part))
 
 
-def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> list[Row]:
+def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> Iterator[Row]:
     wanted: list[tuple[str, str, int | None]] = [("output_change", "output", None)]
     if change.condition in LAYERED:
         wanted.append(("equivariance_error", "equivariance", None))
     if _is_layered(change):
         layers = range(subject.model.num_streams)
         wanted += [("representation_change", "representation", layer) for layer in layers]
-    rows = []
     for metric, of_what, layer in wanted:
         where = {**change._asdict(), "layer": layer}
         if isinstance(effect, Unsupported):
-            rows.append(subject.cannot(NAME, f"{stage}{metric}", effect, **where))
+            yield subject.cannot(NAME, f"{stage}{metric}", effect, **where)
             continue
         squares: Tensor = getattr(effect, of_what)
         value = relative(squares if layer is None else squares[:, layer])
-        rows.append(subject.row(NAME, f"{stage}{metric}", **where, value=value, n=len(squares)))
-    return rows
+        yield subject.row(NAME, f"{stage}{metric}", **where, value=value, n=len(squares))
 
 
 def _sensitivities(
     subject: Subject, trained: Mapping[Change | Literal[""], Effects | Unsupported], chosen: dict[Change, Intervention]
-) -> list[Row]:
+) -> Iterator[Row]:
     everything = torch.arange(len(next(iter(chosen.values())).orders))
     folds = everything.tensor_split(min(FOLDS, len(everything)))
     parts: dict[int | None, Tensor] = {None: everything, **(dict(enumerate(folds, 1)) if len(folds) > 1 else {})}
-    rows = []
     for kind in (TOKENS, POSITIONS):
         of_kind = {change: done for change, done in chosen.items() if done.on_positions == (kind == POSITIONS)}
         found = [trained[change] for change in of_kind]
@@ -142,9 +139,8 @@ def _sensitivities(
             refused = Unsupported("an input of one token has no order; give task.train_length more")
         for (distance, metric), (place, part) in product(SLOPES.items(), parts.items()):
             if refused is not None:
-                rows.append(subject.cannot(NAME, metric, refused, condition=kind, part=place))
+                yield subject.cannot(NAME, metric, refused, condition=kind, part=place)
                 continue
             far = [DISTANCE[distance](done.orders[part]) for done in of_kind.values()]
             lost = [_damage(subject, trained[""], e, part) for e in found if not isinstance(e, Unsupported)]
-            rows.append(subject.row(NAME, metric, condition=kind, part=place, value=slope(far, lost), n=len(part)))
-    return rows
+            yield subject.row(NAME, metric, condition=kind, part=place, value=slope(far, lost), n=len(part))

@@ -10,8 +10,6 @@ from experiments.measures.permutation_sensitivity import DISTANCES, NAME, POSITI
 from experiments.rows.row import rows_of
 from experiments.statistics.intervals import by_measurement, half_width, with_series
 
-DRAWN = (figures.sensitivity, figures.representation_change)
-
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Return mean, interval and number of seeds for each series, metric and condition. See `by_measurement`.
@@ -56,7 +54,7 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     names, prefix = pd.Series(change_names(rows), rows.index, dtype=object), f"{POSITIONS}: "
     kinds = names.str.startswith(prefix).map({True: POSITIONS, False: TOKENS})
     rows = rows.assign(kind=kinds, change=names.str.removeprefix(prefix))
-    return {draw.__name__: draw(rows, looks) for draw in DRAWN}
+    return {draw.__name__: draw(rows, looks) for draw in (figures.sensitivity, figures.representation_change)}
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:

@@ -143,9 +143,8 @@ def _index(subject: Subject, length: int, values: Mapping[float, float], n: int,
             yield subject.row(NAME, f"{of}{metric}", value=value, n=n, eval_length=length)
 
 
-def _influence(subject: Subject, length: int, samples: int) -> list[Row]:
+def _influence(subject: Subject, length: int, samples: int) -> Iterator[Row]:
     stages = {"": subject.model} | ({INITIAL: subject.initial()} if subject.trained else {})
-    rows: list[Row] = []
     for stage, model in stages.items():
         name = f"{stage}{INFLUENCE}"
         try:
@@ -154,13 +153,12 @@ def _influence(subject: Subject, length: int, samples: int) -> list[Row]:
             span = subject.task.input_span(length)
             found = profile(model, batch.tokens, positions, directions)[span]
         except Unsupported as reason:
-            rows.append(subject.cannot(NAME, name, reason, eval_length=length))
+            yield subject.cannot(NAME, name, reason, eval_length=length)
             continue
         found = found / found.mean()
         size = -(-len(found) // BINS)
         for at, part in enumerate(found.split(size)):
             where = {"position": span.start + at * size, "size": len(part) if size > 1 else None}
-            rows.append(subject.row(NAME, name, value=part.mean().item(), n=samples, eval_length=length, **where))
+            yield subject.row(NAME, name, value=part.mean().item(), n=samples, eval_length=length, **where)
         values = {at / max(1, len(found) - 1): value for at, value in enumerate(found.tolist())}
-        rows += _index(subject, length, values, samples, f"{name}_")
-    return rows
+        yield from _index(subject, length, values, samples, f"{name}_")

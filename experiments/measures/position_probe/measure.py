@@ -58,18 +58,14 @@ def measure(subject: Subject, *, samples: Annotated[int, partial(whole, at_least
     initial = probe_errors(streams(subject.initial(), batch.tokens, positions), labels)
     vocab_size = subject.task.vocab_size
     tokens = probe_errors(lambda part: [functional.one_hot(batch.tokens[part], vocab_size)], labels)
-    found: list[tuple[str, str, int | None, Tensor]] = [(MAIN, TOKENS, None, tokens[0, 0])]
-    for layer in range(len(trained)):
-        found += [
-            (MAIN, "", layer, trained[layer, 0]),
-            (INITIAL, "", layer, initial[layer, 0]),
-            (MAIN, SHUFFLED, layer, trained[layer, 1]),
-        ]
     tested = {"chance": constant_error(length), "n": len(range(count)[_parts(count)[2]]) * length}
-    return [
-        subject.row(NAME, metric, condition=condition, layer=layer, value=value.item(), **tested)
-        for metric, condition, layer, value in found
-    ]
+    rows = [subject.row(NAME, MAIN, condition=TOKENS, value=tokens[0, 0].item(), **tested)]
+    errors = (MAIN, "", trained[:, 0]), (INITIAL, "", initial[:, 0]), (MAIN, SHUFFLED, trained[:, 1])
+    for layer in range(len(trained)):
+        for metric, condition, error in errors:
+            value = error[layer].item()
+            rows.append(subject.row(NAME, metric, condition=condition, layer=layer, value=value, **tested))
+    return rows
 
 
 class Sums:

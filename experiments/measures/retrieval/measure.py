@@ -1,5 +1,7 @@
 """Accuracy by depth of the evidence and by length, and the effective length."""
 
+from itertools import takewhile
+
 from experiments.measures.length_extrapolation.measure import lengths
 from experiments.measures.retrieval import EFFECTIVE, NAME, finds
 from experiments.rows.row import Row
@@ -61,18 +63,13 @@ def _metrics(subject: Subject, scored: Scored) -> list[str]:
 
 
 def _effective(subject: Subject, curve: dict[int, tuple[float, float, int]], share: float) -> Row:
-    """Return the row of the effective length, from accuracy, guess and number of answers at each length."""
+    """Return the row of the effective length, from accuracy, guess and number of answers at ascending lengths."""
     trained = subject.task.train_length
     within = [length for length in curve if length <= trained]
     if not within:
         return subject.cannot(NAME, EFFECTIVE, "accuracy in range was not measured: retrieval.multiples needs 1")
-    accuracy, guess, n = curve[max(within)]
-    reached = 0
-    if finds(accuracy, guess):
-        reached = max(within)
-        for length in sorted(length for length in curve if length > reached):
-            there, blind, _ = curve[length]
-            if there - blind < share * (accuracy - guess) - 1e-9:
-                break
-            reached = length
+    accuracy, guess, n = curve[within[-1]]
+    least = share * (accuracy - guess) - 1e-9
+    kept = takewhile(lambda length: curve[length][0] - curve[length][1] >= least, list(curve)[len(within) :])
+    reached = [*within, *kept][-1] if finds(accuracy, guess) else 0
     return subject.row(NAME, EFFECTIVE, value=reached / trained, n=n)

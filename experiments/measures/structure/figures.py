@@ -1,7 +1,6 @@
 """Figures of untrained encoders. They depend on no task."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from experiments.figures import lines, style, words
 from experiments.figures.panels import SHADES, boundary, chart, length_axis, picture, ticks, two_sided
 from experiments.figures.style import Chart, Look
 
-Looks = Mapping[str, Look]
+Looks = dict[str, Look]
 PANELS = 6
 """Most encoders with a panel of their own."""
 SAME = 1e-9
@@ -68,7 +67,7 @@ def kernel(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     falls = (values.max() - values.min()).sort_values(ascending=False)
     flat = [series for series in looks if falls.get(series, math.nan) < SAME]
     falling = falls[falls >= SAME].index
-    named = style.chosen(dict(looks), falling, PANELS)
+    named = style.chosen(looks, falling, PANELS)
     pictures = _pictures(rows[rows["series"].isin(named)], "key", named)
     if not pictures:
         return None
@@ -99,7 +98,7 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | No
     """Plot the expected score over distance, less that at the nearest, of each head or as the mean over heads."""
     heads = rows.groupby(["series", "head"])["value"]
     falls = (heads.max() - heads.min()).groupby("series").max().sort_values(ascending=False)
-    shown = style.chosen(dict(looks), falls[falls >= SAME].index, PANELS) or _some(rows, looks)
+    shown = style.chosen(looks, falls[falls >= SAME].index, PANELS) or _some(rows, looks)
     rows = rows[rows["series"].isin(shown)]
     far, both_ways = int(rows["distance"].abs().max()), bool((rows["distance"] < 0).any())
     powers = [4**power for power in range(far.bit_length()) if 4**power <= far]
@@ -130,7 +129,7 @@ def kernel_curve(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | No
 def wavelengths(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart:
     """Plot the wavelength of each dimension that is a wave, of each series."""
     means = rows.groupby(["series", "dimension"])["value"].mean()
-    shown = style.chosen(dict(looks), means.groupby("series").max().sort_values(ascending=False).index)
+    shown = style.chosen(looks, means.groupby("series").max().sort_values(ascending=False).index)
     long = (means > trained).groupby("series").mean()
     many = long[long > 0].index
     title = f"{words.brief(many, len(looks))} ha{'s' if len(many) == 1 else 've'} waves longer than training"
@@ -158,7 +157,7 @@ def entropy(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     rows = rows[rows["head"].isna()]
     keys = sorted({int(length) for length in rows["sequence_length"]})
     longest = rows[rows["sequence_length"] == max(keys)].groupby("series")["value"].mean().sort_values()
-    shown = style.chosen(dict(looks), longest.index)
+    shown = style.chosen(looks, longest.index)
     caption = (
         "Entropy of the last query's attention when all content is alike, over the number of keys; mean over heads and "
         "seeds. Dotted: equal weights, ln(keys). Curves parallel to it stay diffuse at any length; flat ones attend to "
@@ -180,9 +179,9 @@ def entropy(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
     return figure
 
 
-def _some(rows: pd.DataFrame, looks: Looks) -> dict[str, Look]:
+def _some(rows: pd.DataFrame, looks: Looks) -> Looks:
     here = set(rows["series"])
-    return style.chosen(dict(looks), [series for series in looks if series in here], PANELS)
+    return style.chosen(looks, [series for series in looks if series in here], PANELS)
 
 
 def _pictures(rows: pd.DataFrame, across: str, looks: Looks) -> dict[str, pd.DataFrame]:
