@@ -49,13 +49,7 @@ def selectable(results: Results, metrics: set[str]) -> pd.DataFrame:
 
 
 def measure(test: Mapping[str, Any], rows: pd.DataFrame, results: Results) -> dict[str, Measured]:
-    """Return what there is of every contestant of a test.
-
-    Args:
-        test: of a `schema.Statement`.
-        rows: of `selectable`.
-        results: that the rows are from.
-    """
+    """Return what there is of every contestant of a test, by rows of `selectable`."""
     changed = {key for each in (test.get("against", {}), *test["contestants"].values()) for key in each}
     shared = {key: value for key, value in test["rows"].items() if key in rows.columns and key not in changed}
     rows = select(rows, shared, results)

@@ -83,27 +83,25 @@ def decide(statements: list[Statement], results: Results) -> list[Decided]:
     rows = selectable(results, {part["metric"] for part in parts if "metric" in part})
     unfinished = int((~results.runs["status"].isin(FINISHED)).sum()) + len(results.missing)
     chosen = [each for each in statements if len(rows) or not each.setting]
-    return [_decided(each, rows, results, rule, unfinished, each.name in asked) for each in chosen]
+    return [Decided(each, *_verdict(each, rows, results, rule), unfinished, each.name in asked) for each in chosen]
 
 
-def _decided(
-    statement: Statement,
-    rows: pd.DataFrame,
-    results: Results,
-    declared: tuple[Rule, int] | None,
-    unfinished: int,
-    asked: bool,
-) -> Decided:
+def _verdict(
+    statement: Statement, rows: pd.DataFrame, results: Results, declared: tuple[Rule, int] | None
+) -> tuple[str, tuple[Outcome, ...]]:
     found = [measure(test, rows, results) for test in statement.tests]
     usable = [{} if _lacking(each) else each for each in found]
     waiting = bool(results.waiting)
     compared = compare(list(zip(statement.tests, usable, strict=True)), declared, waiting=waiting)
     outcomes = tuple(map(_outcome, statement.tests, found, compared))
-    verdict = as_a_whole(outcomes, waiting=waiting) if statement.setting else case_by_case(outcomes)
-    if statement.setting and verdict == FAILS:  # more seeds would change nothing
+    if not statement.setting:
+        return case_by_case(outcomes), outcomes
+    verdicts = {outcome.verdict for outcome in outcomes}
+    verdict = _together(verdicts | {OPEN} if waiting and NOT_MEASURED in verdicts else verdicts)
+    if verdict == FAILS:  # more seeds would change nothing
         closed = [tuple(replace(one, next_look=0) for one in each.compared) for each in outcomes]
         outcomes = tuple(replace(each, compared=ended) for each, ended in zip(outcomes, closed, strict=True))
-    return Decided(statement, verdict, outcomes, unfinished, asked)
+    return verdict, outcomes
 
 
 def _lacking(found: Mapping[str, Measured]) -> str:
@@ -126,12 +124,6 @@ def _entry(name: str, published: Mapping[str, float], found: Measured) -> Entry:
     low, high = bounded(np.array(found.values.to_list(), dtype=np.float64), found.bounds, found.noise)
     mean, number = float(found.values.mean()), float(published.get(name, math.nan))
     return Entry(name, number, mean, low, high, len(found.values), found.unlearned)
-
-
-def as_a_whole(outcomes: tuple[Outcome, ...], *, waiting: bool = False) -> str:
-    """Return the verdict on a finding; ``waiting``: runs that were asked for have not ended."""
-    verdicts = {outcome.verdict for outcome in outcomes}
-    return _together(verdicts | {OPEN} if waiting and NOT_MEASURED in verdicts else verdicts)
 
 
 def _together(verdicts: set[str]) -> str:
