@@ -22,13 +22,7 @@ def package_of(name: str) -> ModuleType:
 
 
 def report_of(name: str) -> ModuleType:
-    """Import the report side of a measure: ``summarise``, ``plot`` and ``shown``, from rows alone.
-
-    Raises:
-        ModuleNotFoundError: there is no measure of that name.
-    """
-    if not has_report(name):
-        raise ModuleNotFoundError(f"no measure named {name!r}")
+    """Import the report side of one of this repository's measures: ``summarise``, ``plot`` and ``shown``."""
     return import_module(f"experiments.measures.{name}.report")
 
 
