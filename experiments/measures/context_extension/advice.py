@@ -36,9 +36,8 @@ def what_to_do(main: Ranking, window: int, metric: str, refusals: Sequence[str])
         same = f"{none_gains(metric)} at {main.length} tokens."
         if main.limit not in main.better:
             reach = f"Set max_position_embeddings to {main.length} in its config.json, and nothing else: without that, "
-            return [
-                f"Leave the model as it is: {same} {reach}generate warns of longer texts, and a server may cut them."
-            ]
+            reach += "generate warns of longer texts, and a server may cut them."
+            return [f"Leave the model as it is: {same} {reach}"]
         return [f"{limited} Where text further back must be attended to, leave the model as it is: {same}"]
     factor = main.line(main.chosen)["factor"]
     method = f"{main.chosen}{'' if factor != factor else f' with factor {factor:g}'}{_time(main, main.chosen)}"
@@ -51,9 +50,8 @@ def what_to_do(main: Ranking, window: int, metric: str, refusals: Sequence[str])
     text = f"To read {main.length} tokens, use {method}."
     if main.limit in (main.best, *main.alike):
         limit = f"{named(main.limit, window).capitalize()}{_time(main, main.limit)}"
-        text += (
-            f" {limit} may do as well, but attends to nothing {'further back' if main.limit == WINDOW else 'between'}."
-        )
+        unseen = "further back" if main.limit == WINDOW else "between"
+        text += f" {limit} may do as well, but attends to nothing {unseen}."
     return [text]
 
 

@@ -72,15 +72,14 @@ def code(
     length = {"train_length": window} if in_use else {}
     lines = dict[str, list[str]]()
     # With a method that can take its place the model's encoder is rope, or in use.
-    if main.methods and main.limit in main.better:
+    if main.methods and _limits(main):
         limits = {"sliding_window": window} | ({"first_tokens": FIRST_TOKENS} if main.limit == WITH_FIRST else {})
         limit = _use(held["name"], length | knobs | limits)
         if rotating:
             limit = f'for name, layers in (("rope", {rotating[0]}), ("none", {rotating[1]})): '
             limit += f"pe_zoo.hf.use(model, name, layers=layers{_given(limits)})"
-        note = f"# attends to the last {window} tokens" + f", and to the first {FIRST_TOKENS}" * (
-            main.limit == WITH_FIRST
-        )
+        note = f"# attends to the last {window} tokens"
+        note += f", and to the first {FIRST_TOKENS}" * (main.limit == WITH_FIRST)
         lines[main.limit] = [note, limit]
     if main.chosen:
         factor = main.line(main.chosen)["factor"]
@@ -89,8 +88,6 @@ def code(
         given |= {"layers": rotating[0]} if rotating else {}
         note = f"# attends to the last {seen} tokens" if seen else "# attends to all of the text"
         lines[main.chosen] = [note, _use(main.chosen, given | ({"sliding_window": seen} if seen else {}))]
-        if not _limits(main):
-            lines.pop(main.limit, None)
     if not lines:
         return []
     names = list(lines) if main.first == main.limit else list(reversed(lines))

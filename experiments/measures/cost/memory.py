@@ -35,13 +35,11 @@ class CountedMemory(TorchDispatchMode):
         made = func(*args, **(kwargs or {}))
         for storage in _storages(made):
             if storage not in self._before:
-                self._add(ref(storage, self._remove), storage.nbytes())
+                key, size = ref(storage, self._remove), storage.nbytes()
+                self.held += size - self._sizes.get(key, 0)
+                self._sizes[key] = size
+                self.peak = max(self.peak, self.held)
         return made
-
-    def _add(self, storage: ref[torch.UntypedStorage], size: int) -> None:
-        self.held += size - self._sizes.get(storage, 0)
-        self._sizes[storage] = size
-        self.peak = max(self.peak, self.held)
 
     def _remove(self, storage: ref[torch.UntypedStorage]) -> None:
         self.held -= self._sizes.pop(storage)

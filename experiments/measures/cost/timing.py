@@ -55,12 +55,7 @@ def in_turn(
 ) -> list[tuple[float, float]]:
     """Return seconds of two things to do, 0 and 1, repeated in turn since machines drift; the first pair is left out.
 
-    Args:
-        do: what is timed.
-        device: where it is done.
-        seconds: to repeat both for.
-        least: pairs that are timed at least.
-        before: what comes before each, untimed.
+    They are repeated for some seconds, and at least as many times; ``before`` comes before each, untimed.
     """
 
     def timed(which: int) -> float:

@@ -51,14 +51,8 @@ def changes(model: Transformer, tokens: Tensor, positions: Tensor, span: slice, 
     """Return three sums of squares for each layer's heads, ``(heads, 3)`` float64, over all sequences.
 
     They are of the weights on the span after a permutation of its tokens less those before, less those before moved
-    with their tokens, and of the latter two's difference.
-
-    Args:
-        model: that is asked.
-        tokens: ``(batch, length)`` int64.
-        positions: ``(length,)`` or ``(batch, length)``.
-        span: places that are permuted; the query is the place after it.
-        order: permutations of the span, ``(batch, size)`` int64.
+    with their tokens, and of the latter two's difference. The query is the place after the span; ``order`` has the
+    permutations, ``(batch, size)`` int64. Positions are ``(length,)`` or ``(batch, length)``.
     """
     permuted = tokens.clone()
     permuted[:, span] = tokens[:, span].gather(1, order)

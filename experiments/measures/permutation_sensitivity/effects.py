@@ -44,6 +44,10 @@ class Effects:
         return scored.quality()[metric]
 
 
+Outcome = Effects | Unsupported
+"""Of a change of order: what it does, or why that cannot be measured."""
+
+
 def relative(squares: Tensor) -> float:
     """Return ‖difference‖ / ‖before‖ over all sequences, from ``(batch, 2)``."""
     difference, before = squares.sum(0).sqrt().tolist()
@@ -52,7 +56,7 @@ def relative(squares: Tensor) -> float:
 
 def effects(
     model: Transformer, batch: Batch, positions: Tensor, span: slice, interventions: Mapping[Key, Intervention]
-) -> dict[Key | Literal[""], Effects | Unsupported]:
+) -> dict[Key | Literal[""], Outcome]:
     """Return the effects of each intervention, or its refusal, by its key; those of none under ``""``.
 
     The batch is the untouched input and its answers, ``span`` the places that are permuted; positions are ``(length,)``
@@ -65,10 +69,10 @@ def effects(
     if not answer.any():
         raise Unsupported(f"nothing is scored after the input of {span.stop} places: give task.train_length more")
 
-    def of_chunk(rows: slice, tokens: Tensor, numbers: Tensor) -> dict[Key | Literal[""], Effects | Unsupported]:
+    def of_chunk(rows: slice, tokens: Tensor, numbers: Tensor) -> dict[Key | Literal[""], Outcome]:
         part = replace(batch.part(rows), counted=answer)
         before = _reply(model, tokens, numbers)
-        found: dict[Key | Literal[""], Effects | Unsupported] = {"": _compared(before, before, part, span, None)}
+        found: dict[Key | Literal[""], Outcome] = {"": _compared(before, before, part, span, None)}
         for key, whole in interventions.items():
             intervention = whole.part(rows)
             try:
@@ -83,7 +87,7 @@ def effects(
     return {key: _joined([part[key] for part in parts]) for key in parts[0]}
 
 
-def _joined(parts: list[Effects | Unsupported]) -> Effects | Unsupported:
+def _joined(parts: list[Outcome]) -> Outcome:
     refusal = next((part for part in parts if isinstance(part, Unsupported)), None)
     return refusal or Effects.joined([part for part in parts if isinstance(part, Effects)])
 

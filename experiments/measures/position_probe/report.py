@@ -45,9 +45,8 @@ def _over_layers(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart 
         "Mean error, in places, of a linear probe that predicts the place of a token from its state before the first "
         "layer (0) and after each; held-out sequences of the training length. Dotted: a probe of the tokens alone, and "
         "the best constant guess. Thick: mean, thin: seeds."
-        + " Colour: the least error of each family; grey: the others."
-        * (len(named) < len(looks))
     )
+    caption += " Colour: the least error of each family; grey: the others." * (len(named) < len(looks))
     before = plain[plain["metric"] == INITIAL]
     panels = {"before training": before, "trained": trained} if len(before) else {"": trained}
     how: dict[str, Any] = {"x": "layer", "y": "mean error (places)", "key": named}

@@ -64,7 +64,10 @@ def _figures(rows: pd.DataFrame, looks: dict[str, Look]) -> dict[str, Chart | No
     how: dict[str, Any] = {"x": "added to all positions", "y": f"{metric.label} ({metric.unit})", "height": 1.9}
     figure, (axes,) = chart(_finding(rows, looks, breaking, calm), caption, **how)
     drawn = lines.draw(axes, of_metric, "shifted", named)
-    _shift_axis(axes, sorted(set(of_metric["shifted"])))
+    shifts = sorted(set(of_metric["shifted"]))
+    axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)  # linear below 1, so that 0 has a place
+    axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
+    ticks(axes.xaxis, shifts, spread(shifts, 6))
     lines.value_axis(axes, of_metric, "shifted")
     low, high = axes.get_ylim()
     if high - low < ALIKE:  # rounding alone, which no axis should show large
@@ -92,13 +95,6 @@ def _finding(rows: pd.DataFrame, looks: dict[str, Look], breaking: list[str], ca
 
 def _shifted(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(shifted=rows["shift"].fillna(0).astype(int))
-
-
-def _shift_axis(axes: Any, shifts: list[int]) -> None:
-    """Logarithmic above 1, linear below, so that 0 has a place; a tick at every shift, numbers while there is room."""
-    axes.set_xscale("symlog", base=2, linthresh=1, linscale=1)
-    axes.set_xlim(-0.35 if 0 in shifts else min(shifts) / 1.8, max(shifts) * 1.8)
-    ticks(axes.xaxis, shifts, spread(shifts, 6))
 
 
 summarise = partial(by_measurement, experiment=NAME)

@@ -138,9 +138,8 @@ def wavelengths(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart:
         "Wavelength of each dimension that is a pure wave over positions. Line: the longest training sequence; waves "
         "above it never complete a period in training. Dimensions are those of the model where a vector is added, of a "
         "head where queries and keys are rotated. Mean over seeds."
-        + " Colour: the longest waves; grey: the others."
-        * (len(shown) < rows["series"].nunique())
     )
+    caption += " Colour: the longest waves; grey: the others." * (len(shown) < rows["series"].nunique())
     figure, (axes,) = chart(title, caption, x="dimension, of all", y="wavelength (positions)", left=0.72, height=1.9)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
@@ -162,9 +161,8 @@ def entropy(rows: pd.DataFrame, looks: Looks, trained: float) -> Chart | None:
         "Entropy of the last query's attention when all content is alike, over the number of keys; mean over heads and "
         "seeds. Dotted: equal weights, ln(keys). Curves parallel to it stay diffuse at any length; flat ones attend to "
         "a fixed neighbourhood. Shaded: training."
-        + " Colour: the narrowest of each family; grey: the others."
-        * (len(shown) < len(longest))
     )
+    caption += " Colour: the narrowest of each family; grey: the others." * (len(shown) < len(longest))
     local = longest[longest < math.log(max(keys)) - 1]
     title = (
         f"Attention stays local with {words.brief(local.index, len(longest))}" if len(local) else "Entropy of attention"
