@@ -12,16 +12,8 @@ from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, LIMITS, TEXTS
 from experiments.measures.context_extension import NAME as EXTENDED
 from experiments.measures.context_extension.answer import Answer, answer
-from experiments.measures.context_extension.ranking import (
-    UNCHANGED,
-    Ranking,
-    content,
-    difference,
-    level,
-    named,
-    number,
-    times_of,
-)
+from experiments.measures.context_extension.conditions import UNCHANGED, named
+from experiments.measures.context_extension.ranking import Ranking, content, difference, level, number, times_of
 from experiments.measures.retrieval.answer import MEASURES
 from experiments.measures.retrieval.answer import Answer as Places
 from experiments.measures.retrieval.answer import answer as answer_places

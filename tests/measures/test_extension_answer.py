@@ -10,7 +10,8 @@ import pytest
 
 from experiments.measures.context_extension import AS_TRAINED, CONTENT, END, NAME, TIME, WINDOW, WITH_FIRST
 from experiments.measures.context_extension.answer import Answer, answer
-from experiments.measures.context_extension.ranking import UNCHANGED, content
+from experiments.measures.context_extension.conditions import UNCHANGED
+from experiments.measures.context_extension.ranking import content
 from experiments.rows.row import Row, frame
 
 SHARED = {"run_id": "r", "encoder": "m", "positions": "sequential", "task": "text", "seed": 0, "experiment": NAME}

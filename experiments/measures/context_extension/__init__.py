@@ -23,5 +23,7 @@ FINE_TUNED = "fine-tuned"
 """Ends the condition of a replacement with which a copy of the model was trained on."""
 CONTENT, END, TIME = "far_context_content", "last_quarter_bits_per_byte", "relative_read_seconds"
 """Metrics that are measured of a model from outside alone."""
+DISTANT = (END, CONTENT)
+"""Those of them that say what text further back than a window is worth."""
 TEXTS = ("task.path", "task.dataset")
 """Options that name a text."""

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.measures.context_extension import FIRST_TOKENS, WINDOW, WITH_FIRST
+from experiments.measures.context_extension.conditions import UNCHANGED, named
 from experiments.measures.context_extension.lines import configured
-from experiments.measures.context_extension.ranking import UNCHANGED, Ranking, named, none_gains, number, times_of
+from experiments.measures.context_extension.ranking import Ranking, none_gains, number, times_of
 
 FIXED = "nothing can be put into the model: "
 REMEDIES = {

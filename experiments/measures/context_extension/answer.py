@@ -9,32 +9,11 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import (
-    AS_TRAINED,
-    CONTENT,
-    END,
-    FIRST_TOKENS,
-    LIMITS,
-    NAME,
-    REPLACED,
-    WINDOW,
-    WITH_FIRST,
-    advice,
-    evidence,
-)
+from experiments.measures.context_extension import AS_TRAINED, DISTANT, LIMITS, NAME, REPLACED, WINDOW, advice, evidence
+from experiments.measures.context_extension.conditions import UNCHANGED, WAYS, named
 from experiments.measures.context_extension.lines import code, next_command, windowed
 from experiments.measures.context_extension.pieces import beyond, hint, read, too_few
-from experiments.measures.context_extension.ranking import (
-    UNCHANGED,
-    Ranking,
-    at,
-    difference,
-    level,
-    named,
-    none_gains,
-    number,
-    ranked,
-)
+from experiments.measures.context_extension.ranking import Ranking, at, difference, level, none_gains, number, ranked
 from experiments.measures.context_use import NAME as CONTEXT_USE
 from experiments.measures.retrieval import finds
 from experiments.measures.retrieval.answer import easier
@@ -46,10 +25,6 @@ from experiments.statistics import blocks
 
 FAR = 4
 """Training lengths of the second table, or the nearest measured: the answer is about the longest."""
-WAYS = {
-    WINDOW: "a window, which ignores what is further back",
-    WITH_FIRST: f"a window and the first {FIRST_TOKENS} tokens, which ignores what is between",
-}
 
 
 @dataclass
@@ -118,7 +93,7 @@ def answer(
     corpus = corpus if isinstance(corpus, dict) else {}
     limit = min((spec["sliding_window"] for spec in in_use if spec.get("sliding_window")), default=None)
     if limit is not None and limit <= trained:  # every way of reading has it: none sees what a window would not
-        rows = rows[~rows["condition"].isin(LIMITS) & ~rows["metric"].isin((END, CONTENT))]
+        rows = rows[~rows["condition"].isin(LIMITS) & ~rows["metric"].isin(DISTANT)]
     lengths = sorted({trained, *(int(length) for length in rows["eval_length"].unique() if length > trained)})
     found = {length: ranked(rows, metric, length, trained) for length in lengths}
     found = {length: ranking for length, ranking in found.items() if AS_TRAINED in ranking.table.index}

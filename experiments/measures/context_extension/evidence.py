@@ -2,17 +2,8 @@
 
 from experiments.figures import words
 from experiments.measures.context_extension import AS_TRAINED, LIMITS
-from experiments.measures.context_extension.ranking import (
-    UNCHANGED,
-    Ranking,
-    content,
-    difference,
-    least,
-    level,
-    named,
-    number,
-    shown,
-)
+from experiments.measures.context_extension.conditions import UNCHANGED, named
+from experiments.measures.context_extension.ranking import Ranking, content, difference, least, level, number, shown
 from experiments.rows.row import is_share, metric_of
 from experiments.rows.stretches import ENOUGH
 

@@ -7,24 +7,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments.figures import words
-from experiments.measures.context_extension import (
-    AS_TRAINED,
-    CONTENT,
-    DROPPED,
-    END,
-    FIRST_TOKENS,
-    LIMITS,
-    TIME,
-    WINDOW,
-    WITH_FIRST,
-)
+from experiments.measures.context_extension import AS_TRAINED, CONTENT, DROPPED, END, LIMITS, TIME, WINDOW
 from experiments.rows.row import is_share, metric_of
 from experiments.statistics import blocks
 from experiments.statistics.intervals import SIGNIFICANCE
 
-UNCHANGED = "unchanged"
-NAMES = {AS_TRAINED: UNCHANGED, DROPPED: "no encoding"}
-"""How conditions are named where no other name says them."""
 LEAST, GAIN = 0.0005, 0.01
 """Differences in bits per byte, or shares, that are printed as one, and that are worth a change of the model."""
 
@@ -176,13 +163,6 @@ def _intervals(whole: "pd.Series[float]", parts: pd.DataFrame, several: int = 1)
         for name, value in whole.items()
     }
     return pd.DataFrame.from_dict(found, orient="index", columns=["low", "high"], dtype=float)
-
-
-def named(condition: str, window: int) -> str:
-    """Return how a condition is named to a reader."""
-    if condition in LIMITS:
-        return f"a window of {window}{f' and the first {FIRST_TOKENS}' * (condition == WITH_FIRST)}"
-    return NAMES.get(condition, condition)
 
 
 def shown(line: Mapping[str, float], prefix: str, least: float = LEAST) -> bool:

@@ -9,7 +9,7 @@ from experiments.figures import dots
 from experiments.figures.panels import by_task, columns_at
 from experiments.figures.style import Chart, Look
 from experiments.measures.context_extension import AS_TRAINED, DROPPED, END, LIMITS, NAME, REPLACED, WINDOW, WITH_FIRST
-from experiments.measures.context_extension.ranking import NAMES, UNCHANGED, named
+from experiments.measures.context_extension.conditions import NAMES, UNCHANGED, named
 from experiments.rows.row import main_metric, metric_of, not_in_parts
 from experiments.statistics.intervals import by_measurement, with_series
 
