@@ -32,6 +32,7 @@ class Ranking:
             length, less unchanged) ``difference``, ``low``, ``high``, ``p`` and ``p_holm``.
         windows: how many windows were measured; 0 where sequences are no text.
         blocks: of how many blocks the intervals are.
+        limit: the better window: alone, or with the first tokens beside it.
     """
 
     length: int
@@ -39,6 +40,7 @@ class Ranking:
     table: pd.DataFrame
     windows: int
     blocks: int
+    limit: str
 
     def line(self, name: str) -> dict[str, float]:
         """Return the numbers of a condition."""
@@ -74,11 +76,6 @@ class Ranking:
     def first(self) -> str | None:
         """The best of those that are better than the unchanged model."""
         return next(iter(self.better), None)
-
-    @property
-    def limit(self) -> str:
-        """The better window: alone, or with the first tokens beside it."""
-        return _limit(self.table)
 
     @property
     def methods(self) -> list[str]:
@@ -127,15 +124,11 @@ def ranked(rows: pd.DataFrame, metric: str, length: int, trained: int) -> Rankin
         else:
             table = table.join(_intervals(measured, _parts(of_metric), several).add_prefix(f"{column}_"))
     ends = table["end"].drop(DROPPED, errors="ignore").dropna()
-    against_window = blocks.against(ends, _parts(here[here["metric"] == END]), _limit(table))
-    table = table.join(against_window.add_prefix("window_"))
+    limit = next((str(name) for name in table.index if name in LIMITS), WINDOW)
+    table = table.join(blocks.against(ends, _parts(here[here["metric"] == END]), limit).add_prefix("window_"))
     table = table.join(_as_saved(rows[rows["metric"] == metric], table["factor"], trained))
     windows = int(_whole(quality, "n").get(AS_TRAINED, 0)) // length if metric == "bits_per_byte" else 0
-    return Ranking(length, length / trained, table, windows, len(parts))
-
-
-def _limit(table: pd.DataFrame) -> str:
-    return next((str(name) for name in table.index if name in LIMITS), WINDOW)
+    return Ranking(length, length / trained, table, windows, len(parts), limit)
 
 
 def _as_saved(rows: pd.DataFrame, factors: "pd.Series[float]", trained: int) -> pd.DataFrame:
