@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 
 from experiments.figures import style, words
 from experiments.report import drawing
-from experiments.report.page import Board, Cell, Entry
+from experiments.report.page import Board, Cell, Entry, heat
 from experiments.report.sections import likeness
 from experiments.report.sections.curves import learned_only
 from experiments.report.sections.task import TaskResults
@@ -69,61 +69,53 @@ def of_task(task: TaskResults) -> Board:
     """Return the board of one task."""
     axes = task.axes
     sparks = {line.name: drawing.small([line], axes, 100, 26) for line in task.curves}
-    metric, multiples = str(task.quality["metric"].iloc[0]), [1, *DOUBLINGS]
-    values = {multiple: at(task, multiple) for multiple in multiples}
-    multiples = [multiple for multiple in multiples if len(values[multiple])]
-    free = task.free_standing.set_index("series")["kept"]
-    ranked = int((task.standing["status"] == "ok").sum())
+    values = {multiple: means for multiple in (1, *DOUBLINGS) if len(means := at(task, multiple))}
     seeds = {str(name): part["kept"].dropna() for name, part in task.scores.groupby("series")}
-    times = trained_for(task)
+    times, free, ranked = trained_for(task), task.free_running, len(task.ranked)
     entries = []
     for line in task.standing.to_dict("records"):
-        series, known = str(line["series"]), line["status"] == "ok"
-        cells = []
-        for multiple in multiples:
-            kept = line.get(f"kept_{multiple}", 1.0)
-            heat = None if multiple == 1 or not known or kept != kept else round(10 * min(max(kept, 0.0), 1.0))
-            cells.append(Cell(written(values[multiple].get(series, math.nan), metric) if known else "", heat))
-        if not known:
-            cells = [Cell("", why=str(line["status"])) for _ in multiples]
-        lost = line["seeds"] - line["seeds_learned"]
-        remarks = [f"{line['seeds_learned']} of {line['seeds']} learned"] if lost and known else []
-        remarks += [str(line["status"])] if not known else []
-        remarks += [f"trained {times[series]:.1f}×"] if known and times.get(series, 1) >= LONGER else []
-        remarks += [task.relatives[series]] if series in task.relatives else []
-        entries.append(
-            Entry(
-                places=words.span(line["place_low"], line["place_high"]) if task.placed else "",
-                track=drawing.track(line["place_low"], line["place_high"], line["place"], ranked)
-                if known
-                else Markup(),
-                name=task.named(series),
-                css=drawing.css(task.kind_of(series)),
-                page=task.page_of(series),
-                remark=", ".join(remarks),
-                spark=sparks.get(series, Markup()),
-                cells=tuple(cells),
-                mean=words.fixed(100 * line["kept"], ".0f") if known else "",
-                ends=_ends(line) if known else "",
-                strip=drawing.strip(list(seeds[series]), line["kept"], line["low"], line["high"])
-                if known
-                else Markup(),
-                better=_better(task, series, ranked) if known else "",
-                last=words.fixed(100 * free.get(series, math.nan), ".0f") if known else "",
-                pinned=task.is_own(series) or series == task.baseline,
-            )
+        series, status = str(line["series"]), str(line["status"])
+        relative = [task.relatives[series]] if series in task.relatives else []
+        entry = Entry(
+            name=task.named(series),
+            css=drawing.css(task.kind_of(series)),
+            page=task.page_of(series),
+            remark=", ".join([status, *relative]),
+            spark=sparks.get(series, ""),
+            cells=tuple(Cell("", why=status) for _ in values),
+            pinned=task.is_own(series) or series == task.baseline,
         )
-    trained, last = axes.trained, int(task.standing["up_to"].max()) if len(task.standing) else 1
+        if status == "ok":
+            cells = (
+                Cell(written(means.get(series, math.nan), task.metric), heat(line.get(f"kept_{multiple}", math.nan)))
+                for multiple, means in values.items()
+            )
+            remarks = [f"{line['seeds_learned']} of {line['seeds']} learned"] * (line["seeds_learned"] < line["seeds"])
+            remarks += [f"trained {times[series]:.1f}×"] if times.get(series, 1) >= LONGER else []
+            entry = replace(
+                entry,
+                places=words.span(line["place_low"], line["place_high"]) if task.placed else "",
+                track=drawing.track(line["place_low"], line["place_high"], line["place"], ranked),
+                remark=", ".join([*remarks, *relative]),
+                cells=tuple(cells),
+                mean=words.fixed(100 * line["kept"], ".0f"),
+                ends=_ends(line),
+                strip=drawing.strip(list(seeds[series]), line["kept"], line["low"], line["high"]),
+                better=_better(task, series, ranked),
+                last=words.fixed(100 * free.get(series, math.nan), ".0f"),
+            )
+        entries.append(entry)
+    last = int(task.standing["up_to"].max()) if len(task.standing) else 1
     return Board(
         caption=f"Standings, {task.key}",
-        heads=tuple((f"×{multiple}", str(trained * multiple)) for multiple in multiples),
+        heads=tuple((f"×{multiple}", str(axes.trained * multiple)) for multiple in values),
         place=("Place", "and its range") if task.placed else ("", ""),
         curve=("Curve", f"{axes.lengths[0]} … {axes.lengths[-1]}"),
         mean=(f"Kept, %, {mean_of(last)}", "dots: seeds, bar: 95 % interval"),
         better=_compared_with(task),
         last="Free-running" if free.notna().any() else "",
         entries=tuple(entries),
-        note=_note(task, metric),
+        note=_note(task),
         stem="standings",
         asked=task.asks_of_each,
     )
@@ -154,11 +146,12 @@ def mean_of(last: float) -> str:
     return f"mean of {words.listed(read)}" if len(read) > 1 else f"at {words.listed(read) or 'no length beyond it'}"
 
 
-def _note(task: TaskResults, metric: str) -> str:
-    named = metric_of(metric)
-    note = f"Columns ×1, ×2 …: {named.label}, {'%' if is_share(metric) else named.unit}, teacher-forced. Kept: share "
-    note += "of the quality in range, 0 being a guess without reading, averaged over these multiples of the length."
-    known = task.standing[(task.standing["status"] == "ok") & (task.standing["seeds_learned"] >= FEWEST)]
+def _note(task: TaskResults) -> str:
+    named = metric_of(task.metric)
+    unit = "%" if is_share(task.metric) else named.unit
+    note = f"Columns ×1, ×2 …: {named.label}, {unit}, teacher-forced. Kept: share of the quality in range, "
+    note += "0 being a guess without reading, averaged over these multiples of the length."
+    known = task.ranked[task.ranked["seeds_learned"] >= FEWEST]
     note += f" {NO_INTERVAL}" * bool(known["low"].isna().any())
     beaten = [len(beaten_by(task, str(series))) for series in task.standing["series"]]
     note += f" {ABOVE}" * (beaten != sorted(beaten, reverse=True) and task.placed)
@@ -278,10 +271,8 @@ def compared(tasks: Sequence[TaskResults]) -> pd.DataFrame:
 def over_tasks(tasks: Sequence[TaskResults]) -> Board:
     """Return the board over tasks: of a few what is kept and places on each, of many how often each place was taken."""
     table, few = compared(tasks), len(tasks) <= FEW
-    known = pd.concat([task.standing for task in tasks])
-    known = known[known["status"] == "ok"]
+    known = pd.concat([task.ranked for task in tasks])
     lines = {task.key: {line["series"]: line for line in task.standing.to_dict("records")} for task in tasks}
-    counts = {key: sum(line["status"] == "ok" for line in of_task.values()) for key, of_task in lines.items()}
     task_of = {series: task for task in reversed(tasks) for series in task.standing["series"]}
     most, entries = int(table[["wins", "losses"]].to_numpy().max()), []
     question, told = _question(tasks)
@@ -296,16 +287,15 @@ def over_tasks(tasks: Sequence[TaskResults]) -> Board:
         lost = line["tasks"] - line["tasks_learned"]
         cells = [Cell(str(line[name])) for name in ("wins", "losses", "compared")][: len(heads)]
         if few:
-            cells = [_on(lines[task.key].get(series), 0 if question else counts[task.key]) for task in tasks]
+            cells = [_on(lines[task.key].get(series), 0 if question else len(task.ranked)) for task in tasks]
         entries.append(
             Entry(
-                places="",
                 track=drawing.taken(list(own["place"]), len(table)),
                 name=task.named(series),
                 css=drawing.css(task.kind_of(series)),
                 page=task.page_of(series),
                 remark=f"learned {line['tasks_learned']} of {line['tasks']} tasks" if lost else "",
-                spark=Markup() if question else drawing.diverging(line["wins"], line["losses"], most),
+                spark="" if question else drawing.diverging(line["wins"], line["losses"], most),
                 cells=tuple(cells),
                 mean=words.fixed(100 * line["kept"], ".0f") if not lost else "–",
                 strip=drawing.strip(list(own["kept"]), math.nan if lost else line["kept"], math.nan, math.nan),
@@ -342,8 +332,8 @@ def _on(line: dict[Any, Any] | None, count: int) -> Cell:
         return Cell("")
     if line["status"] != "ok":
         return Cell("", why=str(line["status"]))
-    track = drawing.track(line["place_low"], line["place_high"], line["place"], count) if count else Markup()
-    return Cell(words.fixed(100 * line["kept"], ".0f"), round(10 * min(max(line["kept"], 0.0), 1.0)), track=track)
+    track = drawing.track(line["place_low"], line["place_high"], line["place"], count) if count else ""
+    return Cell(words.fixed(100 * line["kept"], ".0f"), heat(line["kept"]), track=track)
 
 
 def _where(tasks: Sequence[TaskResults], series: str) -> str:
@@ -373,13 +363,12 @@ def heat_map(tasks: Sequence[TaskResults]) -> dict[str, Any]:
         for line in task.standing.to_dict("records"):
             if line["series"] not in order:
                 continue
-            kept, known = line["kept"], line["status"] == "ok"
-            heat = round(10 * min(max(kept, 0.0), 1.0)) if known else None
-            places = f", place {words.span(line['place_low'], line['place_high'])}" * (known and task.placed)
-            said = (
-                f"{line['series']} on {task.label}: {'keeps ' + words.fixed(kept) if known else line['status']}{places}"
-            )
-            table[task.key, line["series"]] = Cell(words.fixed(100 * kept, ".0f") if known else "", heat, said)
+            kept, said = line["kept"], str(line["status"])
+            if said == "ok":
+                said = f"keeps {words.fixed(kept)}"
+                said += f", place {words.span(line['place_low'], line['place_high'])}" * task.placed
+            said = f"{line['series']} on {task.label}: {said}"
+            table[task.key, line["series"]] = Cell(words.fixed(100 * kept, ".0f"), heat(kept), said)
     total = {series: sum(cell.heat or 0 for (_, name), cell in table.items() if name == series) for series in order}
     ranked = sorted(order, key=lambda series: -total[series])
     kinds = {s: drawing.css(next(task.kind_of(s) for task in tasks if s in task.order)) for s in ranked}

@@ -246,8 +246,8 @@ def _elsewhere(part: Part, path: str) -> Part:
 
 
 def _task_link(task: TaskResults) -> dict[str, str]:
-    known = task.standing[task.standing["status"] == "ok"]
-    said = f"first: {words.few(known.loc[known['place_low'] == 1, 'series'])}" if len(known) > 1 else "not compared"
+    firsts = task.ranked.loc[task.ranked["place_low"] == 1, "series"]
+    said = f"first: {words.few(firsts)}" if len(task.ranked) > 1 else "not compared"
     said = headings.verdicts(task) if task.declared and task.asked else said
     said = f"possibly the best: {words.few(task.possibly_best)}" if task.possibly_best else said
     lines = [line for line in task.curves if line.coloured] if len(task.measured) else []

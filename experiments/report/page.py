@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import itertools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -43,25 +44,30 @@ class Cell:
     track: str = ""
 
 
-@dataclass(frozen=True)
+def heat(share: float) -> int | None:
+    """Return the shade of a share, of less than 0 as of 0 and of more than 1 as of 1; None where there is none."""
+    return None if math.isnan(share) else round(10 * min(max(share, 0.0), 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A line of a board, with the ``ends`` of the mean's interval.
+    """A line of a board, with the ``ends`` of the mean's interval; one that did not learn has blanks.
 
     ``remark`` says what a reader has to know of its runs, such as that some did not learn. What is ``pinned``, the
     reader's own encoding or what others are compared with, stays in sight below the first lines.
     """
 
-    places: str
-    track: Markup
+    places: str = ""
+    track: str = ""
     name: str
     css: str
     page: str
     remark: str
-    spark: Markup
+    spark: str
     cells: tuple[Cell, ...]
-    mean: str
-    strip: Markup
-    better: str
+    mean: str = ""
+    strip: str = ""
+    better: str = ""
     last: str = ""
     ends: str = ""
     pinned: bool = False

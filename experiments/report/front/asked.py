@@ -103,13 +103,13 @@ def _nearest(task: TaskResults, won: Sequence[str]) -> str:
 
 def _free(task: TaskResults) -> str:
     """Say what the baseline and the others keep free-running, which no test compares; blank where not measured."""
-    table = task.free_standing.dropna(subset="kept")
-    kept, ours = 100 * table["kept"], table["series"] == str(task.baseline)
-    own, others = kept[ours], kept[~ours]
-    if own.empty or others.empty:
+    kept = 100 * task.free_running.dropna()
+    others = kept[kept.index != task.baseline]
+    if others.empty or task.baseline not in kept:
         return ""
     ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (others.min(), others.max())))
-    return f" Free-running, reading its own output, it keeps {own.item():.0f} %, the others {ends}: not tested."
+    own = kept[str(task.baseline)]
+    return f" Free-running, reading its own output, it keeps {own:.0f} %, the others {ends}: not tested."
 
 
 def _highest(task: TaskResults, verdict: str) -> str:

@@ -69,7 +69,7 @@ def nobody(tasks: Sequence[TaskResults]) -> list[Finding]:
 
 def _own(task: TaskResults, series: str) -> list[Finding]:
     """Say how far an encoder of the user's works, whom it beats, and who beats it."""
-    known = task.standing[task.standing["status"] == "ok"]
+    known = task.ranked
     if series not in set(known["series"]):
         return [Finding(f"{series}, yours", f"did not learn {task.label}: nothing can be said of longer lengths.")]
     line, beaten = known[known["series"] == series].iloc[0], board.beaten_by(task, series)
@@ -91,13 +91,12 @@ def _left(task: TaskResults) -> str:
 
 
 def _first(task: TaskResults) -> list[Finding]:
-    known = task.standing[task.standing["status"] == "ok"]
-    if len(known) < 2:
+    if len(task.ranked) < 2:
         return []
-    best = known.iloc[0]
+    best = task.ranked.iloc[0]
     series = str(best["series"])
     beaten = board.beaten_by(task, series)
-    rivals = [str(name) for name in known["series"] if name not in (series, *beaten)]
+    rivals = [str(name) for name in task.ranked["series"] if name not in (series, *beaten)]
     seeds = task.scores.loc[(task.scores["series"] == series) & task.scores["kept"].notna(), "kept"]
     kept = f"{words.fixed(100 * best['kept'], '.0f')} %"
     text = f"of its quality kept{_within(best)}, {board.mean_of(best['up_to'])}"
@@ -111,9 +110,8 @@ def _first(task: TaskResults) -> list[Finding]:
     if rivals and task.placed and spread[series] > WIDER * spread[rivals].median():
         small += " Its seeds lie further apart than theirs. Each pair has a test, corrected for the number of pairs: "
         small += "with few such seeds two bars that do not touch may be undecided."
-    free = task.free_standing.set_index("series")["kept"]
-    if free.get(series, math.nan) == free.get(series):
-        small += f" Free-running, reading its own output: {100 * free[series]:.0f} %."
+    if (free := task.free_running.get(series, math.nan)) == free:
+        small += f" Free-running, reading its own output: {100 * free:.0f} %."
     head = f"{task.named(series)}: {kept}" if rivals else f"{task.named(series)} is first: {kept}"
     return [Finding(head, text, small.strip())]
 
@@ -190,7 +188,7 @@ def fall(task: TaskResults) -> list[Finding]:
 
 def _open(task: TaskResults) -> list[Finding]:
     """Say which series has the widest range of places, or who loses least where all have a place."""
-    known = task.standing[task.standing["status"] == "ok"]
+    known = task.ranked
     width = (known["place_high"] - known["place_low"] + 1).sort_values(ascending=False, kind="stable")
     if len(known) < 2 or width.iloc[0] < SPREAD or not task.placed:
         return []

@@ -12,7 +12,7 @@ from experiments.report.sections.statements import Told
 from experiments.report.sections.task import TaskResults
 from experiments.rows.row import is_share, metric_of
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE
-from experiments.statistics.scores import UNLEARNED
+from experiments.statistics.scores import DOUBLINGS, UNLEARNED
 from experiments.statistics.statements.schema import FAILS, HOLDS
 
 
@@ -22,11 +22,10 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     It is the verdict on the first claim that speaks of one encoder, with that one beside the best of those that beat it
     in a test, if any do, or beside itself where it was numbered in several ways; else who is best and who is worst.
     """
-    known = task.standing[task.standing["status"] == "ok"]
-    metric, trained = str(task.quality["metric"].iloc[0]), int(task.quality["train_length"].max())
+    known, metric, trained = task.ranked, task.metric, int(task.quality["train_length"].max())
     if known.empty:
         return f"No encoding learned {task.label}: nothing can be said of longer lengths"
-    multiple = next((m for m in (2, 4, 8) if len(at(task, m))), 0)
+    multiple = next((m for m in DOUBLINGS if len(at(task, m))), 0)
     if not multiple:
         return f"{task.label}: nothing was measured beyond length {trained}"
     values = at(task, multiple).reindex(known["series"]).dropna()

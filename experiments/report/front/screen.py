@@ -42,7 +42,7 @@ def first_screen(
     heading, top = headings.of_task(task, claims), None
     # What is kept is not what a heading given from elsewhere is about.
     found = findings.fall(task) if named else findings.of_task(task, () if compared else claims)
-    if task.asked and len(task.against) and (task.standing["status"] == "ok").any():
+    if task.asked and len(task.against) and len(task.ranked):
         heading = f"{task.label}: {headings.verdicts(task)}"
     if len(several) > 1:
         heading, top = headings.across(questions or several), board.over_tasks(several)
@@ -65,12 +65,10 @@ def first_screen(
 
 def curve(task: TaskResults) -> Markup:
     """Return the curves of a task, with what they show in words."""
-    axes = task.axes
-    metric = str(task.quality["metric"].iloc[0])
-    means = at(task, 2)
+    axes, means = task.axes, at(task, 2)
     said = f"{task.caption}, {axes.lengths[0]} to {axes.lengths[-1]}. Trained to {axes.trained}. "
-    found = [f"{line.name} {written(means[line.name], metric)}" for line in task.curves if line.name in means.index]
-    return drawing.curves(task.curves, axes, said + (f"At {2 * axes.trained}: {words.few(found)}." if found else ""))
+    found = [f"{line.name} {written(means[line.name], task.metric)}" for line in task.curves if line.name in means]
+    return drawing.curves(task.curves, axes, said + f"At {2 * axes.trained}: {words.few(found)}." * bool(found))
 
 
 def setting(tasks: Sequence[TaskResults], results: Results) -> str:

@@ -11,7 +11,7 @@ HALF = 0.5
 
 def ranked(tasks: Sequence[TaskResults]) -> list[TaskResults]:
     """Return the tasks with a quality beyond the training length of two series or more."""
-    return [task for task in tasks if (task.standing["status"] == "ok").sum() > 1]
+    return [task for task in tasks if len(task.ranked) > 1]
 
 
 def counted(tasks: Sequence[TaskResults]) -> list[TaskResults]:

@@ -80,18 +80,17 @@ def table(tasks: Sequence[TaskResults]) -> str:
     task = shown(counted(tasks) or tasks)
     if task is None:
         return "% nothing was measured over lengths\n"
-    known = task.standing[task.standing["status"] == "ok"].set_index("series")
-    metric = metric_of(name := str(task.quality["metric"].iloc[0]))
+    known, metric = task.ranked.set_index("series"), metric_of(task.metric)
     costs = cost.numbers([task]).set_index("series")["relative_operations"].reindex(known.index)
     against = task.against.set_index("series").reindex(known.index)
-    share, up = is_share(name), bool(metric.higher_is_better)
+    share, up = is_share(task.metric), bool(metric.higher_is_better)
     multiples = [multiple for multiple in DOUBLINGS if multiple <= known["up_to"].max()]
     columns = {
         rf"{multiple:g}$\times$" if multiple > 1 else "In range": board.at(task, multiple).reindex(known.index)
         * (100 if share else 1)
         for multiple in (1, *multiples)
     }
-    free = 100 * task.free_standing.set_index("series")["kept"].reindex(known.index).astype(float)
+    free = 100 * task.free_running.reindex(known.index).astype(float)
     columns |= {"Kept": 100 * known["kept"], "Free": free, "Cost": costs}
     columns = {head: column for head, column in columns.items() if head not in ("Free", "Cost") or column.notna().any()}
     digits = dict.fromkeys(columns, 1 if share else 2) | {"Kept": 1, "Free": 1, "Cost": 2}

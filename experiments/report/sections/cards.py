@@ -188,8 +188,7 @@ def _numbers(task: TaskResults, series: str) -> list[str]:
     if line["seeds_learned"] < line["seeds"]:
         learned = f"{line['seeds_learned']} of {learned} learned"
     kept, low, high = (100 * line[end] for end in ("kept", "low", "high"))
-    ranked = (task.standing["status"] == "ok").sum()
-    place = f"place {words.span(line['place_low'], line['place_high'])} of {ranked}, " * task.placed
+    place = f"place {words.span(line['place_low'], line['place_high'])} of {len(task.ranked)}, " * task.placed
     text = [f"{series}: keeps {words.interval(kept, low, high, '.0f')} %, {place}{learned}"]
     if task.seeks_best:
         return [*text, f"possibly the best on {task.label}: {board.possibly_best(task, series)}"]

@@ -11,7 +11,7 @@ from experiments.measures import permutation_sensitivity
 from experiments.measures.permutation_sensitivity import report as permutation_report
 from experiments.measures.permutation_sensitivity.report import change_names, order
 from experiments.report import drawing
-from experiments.report.page import Block, Cell, Picture, Section, Table
+from experiments.report.page import Block, Cell, Picture, Section, Table, heat
 from experiments.report.sections.task import TaskResults, opening
 from experiments.rows.row import among, is_share, main_metric, metric_of
 
@@ -27,21 +27,13 @@ def on_the_index(task: TaskResults) -> list[Section]:
     means = lost.pivot_table(index="change", columns="series", values="value", aggfunc="mean")
     if means.empty:
         return []
-    metric = str(task.quality["metric"].iloc[0]) if len(task.quality) else ""
-    share, names = is_share(metric), [series for series in task.coloured if series in means.columns]
+    share, names = is_share(task.metric), [series for series in task.coloured if series in means.columns]
     most = max(float(means.max().max()), 1e-9)
     lines = []
     for change in (change for change in order(rows) if change in means.index and not change.startswith("positions")):
         values = means.loc[[change], names].to_numpy(dtype=float)[0]
-        cells = [
-            Cell("–")
-            if value != value
-            else Cell(
-                words.fixed(100 * value, ".0f") if share else words.fixed(value),
-                round(10 * min(max(value / most, 0.0), 1.0)),
-            )
-            for value in values
-        ]
+        texts = [words.fixed(100 * value, ".0f") if share else words.fixed(value) for value in values]
+        cells = [Cell(text or "–", heat(value / most)) for text, value in zip(texts, values, strict=True)]
         lines.append((change, "", cells))
     whole = means[names].T["shuffle"].dropna().sort_values() if "shuffle" in means.index else pd.Series(dtype=float)
     ends = [f"{series} loses {100 * value:.0f} points" for series, value in whole.items()] if share else []

@@ -25,10 +25,10 @@ def numbers(tasks: Sequence[TaskResults]) -> list[Numbers]:
 def _standing(task: TaskResults) -> pd.DataFrame:
     verdicts = task.against.drop(columns=["task", "metric", "seeds", "low", "high"])
     table = task.standing.merge(verdicts, "left", on="series")
-    free = task.free_standing.set_index("series")["kept"]
     if task.seeks_best:
         table["possibly_best"] = table["series"].isin(task.possibly_best)
-    return table.assign(free_running_kept=table["series"].map(free), scores=table["series"].map(task.relatives))
+    series = table["series"]
+    return table.assign(free_running_kept=series.map(task.free_running), scores=series.map(task.relatives))
 
 
 def apart(tasks: Sequence[TaskResults]) -> list[str]:

@@ -77,8 +77,12 @@ class TaskResults:
     @property
     def caption(self) -> str:
         """The title of its curve."""
-        metric = str(self.quality["metric"].iloc[0])
-        return f"{self.key}: {metric_of(metric).label}{', %,' if is_share(metric) else ''} by length"
+        return f"{self.key}: {metric_of(self.metric).label}{', %,' if is_share(self.metric) else ''} by length"
+
+    @property
+    def metric(self) -> str:
+        """Its main metric; blank where nothing was measured over lengths."""
+        return str(self.quality["metric"].iloc[0]) if len(self.quality) else ""
 
     @cached_property
     def extensions(self) -> pd.DataFrame:
@@ -106,11 +110,16 @@ class TaskResults:
         return comparisons.standings(self.scores, self.family)
 
     @cached_property
-    def free_standing(self) -> pd.DataFrame:
-        """The same, free-running; empty where the task generates nothing."""
+    def ranked(self) -> pd.DataFrame:
+        """Those of the standing that learned the task, which alone have places."""
+        return self.standing[self.standing["status"] == "ok"]
+
+    @cached_property
+    def free_running(self) -> "pd.Series[float]":
+        """What each series keeps free-running; empty where the task generates nothing."""
         rows = whole(self.rows_of(OVER_LENGTHS))
         free = scores(rows[rows["metric"] == FREE_RUNNING])
-        return comparisons.standings(free, self._family(free))
+        return comparisons.standings(free, self._family(free)).set_index("series")["kept"]
 
     @cached_property
     def against(self) -> pd.DataFrame:
