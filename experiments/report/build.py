@@ -231,18 +231,15 @@ def _without_long_tables(page: Page) -> Page:
     """Move the tables of many rows to a page of their own, below this one."""
     path, moved = page.path.replace(".html", ".tables.html"), []
     for section in page.sections:
-        tables: list[Part] = [part for part in section.parts if isinstance(part, Table) and len(part.cells) > LONG]
+        tables: list[Part] = []
+        for place, part in enumerate(section.parts):
+            if isinstance(part, Table) and len(part.cells) > LONG:
+                tables.append(part)
+                given = {"page": path, "caption": part.caption, "rows": len(part.cells), "stem": part.stem}
+                section.parts[place] = Block("elsewhere", given)
         moved += [Section(section.title, parts=tables)] if tables else []
-        places = {id(part) for part in tables}
-        section.parts = [_elsewhere(part, path) if id(part) in places else part for part in section.parts]
     page.below = [Page(f"{page.name}: tables", [], moved, path=path, name=f"{page.name}, tables")]
     return page
-
-
-def _elsewhere(part: Part, path: str) -> Part:
-    if not isinstance(part, Table):
-        return part
-    return Block("elsewhere", {"page": path, "caption": part.caption, "rows": len(part.cells), "stem": part.stem})
 
 
 def _task_link(task: TaskResults) -> dict[str, str]:

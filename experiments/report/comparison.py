@@ -128,8 +128,7 @@ def _of_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:
     for run in results.finished.to_dict("records"):
         values = found.setdefault((str(run["task"]), str(run["series"])), {})
         config = {key: value for key, value in results.configs[run["run_id"]].items() if key not in ("name", "seeds")}
-        packages = run["packages"] if isinstance(run["packages"], dict) else {}
-        for name, value in (config | {name: run[name] for name in MADE_WITH} | packages).items():
+        for name, value in (config | {name: run[name] for name in MADE_WITH} | (run["packages"] or {})).items():
             if value is not None:
                 values.setdefault(str(name), set()).add(str(value))
     return found

@@ -24,7 +24,7 @@ def encoders(runs: pd.DataFrame) -> dict[str, Entry]:
     """Return every encoder and recipe, with the file and the last check of one from outside as ``declared``."""
     known = {entry.name: entry for entry in _catalogue.encoders()}
     known |= {entry.name: entry for entry in _recipes(known)}
-    for record in runs[[isinstance(source, dict) for source in runs["source"]]].to_dict("records"):
+    for record in runs[runs["source"].notna()].to_dict("records"):
         source, name = record["source"], str(record["choice"])
         given = source.get("knobs") if isinstance(source.get("knobs"), dict) else {}
         knobs = {name_of(str(knob)): _catalogue.Knob(name_of(str(value))) for knob, value in given.items()}
@@ -62,8 +62,8 @@ def measures(runs: pd.DataFrame) -> dict[str, Entry]:
 
 
 def _with_others(known: dict[str, Entry], runs: pd.DataFrame, kind: str) -> dict[str, Entry]:
-    for described in runs["described"]:
-        found = described.get(kind) if isinstance(described, dict) else None
+    for described in runs["described"].dropna():
+        found = described.get(kind)
         for name, docstring in found.items() if isinstance(found, dict) else ():
             known.setdefault(str(name), _parsed(str(name), docstring))
     return known

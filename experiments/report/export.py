@@ -99,9 +99,8 @@ def _record(results: Results, series: str, scores: list[dict[str, Any]]) -> dict
     first, ended = runs.iloc[0], runs["finished"].max()
     model = f"{PROJECT}/{style.slug(series)}"
     told = {name: str(first[name]) for name in ("encoder", "positions", "layout", "model_parameters", "command")}
-    packages = first["packages"] if isinstance(first["packages"], dict) else {}
     source = {"source_name": PROJECT, "source_type": "evaluation_run", "evaluator_relationship": "first_party"}
-    library = {"name": PROJECT, "version": str(packages.get(PROJECT, "unknown"))}
+    library = {"name": PROJECT, "version": str((first["packages"] or {}).get(PROJECT, "unknown"))}
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"{PROJECT}/{results.folder.resolve().name}/{model}/{_epoch(ended)}",

@@ -32,7 +32,7 @@ def method(runs: pd.DataFrame, configs: dict[str, dict[str, str]]) -> list[str]:
     rates = Counter(rate for run in trained["run_id"] if (rate := configs[run].get("train.learning_rate")))
     sentences, tuned, total = [], rates.pop(TUNED, 0), words.count(len(trained), "run")
     if tuned:
-        grids = {tuple(search["grid"]) for search in trained["tuning"] if isinstance(search, dict)}
+        grids = {tuple(search["grid"]) for search in trained["tuning"].dropna()}
         grid, whose = words.listed(min(grids)) if len(grids) == 1 else "its list", f"{tuned} of {total}"
         sentences.append(
             f"The peak learning rate was tuned in {whose if rates else 'every run'}, for each seed separately: of "
@@ -105,7 +105,7 @@ def tuning(task: TaskResults) -> Section:
     kept = by_rate(rows)
     known = kept.groupby(["series", "learning_rate", "seed"])["kept"].first()
     lines, data = [], list[dict[str, Any]]()
-    tuned = task.runs[[isinstance(search, dict) for search in task.runs["tuning"]]]
+    tuned = task.runs[task.runs["tuning"].notna()]
     for series in (series for series in task.order if series in set(tuned["series"])):
         runs = tuned[tuned["series"] == series].to_dict("records")
         searches = [run["tuning"] for run in runs]

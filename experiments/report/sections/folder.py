@@ -133,11 +133,11 @@ def warnings(results: Results) -> list[str]:
     columns: dict[str, list[Any]] = {name: list(runs[name]) for name in MADE_WITH}
     made = zip(runs["precision"], configs, strict=True)
     columns["precision"] = [precision if config["trained"] == "true" else None for precision, config in made]
-    packages = [value if isinstance(value, dict) else {} for value in runs["packages"]]
+    packages = [value or {} for value in runs["packages"]]
     columns |= {name: [each.get(name) for each in packages] for name in sorted(set(itertools.chain(*packages)))}
     plugins = [config.get("plugin", "null") for config in configs]
     columns["plugin (sha256)"] = [None if plugin == "null" else plugin[:12] for plugin in plugins]
-    columns["corpus"] = [corpus(value) or None for value in runs["corpus"]]
+    columns["corpus"] = [corpus(value or {}) or None for value in runs["corpus"]]
     settings = sorted({key for config in configs for key in config if key.startswith("train.")})
     columns |= {key: [config.get(key) for config in configs] for key in settings}
     found = [_differing(name, runs["series"], values, runs["task"].map(str)) for name, values in columns.items()]
@@ -151,7 +151,7 @@ def warnings(results: Results) -> list[str]:
 
 def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
     """Say which encoders from outside broke a promise of the contract, or were not checked, before their training."""
-    theirs = runs[[isinstance(source, dict) for source in runs["source"]]].to_dict("records")
+    theirs = runs[runs["source"].notna()].to_dict("records")
     for name, source in {name_of(str(run["choice"])): run["source"] for run in theirs}.items():
         told = name_of(str(source.get("check") or ""))
         if told.startswith("not checked"):
@@ -162,9 +162,9 @@ def _unchecked(runs: pd.DataFrame) -> Iterator[str]:
 
 def _still(runs: pd.DataFrame) -> Iterator[str]:
     """Say which parameters of encoders from outside training left where they were."""
-    theirs = runs[[isinstance(source, dict) for source in runs["source"]]]
+    theirs = runs[runs["source"].notna()]
     for series, of_encoder in theirs.groupby("series") if len(theirs) else ():
-        noted = [each for each in of_encoder.get("moved", ()) if isinstance(each, dict)]
+        noted = list(of_encoder["moved"].dropna())
         shares = {name: [each.get(name) for each in noted] for name in (noted[0] if noted else ())}
         still = [
             name for name, of in shares.items() if all(isinstance(share, int | float) and share < STILL for share in of)
@@ -197,9 +197,9 @@ def _crossed(what: str, by_value: dict[str, dict[str, None]]) -> bool:
     return told and all(each == others[0] for each in others)
 
 
-def corpus(value: Any) -> str:
-    """Return the beginning of a corpus's sha256; blank where there is none."""
-    return str(value.get("sha256") or "")[:12] if isinstance(value, dict) else ""
+def corpus(value: dict[str, Any]) -> str:
+    """Return the beginning of a corpus's sha256."""
+    return str(value.get("sha256") or "")[:12]
 
 
 def runs_section(results: Results) -> Section:
@@ -247,9 +247,9 @@ def provenance_section(results: Results) -> Section:
         return sorted({str(value) for value in column if value is not None})
 
     found = {name: values(runs[name]) for name in MADE_WITH}
-    packages = pd.DataFrame([value for value in runs["packages"] if isinstance(value, dict)], dtype=object)
+    packages = pd.DataFrame(list(runs["packages"].dropna()), dtype=object)
     found |= {name: values(packages[name].dropna()) for name in sorted(map(str, packages))}
-    corpora = [f"{corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"] if isinstance(v, dict)]
+    corpora = [f"{corpus(v)}… ({v.get('bytes')} bytes)" for v in runs["corpus"].dropna()]
     found |= {"corpus (sha256)": sorted(set(corpora))} if corpora else {}
     found |= {"first run started": values(runs["started"])[:1], "last run finished": values(runs["finished"])[-1:]}
     commands = values(runs["command"])

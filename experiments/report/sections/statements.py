@@ -85,21 +85,26 @@ def told(decided: list[Decided]) -> list[Told]:
     for each in decided:
         if each.statement.setting or each.verdict == NOT_MEASURED:
             continue
-        cases = (
-            (case, one, _measured(case, asked))
-            for case in each.outcomes
-            for one, asked in zip(case.compared, comparisons(case.test), strict=bool(case.compared))
-        )
         numbers = (
             f"{case.test['of']}: {in_words(case.test)} {measured}; needed: {quoted(one.comparison)}{_left(one)}"
-            for case, one, measured in cases
-            if measured and _css(one.verdict) == _css(each.verdict)
+            for case, one, asked in _compared(each)
+            if (measured := _measured(case, asked)) and _css(one.verdict) == _css(each.verdict)
         )
         (encoder, *others) = {case.test["rows"].get("encoder") for case in each.outcomes}
         of = encoder if isinstance(encoder, str) and not others else ""
         told_of = (each.statement.statement, each.verdict, _of_all(each), tuple(numbers), of)
         found.append(Told(*told_of, _on_lengths(each)))
     return found
+
+
+def _compared(each: Decided) -> list[tuple[Outcome, Comparison, Directed]]:
+    """Return the comparisons of a statement that were made, each with its case and what was asked."""
+    return [
+        (case, one, asked)
+        for case in each.outcomes
+        if case.compared
+        for one, asked in zip(case.compared, comparisons(case.test), strict=True)
+    ]
 
 
 def _on_lengths(each: Decided) -> bool:
@@ -147,12 +152,7 @@ def _in_numbers(measured: list[Decided], note: str) -> list[Section]:
 
 def claim(each: Decided) -> dict[str, Any]:
     """Return what the page shows of a statement: its verdict, and each comparison beside what it must be beyond."""
-    compared = [
-        (case, one, asked)
-        for case in each.outcomes
-        if case.compared
-        for one, asked in zip(case.compared, comparisons(case.test), strict=True)
-    ]
+    compared = _compared(each)
     ends = [end for _, one, _ in compared for end in (one.low, one.high, one.difference) if end == end]
     delta = max((float(case.test.get("delta", 0)) for case, *_ in compared), default=0.0)
     scale = min([*ends, -delta, 0.0]), max([*ends, delta, 0.0])
