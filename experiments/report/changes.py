@@ -36,8 +36,8 @@ def compare(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """
     sides = [dict(_numbers(ours, theirs)), dict(_numbers(theirs, ours))]
     lines = [_line(key, sides[0][key], sides[1][key]) for key in sides[0] if key in sides[1]]
-    table = pd.DataFrame([line for line in lines if line], columns=[name for name in COLUMNS if name != "p_holm"])
-    table.insert(COLUMNS.index("p_holm"), "p_holm", holm(table["p"]))
+    table = pd.DataFrame(lines, columns=COLUMNS)
+    table["p_holm"] = holm(table["p"])
     table["verdict"] = [
         line["verdict"] or _verdict(line["metric"], line["difference"], line["p_holm"])
         for line in table.to_dict("records")

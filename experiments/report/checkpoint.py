@@ -86,27 +86,30 @@ def _of_one(text: str) -> str:
     return text
 
 
+def _first_runs(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the first run of each model on a task, and its rows: one model has one answer."""
+    for _, of_series in rows.groupby(["task", "series"], sort=False):
+        first = of_series.sort_values("seed", kind="stable").iloc[0]
+        yield str(first["run_id"]), of_series[of_series["run_id"] == first["run_id"]]
+
+
 def answers(results: Results) -> list[Answer]:
     """Return the answer of each model and task that was measured beyond its length, with its own blocks."""
-    rows, found = results.rows[results.rows["experiment"] == EXTENDED], []
     records = {record["run_id"]: record for record in results.runs.to_dict("records")}
-    for _, of_series in rows.groupby(["series", "task"], sort=False):
-        run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]  # one model has one answer
-        record, measured = records[run], of_series[of_series["run_id"] == run]
+    found = []
+    for run, measured in _first_runs(results.rows[results.rows["experiment"] == EXTENDED]):
         task = results.configs.get(run, {})
         text = next((f"{knob}={task[knob]}" for knob in TEXTS if task.get(knob, "null") != "null"), None)
-        told = answer(measured, record, text)
-        found += [told] if told else []
-    return found
+        found.append(answer(measured, records[run], text))
+    return [*filter(None, found)]
 
 
 def places(results: Results) -> dict[str, list[Places]]:
     """Return by task what each model's rows say of where it finds things."""
-    rows, found = results.rows[results.rows["experiment"].isin(MEASURES)], dict[str, list[Places]]()
-    for (task, _), of_series in rows.groupby(["task", "series"], sort=False):
-        run = of_series.sort_values("seed", kind="stable")["run_id"].iloc[0]
-        told = answer_places(of_series[of_series["run_id"] == run])
-        found.setdefault(str(task), []).extend([told] if told else [])
+    found: dict[str, list[Places]] = {}
+    for _, measured in _first_runs(results.rows[results.rows["experiment"].isin(MEASURES)]):
+        if told := answer_places(measured):
+            found.setdefault(str(measured["task"].iloc[0]), []).append(told)
     return found
 
 

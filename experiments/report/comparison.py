@@ -37,15 +37,20 @@ def build(ours: Results, theirs: Results) -> Page:
     names = (str(ours.folder), str(theirs.folder)) if alike else (paths[0].name, paths[1].name)
     table = compare(ours.rows, theirs.rows)
     changed = table[~table["verdict"].isin((SAME, NOISE, UNTOLD))]
-    settings = _settings(ours, theirs, names)
-    sections = [
-        _settings_section(settings) if len(settings) else None,
-        _changes("What changed", "changed", changed, names) if len(changed) else None,
-        _changes("Every number in both", "differences", table, names) if len(table) else None,
-        _alone(ours, theirs, names),
-    ]
+    settings, alone = _settings(ours, theirs, names), _alone(ours, theirs, names)
+    less = f"{names[0]} minus {names[1]}"
+    tables = {
+        "Settings that differ": Table("settings", "Settings that differ", settings, settings),
+        "What changed": Table("changed", f"What changed: {less}", _cells(changed, names), changed),
+        "Every number in both": Table("differences", f"Every number in both: {less}", _cells(table, names), table),
+        "In one folder only": Table("alone", "Series in one folder only", alone, alone),
+    }
+    sections = [Section(title, parts=[part]) for title, part in tables.items() if len(part.data)]
+    if len(settings):
+        caution = "Runs of the same series differ in these settings, which may explain the changes."
+        sections[0].paragraphs.append(caution)
     method = [
-        f"A difference is {names[0]} minus {names[1]}, of the same task and series.",
+        f"A difference is {less}, of the same task and series.",
         "Seeds that both have are paired; with fewer than two in common the interval is Welch's, for independent runs.",
         "Intervals are 95 % Student's t intervals; a number counts as changed if p is below 0.05 after Holm's "
         "correction for all numbers on this page.",
@@ -57,8 +62,8 @@ def build(ours: Results, theirs: Results) -> Page:
     summary = _summary(table, changed, names)
     if differ := [f"{line[1]} ({line[2]} and {line[3]})" for line in settings.drop_duplicates("setting").to_numpy()]:
         summary.append(f"Their runs differ in {words.few(differ)}, which may explain the changes.")
-    found = [*filter(None, sections), Section("How it was compared", [" ".join(method)])]
-    return Page(f"{names[0]} against {names[1]}", summary, found, warnings=warnings, method=method)
+    sections.append(Section("How it was compared", [" ".join(method)]))
+    return Page(f"{names[0]} against {names[1]}", summary, sections, warnings=warnings, method=method)
 
 
 def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str]) -> list[str]:
@@ -80,7 +85,7 @@ def _summary(table: pd.DataFrame, changed: pd.DataFrame, names: tuple[str, str])
     return summary
 
 
-def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str]) -> Section:
+def _cells(table: pd.DataFrame, names: tuple[str, str]) -> pd.DataFrame:
     lines = [
         [
             *(line["task"], line["series"], line["what"]),
@@ -90,19 +95,13 @@ def _changes(title: str, stem: str, table: pd.DataFrame, names: tuple[str, str])
         ]
         for line in table.to_dict("records")
     ]
-    cells = pd.DataFrame(lines, columns=["task", "series", "number", *names, *TESTED])
-    return Section(title, parts=[Table(stem, f"{title}: {names[0]} minus {names[1]}", cells, table)])
+    return pd.DataFrame(lines, columns=["task", "series", "number", *names, *TESTED])
 
 
-def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> Section | None:
+def _alone(ours: Results, theirs: Results, names: tuple[str, str]) -> pd.DataFrame:
     mine, other = (set(results.rows[["task", "series"]].itertuples(index=False)) for results in (ours, theirs))
     lines = [[*key, names[0]] for key in sorted(mine - other)] + [[*key, names[1]] for key in sorted(other - mine)]
-    cells = pd.DataFrame(lines, columns=["task", "series", "only in"])
-    return (
-        None
-        if cells.empty
-        else Section("In one folder only", parts=[Table("alone", "Series in one folder only", cells, cells)])
-    )
+    return pd.DataFrame(lines, columns=["task", "series", "only in"])
 
 
 def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> pd.DataFrame:
@@ -116,11 +115,6 @@ def _settings(ours: Results, theirs: Results, names: tuple[str, str]) -> pd.Data
                 found.setdefault((task, name, *values), []).append(series)
     lines = [[*key, words.few(series)] for key, series in found.items()]
     return pd.DataFrame(lines, columns=["task", "setting", *names, "series"])
-
-
-def _settings_section(cells: pd.DataFrame) -> Section:
-    caution = "Runs of the same series differ in these settings, which may explain the changes."
-    return Section("Settings that differ", [caution], [Table("settings", "Settings that differ", cells, cells)])
 
 
 def _of_series(results: Results) -> dict[tuple[str, str], dict[str, set[str]]]:

@@ -55,6 +55,11 @@ class Axes:
     ticks: Sequence[float]
     chance: Sequence[Point] = ()
 
+    @property
+    def edge(self) -> int:
+        """The longest length trained on, or the shortest measured if that is longer."""
+        return max(self.trained, self.lengths[0])
+
 
 class Frame(NamedTuple):
     """Where lengths and values are in pixels."""
@@ -84,11 +89,8 @@ class Frame(NamedTuple):
         return self.path(self.axes.chance, "chance") if inside else ""
 
     def shade(self) -> str:
-        edge = self.x(max(self.axes.trained, self.axes.lengths[0]))
-        return (
-            f'<rect class="shade" x="{self.left:g}" y="{self.top:g}" width="{edge - self.left:.0f}" '
-            f'height="{self.bottom - self.top:g}"/>'
-        )
+        wide, tall = self.x(self.axes.edge) - self.left, self.bottom - self.top
+        return f'<rect class="shade" x="{self.left:g}" y="{self.top:g}" width="{wide:.0f}" height="{tall:g}"/>'
 
 
 def css(family: str) -> str:
@@ -151,7 +153,7 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
         y = frame.y(tick)
         yield f'<path class="grid" d="M{frame.left:g} {y:.1f}H{frame.right:g}"/>'
         yield _text(frame.left - 5, y + 4, f"{tick:g}", anchor="end")
-    edge = frame.x(max(axes.trained, axes.lengths[0]))
+    edge = frame.x(axes.edge)
     yield f'<path class="edge" d="M{edge:.0f} {frame.top - 6:g}V{frame.bottom:g}"/>'
     if edge - frame.left > 60:
         yield _text((edge + frame.left) / 2, frame.top + 0.45 * (frame.bottom - frame.top), "trained", "tick b")
@@ -160,9 +162,8 @@ def _axes(frame: Frame, *, narrow: bool) -> Iterator[str]:
         above = frame.y(y) - 5 if frame.y(y) > frame.top + 14 else frame.y(y) + 13
         drawn = frame.chance()
         yield drawn
-        yield _text(
-            frame.x(x) + 6, above, "guessing" if drawn else f"guessing: {y:.2f}, off the scale", "tick over", "start"
-        )
+        text = "guessing" if drawn else f"guessing: {y:.2f}, off the scale"
+        yield _text(frame.x(x) + 6, above, text, "tick over", "start")
     yield _text(frame.right + 18, frame.bottom + 17, "length", anchor="start")
     doublings = [axes.trained * 2**power for power in range(12)]
     taken = [-math.inf]
@@ -202,8 +203,7 @@ def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> Iter
 def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
     """Return small curves without text."""
     frame = Frame(axes, 1, width - 1, 3, height - 3)
-    edge = frame.x(max(axes.trained, axes.lengths[0]))
-    parts = [frame.chance(), f'<path class="edge" d="M{edge:.0f} 0V{height}"/>']
+    parts = [frame.chance(), f'<path class="edge" d="M{frame.x(axes.edge):.0f} 0V{height}"/>']
     for line in lines:
         parts.append(f'<g class="{css(line.family)}">{frame.path(line.mean, "mean", _dash(line))}</g>')
     return _svg("spark", width, height, "".join(parts))
@@ -212,22 +212,20 @@ def small(lines: Sequence[Line], axes: Axes, width: int, height: int) -> Markup:
 def named(others: Sequence[Line], own: Sequence[Line], axes: Axes) -> Markup:
     """Return small curves with the ends of their axes and names at the right: ``own`` bold, above the others."""
     sizes = [(7.6 if line in own else 6.4) * len(words.cut(line.name, LONGEST["small"])) for line in [*others, *own]]
-    room, height, letter = max(106.0, 10 + max(sizes)), 126, 13.0
+    room, height = max(106.0, 10 + max(sizes)), 126
     width = 194 + room
     frame = Frame(axes, 30, width - room, 6, height - 20)
     parts = [frame.chance(), frame.shade()]
     parts.append(f'<path class="grid" d="M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"/>')
     for tick in (axes.ticks[0], axes.ticks[-1]):
         parts.append(_text(frame.left - 4, frame.y(tick) + 4, f"{tick:g}", anchor="end"))
-    for length in sorted({axes.lengths[0], max(axes.trained, axes.lengths[0]), axes.lengths[-1]}):
+    for length in sorted({axes.lengths[0], axes.edge, axes.lengths[-1]}):
         parts.append(_text(frame.x(length), height - 5, length, "tick b" if length == axes.trained else "tick"))
-    ends: list[tuple[float, Line]] = []
     for line in [*others, *own]:
         thin = "" if line in own else ' class="other"'
         parts.append(f'<g class="{css(line.family)}"><g{thin}>{frame.path(line.mean, "mean", _dash(line))}</g></g>')
-        ends.append((frame.y(line.mean[-1][1]), line))
-    ends.sort(key=lambda end: end[0])
-    for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], letter, 10, frame.bottom + 2), strict=True):
+    ends = sorted(((frame.y(line.mean[-1][1]), line) for line in [*others, *own]), key=lambda end: end[0])
+    for (_, line), low in zip(ends, _apart([y + 4 for y, _ in ends], 13, 10, frame.bottom + 2), strict=True):
         kind = "tick b" if line in own else "tick"
         parts.append(_text(width - room + 6, low, words.cut(line.name, LONGEST["small"]), kind, "start"))
     return _svg("spark", width, height, "".join(parts))

@@ -25,7 +25,6 @@ from experiments.statistics.intervals import CONFIDENCE, by_measurement
 
 SCHEMA = "0.3.0"
 PROJECT = "pe-zoo"
-FORMATS = ("evaluations", "dataset")
 CARD = """\
 ---
 license: mit
@@ -60,7 +59,7 @@ def write(folder: Path, kind: str) -> Path:
     for place in (target.parent, target):
         stays_within(place, folder)
         place.mkdir(exist_ok=True)
-    (_evaluations if kind == FORMATS[0] else _dataset)(results, target)
+    (_evaluations if kind == "evaluations" else _dataset)(results, target)
     return target
 
 

@@ -288,10 +288,8 @@ def with_unique_stems(page: Page) -> Page:
     named: dict[int, Part] = {}
 
     def unique(part: Part) -> Part:
-        if isinstance(part, Block):
-            return part
-        if id(part) in named:
-            return named[id(part)]
+        if isinstance(part, Block) or id(part) in named:
+            return named.get(id(part), part)
         for number in itertools.count(1):
             stem = f"{part.stem}-{number}" if number > 1 else part.stem
             # In lower case, since some file systems ignore case.
@@ -300,8 +298,7 @@ def with_unique_stems(page: Page) -> Page:
             if taken.isdisjoint(files):
                 break
         taken.update(files)
-        named[id(part)] = replace(part, stem=stem)
-        return named[id(part)]
+        return named.setdefault(id(part), replace(part, stem=stem))
 
     def renamed(page: Page) -> Page:
         sections = [replace(section, parts=list(map(unique, section.parts))) for section in page.sections]

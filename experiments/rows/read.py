@@ -60,28 +60,25 @@ Table = dict[str, list[Any]]
 
 def refusals(record: Mapping[Any, Any], experiment: str) -> list[str]:
     """Return why a run could not measure something of an experiment, from its ``run.json``."""
-    noted = record.get("unsupported")
-    found = noted.get(experiment) if isinstance(noted, dict) else None
+    found = (record.get("unsupported") or {}).get(experiment)
     return [name_of(str(reason)) for reason in found] if isinstance(found, list) else []
 
 
 def training_seconds(record: Mapping[Any, Any]) -> float | None:
     """Return what training took, from a run's ``run.json``: at all learning rates, if it searched for one."""
-    search = record.get("tuning")
-    seconds = search.get("seconds") if isinstance(search, dict) else None
+    seconds = (record.get("tuning") or {}).get("seconds")
     return seconds if isinstance(seconds, int | float) else record.get("train_seconds")
 
 
 def used(record: Mapping[Any, Any]) -> list[dict[str, Any]]:
     """Return what `pe_zoo.hf.use` put into the model that a run measured, from its ``run.json``."""
-    noted = record.get("in_use")
-    return [spec for spec in noted if isinstance(spec, dict)] if isinstance(noted, list) else []
+    return [spec for spec in record.get("in_use") or () if isinstance(spec, dict)]
 
 
 def rotating(record: Mapping[Any, Any]) -> tuple[list[int], list[int]] | None:
     """Return the layers of a measured model that rotate, and the others, from its ``run.json``; None: all rotate."""
-    noted = record.get("rotating")
-    if not isinstance(noted, list) or len(noted) != 2 or not all(isinstance(layers, list) for layers in noted):
+    noted = record.get("rotating") or ()
+    if len(noted) != 2 or not all(isinstance(layers, list) for layers in noted):
         return None
     having, without = ([layer for layer in layers if isinstance(layer, int)] for layers in noted)
     return having, without

@@ -29,13 +29,13 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     if not multiple:
         return f"{task.label}: nothing was measured beyond length {trained}"
     values = at(task, multiple).reindex(known["series"]).dropna()
-    up = metric_of(metric).higher_is_better
-    best, worst = map(str, (values.idxmax(), values.idxmin())[:: 1 if up else -1])
-    unit, what = unit_of(metric), metric_of(metric).unit.removeprefix("share of ")
+    quality = values if metric_of(metric).higher_is_better else -values
+    best, worst = str(quality.idxmax()), str(quality.idxmin())
+    what = metric_of(metric).unit.removeprefix("share of ")
     get, of = ("gets", f" of {what}") if is_share(metric) else ("needs", "")
-    first = (
-        f"Trained to length {trained}, {best} {get} {written(values[best], metric)}{unit}{of} at {multiple * trained}"
-    )
+    told = {series: f"{written(value, metric)}{unit_of(metric)}" for series, value in values.items()}
+    there = f"{of} at {multiple * trained}"
+    first = f"Trained to length {trained}, {best} {get} {told[best]}{there}"
     if best == worst:
         return first
     # One case is enough for a claim to fail, and not for it to hold.
@@ -44,24 +44,22 @@ def of_task(task: TaskResults, claims: Sequence[Told] = ()) -> str:
     )
     named = next((each for each in decided if each.encoder in values), None)
     if named is None:
-        return f"{first}; {worst} {get} {written(values[worst], metric)}{unit}"
+        return f"{first}; {worst} {get} {told[worst]}"
     ahead = [str(name) for name in known["series"] if named.encoder in board.beaten_by(task, str(name))]
     runs = task.runs[(task.runs["encoder"] == named.encoder) & task.runs["positions"].ne("sequential")]
-    numbered = values[values.index.isin(runs["series"])]
+    numbered = quality[quality.index.isin(runs["series"])]
     if len(numbered):  # its own numberings say more than another encoder, and those that are surely better the most
         surely = numbered[numbered.index.isin(ahead)]
-        numbered = surely if len(surely) else numbered
-        other = str(getattr(numbered, "idxmax" if up else "idxmin")())
-        told = f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}"
+        other = str((surely if len(surely) else numbered).idxmax())
         return (
-            f"Trained to length {trained}, {named.encoder} {get} {told} with its positions numbered as usual, "
-            f"{written(values[other], metric)}{unit} as {other}"
+            f"Trained to length {trained}, {named.encoder} {get} {told[named.encoder]}{there} with its positions "
+            f"numbered as usual, {told[other]} as {other}"
         )
-    best = str(getattr(values[ahead], "idxmax" if up else "idxmin")()) if ahead else best
-    of_best = f"; {words.quoted(best)} {get} {written(values[best], metric)}{unit}" if named.encoder != best else ""
+    best = str(quality[ahead].idxmax()) if ahead else best
+    of_best = f"; {words.quoted(best)} {get} {told[best]}" * (named.encoder != best)
     return (
         f"“{named.claim.partition(':')[0]}” {named.verdict} here: trained to length {trained}, {named.encoder} {get} "
-        f"{written(values[named.encoder], metric)}{unit}{of} at {multiple * trained}{of_best}"
+        f"{told[named.encoder]}{there}{of_best}"
     )
 
 

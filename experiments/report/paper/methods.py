@@ -118,10 +118,9 @@ def _as_number(text: str) -> tuple[float, str]:
 
 def _design(results: Results, table: Table | None) -> str:
     runs = results.finished
-    if from_outside(runs, results.configs):
-        models, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
-        return f"We measured {words.listed(models)} on {words.listed(tasks)}: {words.count(len(runs), 'run')}."
     encoders, tasks = (sorted({str(name) for name in runs[column]}) for column in ("encoder", "task"))
+    if from_outside(runs, results.configs):
+        return f"We measured {words.listed(encoders)} on {words.listed(tasks)}: {words.count(len(runs), 'run')}."
     numberings = sorted({str(name) for name in runs["positions"]} - {"sequential", "None"})
     seeds = runs.groupby(["task", "series"])["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())

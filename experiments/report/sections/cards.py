@@ -46,17 +46,12 @@ def _encoders(tasks: Sequence[TaskResults]) -> dict[str, list[tuple[TaskResults,
 
 def links(tasks: Sequence[TaskResults]) -> list[dict[str, str]]:
     """Return a link to the page of each encoder, with what it is."""
-    known = tasks[0].catalogue if tasks else {}
-    return [
-        {
-            "name": name,
-            "page": of_tasks[0][0].page_of(of_tasks[0][1][0]),
-            "css": drawing.css(of_tasks[0][0].kind_of(of_tasks[0][1][0])),
-            "drawing": "",
-            "said": known[name].sentence if name in known else "",
-        }
-        for name, of_tasks in _encoders(tasks).items()
-    ]
+    found = []
+    for name, ((task, (series, *_)), *_) in _encoders(tasks).items():
+        said = task.catalogue[name].sentence if name in task.catalogue else ""
+        kind = {"css": drawing.css(task.kind_of(series)), "drawing": ""}
+        found.append({"name": name, "page": task.page_of(series), "said": said} | kind)
+    return found
 
 
 def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page]:
@@ -65,22 +60,23 @@ def pages(tasks: Sequence[TaskResults], decided: Sequence[Decided]) -> list[Page
 
 
 def _page(name: str, of_tasks: list[tuple[TaskResults, list[str]]], decided: Sequence[Decided]) -> Page:
-    entry = of_tasks[0][0].catalogue.get(name, _catalogue.Entry("", OUTSIDE))
-    beside = "the best others" if of_tasks[0][0].baseline in of_tasks[0][1] else "the baseline"
+    task, names = of_tasks[0]
+    entry = task.catalogue.get(name, _catalogue.Entry("", OUTSIDE))
+    beside = "the best others" if task.baseline in names else "the baseline"
     what = Section("What it is", parts=[Block("card", _card(entry, of_tasks))])
     found = Section(f"On each task, beside {beside}", parts=[Block("smalls", _smalls(of_tasks))])
     sections = [found, what] if entry.declared.get("file") else [what, found]  # an author knows what it is
     if changed := _changed(name, of_tasks):
         sections.insert(0, Section("In a trained model, beyond its length", [CHANGED], [Block("list", changed)]))
-    ours = {(task.key, series) for task, of_encoder in of_tasks for series in of_encoder}
+    ours = {(each.key, series) for each, of_encoder in of_tasks for series in of_encoder}
     claims = [
         claim(each) for each in decided if any(one.concerns & ours for case in each.outcomes for one in case.compared)
     ]
     if claims:
         sections.append(Section("Claims", [OF_ITS_OWN], [Block("claims", claims)]))
-    path = of_tasks[0][0].page_of(of_tasks[0][1][0])
-    marks = {task.marks.get(series, "") for task, of_encoder in of_tasks for series in of_encoder} - {""}
-    return Page(f"{name}{marks.pop() if len(marks) == 1 else ''}", [], sections, path=path, name=name)
+    marks = {each.marks.get(series, "") for each, of_encoder in of_tasks for series in of_encoder} - {""}
+    title = f"{name}{marks.pop() if len(marks) == 1 else ''}"
+    return Page(title, [], sections, path=task.page_of(names[0]), name=name)
 
 
 def _card(entry: _catalogue.Entry, of_tasks: list[tuple[TaskResults, list[str]]]) -> dict[str, Any]:

@@ -239,10 +239,9 @@ class TaskResults:
         """Series -> its encoder, without a remark behind its name, or the method that extends it."""
         named = self.rows.drop_duplicates("series").set_index("series")["encoder"]
         found = {str(series): str(encoder).partition("(")[0] for series, encoder in named.items()}
-        extending = (
-            self.extensions.groupby("series")["method"].first() if len(self.extensions) else pd.Series(dtype=str)
-        )
-        return found | {str(series): str(method) for series, method in extending.items()}
+        if len(self.extensions):
+            found |= self.extensions.groupby("series")["method"].first().to_dict()
+        return found
 
     @cached_property
     def measured(self) -> pd.DataFrame:
