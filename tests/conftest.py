@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -113,18 +113,18 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-def unrendered(_: object, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
-    return dict.fromkeys(suffixes, b"")
+def unrendered(_: object, suffix: str) -> bytes:
+    return b""
 
 
-rendered, style.renderings = style.renderings, unrendered
+rendered, style.render = style.render, unrendered
 """Figures are made without being rendered, which takes most of a run's and a report's time."""
 
 
 @pytest.fixture(autouse=True)
 def _drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("drawn"):
-        monkeypatch.setattr(style, "renderings", rendered)
+        monkeypatch.setattr(style, "render", rendered)
 
 
 @pytest.fixture(scope="session")
@@ -133,12 +133,11 @@ def rendering() -> Callable[[str], AbstractContextManager[None]]:
 
     @contextmanager
     def only(suffix: str) -> Iterator[None]:
-        def draw(figure: Figure, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
-            wanted = [suffix] if suffix in suffixes else []
-            return dict.fromkeys(suffixes, b"") | rendered(figure, wanted)
+        def draw(figure: Figure, wanted: str) -> bytes:
+            return rendered(figure, wanted) if wanted == suffix else b""
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(style, "renderings", draw)
+            patch.setattr(style, "render", draw)
             yield
 
     return only

@@ -4,10 +4,9 @@ import hashlib
 import io
 import re
 import textwrap
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -16,7 +15,6 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from experiments.rows.row import write_whole
 from experiments.statistics.intervals import with_series
 from pe_zoo import _catalogue
 
@@ -184,23 +182,20 @@ def theme() -> Iterator[None]:
         yield
 
 
-def renderings(figure: Figure, suffixes: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
+def render(figure: Figure, suffix: str) -> bytes:
     """Return the figure as ``svg``, ``pdf`` or ``png``: the same bytes for the same figure.
 
     A ``png`` stands alone: it has the caption, which pages and papers set themselves.
     """
     dates = {"svg": {"Date": None, "Creator": None, "Format": None, "Type": None}}
     dates |= {"pdf": {"CreationDate": None}, "png": {"Software": None}}
-    found = {}
-    for suffix in suffixes:
-        content = io.BytesIO()
-        with theme():
-            if suffix == "png":
-                _save_captioned(figure, content, dpi=DOTS, metadata=dates[suffix])
-            else:
-                figure.savefig(content, format=suffix, dpi=DOTS, metadata=dates[suffix])
-        found[suffix] = _light_and_dark(content.getvalue().decode()) if suffix == "svg" else content.getvalue()
-    return found
+    content = io.BytesIO()
+    with theme():
+        if suffix == "png":
+            _save_captioned(figure, content, dpi=DOTS, metadata=dates[suffix])
+        else:
+            figure.savefig(content, format=suffix, dpi=DOTS, metadata=dates[suffix])
+    return _light_and_dark(content.getvalue().decode()) if suffix == "svg" else content.getvalue()
 
 
 def _save_captioned(figure: Figure, content: io.BytesIO, **how: Any) -> None:
@@ -241,13 +236,6 @@ def _point(found: re.Match[str]) -> str:
 
 def _font(found: re.Match[str]) -> str:
     return f"font-size: {found[2]}px" + f"; font-weight: {found[1]}" * bool(found[1])
-
-
-def save(figure: Figure, path_without_suffix: Path, suffixes: Sequence[str] = ("svg", "png")) -> None:
-    """Write ``<path>.<suffix>`` in each format, each whole or not at all; create the folder if it is missing."""
-    path_without_suffix.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, content in renderings(figure, suffixes).items():
-        write_whole(path_without_suffix.with_name(f"{path_without_suffix.name}.{suffix}"), content, lasting=False)
 
 
 def slug(text: str) -> str:

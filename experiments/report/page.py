@@ -243,7 +243,7 @@ def write(page: Page, folder: Path, *, single: bool = False) -> Path:
         if not isinstance(part, Block) and part.data is not None:
             files[f"tables/{part.stem}.csv"] = spreadsheet(part.data)
         if isinstance(part, Picture):
-            files[f"figures/{part.stem}.svg"] = style.renderings(part.figure, ("svg",))["svg"]
+            files[f"figures/{part.stem}.svg"] = style.render(part.figure, "svg")
     bodies = {each.path: _body(each, page) for each in page.pages}
     files |= {each.path: _frame(each, page, bodies[each.path], POLICY, {}) for each in page.pages}
     files |= {f"report.{end}": _asset(end) for end in ("css", "js")}

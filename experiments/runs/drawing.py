@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.rows.row import write_whole
+
 
 def draw(folder: Path, table: pd.DataFrame) -> None:
     """Draw the rows of a run into its ``figures/``: all of them or none. OSError if the disk does not take them."""
@@ -18,7 +20,7 @@ def draw(folder: Path, table: pd.DataFrame) -> None:
         for name in table["experiment"].unique():
             plot = training_curves if name == "training" else plot_of(name)
             for stem, figure in plot(table[table["experiment"] == name]).items():
-                style.save(figure, unfinished / f"{name}_{stem}", ("png",))
+                write_whole(unfinished / f"{name}_{stem}.png", style.render(figure, "png"), lasting=False)
         unfinished.chmod(0o755)
         unfinished.rename(folder / "figures")
     finally:

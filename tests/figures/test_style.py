@@ -90,7 +90,7 @@ def test_a_picture_that_stands_alone_has_room_for_its_caption() -> None:
     for caption in ("", "What is drawn, of whom. " * 8):
         with style.theme():
             figure, _ = chart("Title", caption, x="x")
-        png = style.renderings(figure, ["png"])["png"]
+        png = style.render(figure, "png")
         heights.append(int.from_bytes(png[20:24], "big"))
     assert heights[1] > heights[0] + 30
 
@@ -102,8 +102,8 @@ def test_svg_is_small_has_text_and_is_dark_where_the_page_is() -> None:
     with style.theme():
         figure, (axes,) = chart("Fish & <chips> 0.12345", "", x="x")
         lines.name(axes, lines.draw(axes, rows, "x", style.looks(rows)))
-    (svg,) = style.renderings(figure, ("svg",)).values()
-    assert svg == style.renderings(figure, ("svg",))["svg"]
+    svg = style.render(figure, "svg")
+    assert svg == style.render(figure, "svg")
     assert len(svg) < 12_000
     tree = ElementTree.fromstring(svg)
     texts = [node.text for node in tree.iter("{http://www.w3.org/2000/svg}text")]

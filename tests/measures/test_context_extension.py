@@ -16,7 +16,7 @@ from support import Command
 
 import pe_zoo
 from experiments import Transformer
-from experiments.figures.style import renderings
+from experiments.figures.style import render
 from experiments.measures.context_extension import measure as context_extension
 from experiments.measures.context_extension import report
 from experiments.measures.context_extension.replacements import Replacement, agree, altered, replacing
@@ -367,7 +367,7 @@ def test_figures_and_table(labels: int, seeds: int) -> None:
     assert named == {"unchanged", *STAND_INS, f"a window of {T}", "no encoding"}
     assert "window" in figure.caption
     if folder := os.environ.get("LOOK_AT_FIGURES"):
-        Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(renderings(figure, ["png"])["png"])
+        Path(folder, f"extension_{labels}_{seeds}.png").write_bytes(render(figure, "png"))
     figure.draw_without_rendering()
     table = report.shown(rows)
     assert set(table["metric"]) == {"token_accuracy"}

@@ -19,7 +19,7 @@ from torch.nn import functional
 import pe_zoo
 from experiments import Transformer
 from experiments.figures.panels import columns_at
-from experiments.figures.style import renderings
+from experiments.figures.style import render
 from experiments.measures.context_use import measure as context_use
 from experiments.measures.context_use import report
 from experiments.measures.context_use.measure import Places
@@ -292,7 +292,7 @@ def test_figures_and_table(corpus: Path, labels: int, seeds: int) -> None:
     drawn = [x for line in figure.axes[0].get_lines() for x in np.asarray(line.get_xdata(), float)]
     assert all(np.isclose(drawn, value).any() for value in best_first)
     if folder := os.environ.get("LOOK_AT_FIGURES"):
-        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(renderings(figure, ["png"])["png"])
+        Path(folder, f"use_{labels}_{seeds}.png").write_bytes(render(figure, "png"))
     figure.draw_without_rendering()
     table = report.shown(rows)
     assert list(dict.fromkeys(table["head"])) == [

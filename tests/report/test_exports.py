@@ -114,12 +114,12 @@ def test_figures_are_drawn_at_the_width_of_a_column(tmp_path: Path, width: float
     with style.sized(width, scale=0.72):
         figure = a_figure()
         exports.fit(figure)
-        style.save(figure, tmp_path / "figure", SUFFIXES)
         again = a_figure()
         exports.fit(again)
-        repeated = style.renderings(again, SUFFIXES)
-    assert repeated == {suffix: (tmp_path / f"figure.{suffix}").read_bytes() for suffix in SUFFIXES}
+        repeated = {suffix: style.render(again, suffix) for suffix in SUFFIXES}
+        assert repeated == {suffix: style.render(figure, suffix) for suffix in SUFFIXES}
     svg, pdf = repeated["svg"], repeated["pdf"]
+    (tmp_path / "figure.png").write_bytes(repeated["png"])
     size = re.search(rb'width="([\d.]+)pt"', svg)
     assert size
     assert float(size[1]) == pytest.approx(72 * width, abs=0.01)

@@ -63,7 +63,7 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
     with style.sized(*COLUMN):
         for picture in pictures:
             fit(picture.figure)
-            style.save(picture.figure, place / picture.stem, ("pdf",))
+            write_whole(place / f"{picture.stem}.pdf", style.render(picture.figure, "pdf"), lasting=False)
 
 
 def _marked(figure: Figure) -> bool:
