@@ -42,7 +42,6 @@ def chart(
     height: float = 2.1,
     columns: int = 3,
     left: float = 0.3,
-    right: float = 0.16,
     gap: float = 0.12,
     low: float = 0.0,
     key: Mapping[str, Look] | None = None,
@@ -59,7 +58,6 @@ def chart(
         height: of a panel in inches, without its title.
         columns: most panels beside each other.
         left: inches for the numbers of a panel's left axis.
-        right: inches on the right of the last panel.
         gap: inches between panels; where axes differ, the numbers come in addition.
         low: inches for tall texts of the lower axes, in addition to one line.
         key: series that are named above the panels, with the dash and colour of their lines.
@@ -71,6 +69,7 @@ def chart(
     about = textwrap.wrap(y, int(size / wide("x", NORMAL)))
     entries = _flow(key or {}, size)
     step = gap if "y" in alike else left + gap
+    right = 0.16  # inches beside the last panel, for half of a number
     width = (size - left - right - (columns - 1) * step) / columns
     names = [textwrap.fill(name, max(8, int(width / wide("x", NORMAL)))) for name in names]
     named = 0.19 * max((name.count("\n") + 1 for name in names if name), default=0)
@@ -235,15 +234,11 @@ def unlearned(untouched: pd.DataFrame) -> str:
     return f"{rows['task'].iloc[0]}: not learned, {100 * means['value'].max():.0f} % right at the training length"
 
 
-def failed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that stand for a whole experiment without values: no condition and no coordinates."""
-    return whole(rows[rows["status"] != "ok"])
-
-
 def under_heads(parts: Sequence[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
     """Return parts of the rows, each with its ``head``, as one table; failed experiments stand under every head."""
     heads = list(dict.fromkeys(head for part in parts for head in part["head"]))
-    return pd.concat([*parts, *(failed(rows).assign(head=head) for head in heads or ["measured"])])
+    failed = whole(rows[rows["status"] != "ok"])
+    return pd.concat([*parts, *(failed.assign(head=head) for head in heads or ["measured"])])
 
 
 def columns_at(parts: Sequence[tuple[pd.DataFrame, float, str]]) -> pd.DataFrame:

@@ -180,7 +180,7 @@ def _table(told: Answer, ranking: Ranking, place: int) -> Table:
         cells[title] = _each(ranking, lambda line: number(line["saved"], told.metric).removesuffix(f" {unit}"), saved)
         more += SAVED.format(trained=told.train_length, length=ranking.length)
     if timed := ranking.known("time"):
-        cells["reading time"] = _each(ranking, _times, timed)
+        cells["reading time"] = _each(ranking, lambda line: f"about {times_of(line)}×" if times_of(line) else "", timed)
         more += TIME
     note = NOTE.format(blocks=ranking.blocks) + more + SCOPE
     factors = ranking.table["factor"].dropna()
@@ -232,10 +232,6 @@ def _compare(cells: pd.DataFrame, ranking: Ranking, prefix: str, title: str, met
 
 def _read(ranking: Ranking) -> str:
     return f"{ranking.windows} pieces of {ranking.length}" if ranking.windows else f"length {ranking.length}"
-
-
-def _times(line: Mapping[str, float]) -> str:
-    return f"about {times}×" if (times := times_of(line)) else ""
 
 
 def _curves(results: Results, told: Answer) -> Iterator[dict[str, Any]]:

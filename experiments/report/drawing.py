@@ -282,11 +282,11 @@ def strip(dots: Sequence[float], mean: float, low: float, high: float) -> Markup
     return _svg("strip", width, 16, "".join(parts))
 
 
-def interval(low: float, mean: float, high: float, ends: tuple[float, float], needed: float) -> Markup:
-    """Return an interval with the threshold that it must lie beyond, on a scale between two ends."""
+def interval(low: float, mean: float, high: float, ends: tuple[float, float]) -> Markup:
+    """Return an interval with 0, which it must lie beyond, on a scale between two ends."""
     width, (least, most) = 150, ends
     at: Callable[[float], float] = lambda value: 4 + (value - least) / ((most - least) or 1) * (width - 8)
-    parts = [f'<path class="grid" d="M4 8H{width - 4}"/>', f'<path class="need" d="M{at(needed):.1f} 0V16"/>']
+    parts = [f'<path class="grid" d="M4 8H{width - 4}"/>', f'<path class="need" d="M{at(0):.1f} 0V16"/>']
     start, wide = at(low), max(1, at(high) - at(low))
     parts += [f'<rect class="ci" x="{start:.1f}" y="4" width="{wide:.1f}" height="8" rx="3"/>'] * (low == low)
     parts += [f'<circle class="dot" cx="{at(mean):.1f}" cy="8" r="3"/>'] if mean == mean else []

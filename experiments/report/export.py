@@ -19,7 +19,7 @@ import pandas as pd
 from experiments.figures import style
 from experiments.rows.read import RECORD
 from experiments.rows.results import Results, load
-from experiments.rows.row import Metric, is_share, metric_of, write_json, write_whole
+from experiments.rows.row import is_share, metric_of, write_json, write_whole
 from experiments.rows.untrusted import stays_within
 from experiments.statistics.intervals import CONFIDENCE, by_measurement
 
@@ -96,14 +96,15 @@ def _evaluations(results: Results, target: Path) -> None:
 def _record(results: Results, series: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
     runs = results.runs[results.runs["series"] == series]
     first, ended = runs.iloc[0], runs["finished"].max()
+    epoch = "unknown" if pd.isna(ended) else str(int(ended.timestamp()))
     model = f"{PROJECT}/{style.slug(series)}"
     told = {name: str(first[name]) for name in ("encoder", "positions", "layout", "model_parameters", "command")}
     source = {"source_name": PROJECT, "source_type": "evaluation_run", "evaluator_relationship": "first_party"}
     library = {"name": PROJECT, "version": str((first["packages"] or {}).get(PROJECT, "unknown"))}
     return {
         "schema_version": SCHEMA,
-        "evaluation_id": f"{PROJECT}/{results.folder.resolve().name}/{model}/{_epoch(ended)}",
-        "evaluation_timestamp": _epoch(ended),
+        "evaluation_id": f"{PROJECT}/{results.folder.resolve().name}/{model}/{epoch}",
+        "evaluation_timestamp": epoch,
         "retrieved_timestamp": str(int(time.time())),
         "source_metadata": source | {"source_organization_name": f"The {PROJECT} authors"},
         "eval_library": library | {"additional_details": {"commit": str(first["commit"])}},
@@ -118,14 +119,9 @@ def _record(results: Results, series: str, scores: list[dict[str, Any]]) -> dict
     }
 
 
-def _epoch(when: Any) -> str:
-    return "unknown" if pd.isna(when) else str(int(when.timestamp()))
-
-
 def _scores(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield a result for each task and length; those without a value are left out, since a score is a number."""
     for line in lines[lines["seeds"] > 0].to_dict("records"):
-        metric = metric_of(line["metric"])
         interval = {"lower": line["low"], "upper": line["high"], "confidence_level": CONFIDENCE}
         interval |= {"method": "Student's t over seeds, on the scale of the metric"}
         uncertainty = {"confidence_interval": interval} if not math.isnan(line["low"]) else {}
@@ -138,7 +134,7 @@ def _scores(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 "source_type": "other",
                 "additional_details": {"generator": f"task={task}, drawn by the seed"},
             },
-            "metric_config": _metric(line["metric"], metric) | {"additional_details": {"chance": str(line["chance"])}},
+            "metric_config": _metric(line["metric"]) | {"additional_details": {"chance": str(line["chance"])}},
             "score_details": {
                 "score": line["mean"],
                 "details": details,
@@ -147,7 +143,8 @@ def _scores(lines: pd.DataFrame) -> Iterator[dict[str, Any]]:
         }
 
 
-def _metric(name: str, metric: Metric) -> dict[str, Any]:
+def _metric(name: str) -> dict[str, Any]:
+    metric = metric_of(name)
     least, most = (bound if math.isfinite(bound) else f"{'-' * (bound < 0)}Infinity" for bound in metric.bounds)
     return {
         "metric_id": f"pe_zoo.{name}",

@@ -1,6 +1,7 @@
 """What reads texts longer than in training with the fewest bits, over sizes: trained models as they are and changed."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -94,7 +95,7 @@ def _first(lines: pd.DataFrame, reference: str, times: str) -> tuple[str, Findin
     if best["way"] != reference:
         heading += f", {reference} {own['mean']:.2f}" + f"; undecided after {seeds}" * (not best["high"] < 0)
     trained = [line for line in here.to_dict("records") if " with " not in line["way"]]
-    text = "; ".join(f"{line['way']} {_less(line['difference'], line['low'], line['high'])}" for line in trained)
+    text = "; ".join(f"{line['way']} {_less(line)}" for line in trained)
     return heading, Finding(f"As trained, less {reference}:", f"{text} bits per byte ({seeds} of {size}).")
 
 
@@ -107,8 +108,8 @@ def _rungs(lines: pd.DataFrame) -> "pd.Series[Any]":
     return pd.Series([Rung(*each) for each in zip(lines["parameters"], lines["budget"], strict=True)], lines.index)
 
 
-def _less(difference: float, low: float, high: float) -> str:
-    return words.signed(difference, low, high, 3)
+def _less(line: Mapping[Any, Any]) -> str:
+    return words.signed(line["difference"], line["low"], line["high"], 3)
 
 
 def _cells(lines: pd.DataFrame, reference: str) -> pd.DataFrame:
@@ -120,7 +121,7 @@ def _cells(lines: pd.DataFrame, reference: str) -> pd.DataFrame:
         heads[rung] = f"{rung if several else amount(rung.parameters)}, {seeds}"
     cells = {way: {"read by": way} | dict.fromkeys(heads.values(), "") for way in (reference, *lines["way"])}
     for rung, line in zip(rungs, lines.to_dict("records"), strict=True):
-        less = f" ({_less(line['difference'], line['low'], line['high'])})" * (line["way"] != reference)
+        less = f" ({_less(line)})" * (line["way"] != reference)
         cells[line["way"]][heads[rung]] = f"{line['mean']:.3f}{less}"
     return pd.DataFrame(list(cells.values()))
 

@@ -159,7 +159,7 @@ def claim(each: Decided) -> dict[str, Any]:
     tests = [
         {
             "of": ": ".join(filter(None, (case.test["of"], quoted(one.comparison)))),
-            "strip": drawing.interval(one.low, one.difference, one.high, scale, 0.0),
+            "strip": drawing.interval(one.low, one.difference, one.high, scale),
             "said": ", ".join(filter(None, (_measured(case, asked), one.verdict))),
             "css": _css(one.verdict),
         }
