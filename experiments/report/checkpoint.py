@@ -140,19 +140,11 @@ def heading(results: Results, found: Sequence[Answer], placed: Sequence[Places])
 
 def sections(results: Results, found: Sequence[Answer], placed: Sequence[Places]) -> list[Section]:
     """Return the sections that answer: what to do, the lines to type, methods ranked, and where things are found."""
-    where = [
-        Section(told.heading if number else "Where in the context it finds things", told.sentences)
-        for number, told in enumerate(placed)
-    ]
-    return [*_of_methods(results, found), *where]
-
-
-def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
-    if not found:
+    made: list[Section] = []
+    if not found and OVER_LENGTHS in set(results.rows["experiment"]):
         command = "python run.py checkpoint=… experiment=context_extension"
         text = f"No method to read a longer text was measured: add {EXTENDED} to experiment= ({command} …)."
-        return [Section("What to do", [text] if OVER_LENGTHS in set(results.rows["experiment"]) else [])]
-    made: list[Section] = []
+        made.append(Section("What to do", [text]))
     for place, told in enumerate(found):
         title = "What to do" if place == 0 else told.heading
         parts: list[Part] = [Block("code", told.code)] if told.code else []
@@ -166,6 +158,8 @@ def _of_methods(results: Results, found: Sequence[Answer]) -> list[Section]:
         for ranking in told.rankings:
             at = f"The methods at {ranking.length}, {ranking.multiple:g} times the training length"
             made.append(Section(at, parts=[_table(told, ranking, place), *_distant(told, ranking, place)]))
+    for place, where in enumerate(placed):
+        made.append(Section(where.heading if place else "Where in the context it finds things", where.sentences))
     return made
 
 

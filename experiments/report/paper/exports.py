@@ -67,8 +67,7 @@ def write_paper(narrow: Page, tasks: Sequence[TaskResults], folder: Path) -> Non
 
 
 def _marked(figure: Figure) -> bool:
-    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
-    return any(style.NOT_CONVERGED in text.get_text() for text in texts)
+    return any(isinstance(text, Text) and style.NOT_CONVERGED in text.get_text() for text in figure.findobj(Text))
 
 
 def table(tasks: Sequence[TaskResults]) -> str:

@@ -41,7 +41,7 @@ def numbers(tasks: Sequence[TaskResults]) -> pd.DataFrame:
     """Return one line for each series: parameters it adds, `RATIOS`, and what it keeps, mean over tasks."""
     rows = pd.concat([task.rows_of("cost") for task in tasks])
     rows = rows[(rows["status"] == "ok") & rows["metric"].isin(RATIOS)].fillna({"sequence_length": 0})
-    order = list(style.looks(pd.concat([task.rows for task in tasks]))) if tasks else []
+    order = list(style.looks(pd.concat([task.rows for task in tasks])))
     found = {}
     for metric, of_metric in rows.groupby("metric"):
         spread = of_metric.groupby("sequence_length")["series"].nunique()

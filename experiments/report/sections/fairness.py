@@ -186,19 +186,16 @@ def controls(task: TaskResults) -> list[Table]:
             pairs += [(series, other) for other in known if _controls(known[other], one)] or [(series, None)]
     if not pairs:
         return []
-    tables = []
+    found = []
     for series, control in pairs:
+        line: dict[str, Any] = {"series": series, "encoder_parameters": known[series]["added"], "control": control}
         both = task.scores[task.scores["series"].isin([series, control])]
-        if control and len(both):
-            compared = comparisons.against(both, comparisons.family(both, control), control)
-            tables.append(compared.rename(columns={"baseline": "control"}))
-    data = pd.DataFrame(
-        [(series, known[series]["added"], known[series]["trunk"], control) for series, control in pairs],
-        columns=["series", "encoder_parameters", "model_parameters", "control"],
-    )
-    found = pd.concat(tables) if tables else pd.DataFrame(columns=["series", "control", *COMPARED])
-    found["p_holm"] = comparisons.holm(found["p"].astype(float))
-    data = data.merge(found, how="left", on=["series", "control"])
+        if control and both["series"].nunique() == 2:
+            (compared,) = comparisons.against(both, comparisons.family(both, control), control).to_dict("records")
+            line |= {name: compared[name] for name in COMPARED}
+        found.append(line | {"model_parameters": known[series]["trunk"]})
+    data = pd.DataFrame(found, columns=["series", "encoder_parameters", "model_parameters", "control", *COMPARED])
+    data["p_holm"] = comparisons.holm(data["p"])
     lines = [
         {
             "series": task.display(line["series"]),
@@ -216,7 +213,6 @@ def controls(task: TaskResults) -> list[Table]:
         "model.as_many_as=<encoder> makes a missing one. Difference: see Standings; p of Welch's "
         "test after Holm's correction for this table."
     )
-    data = data[["series", "encoder_parameters", "model_parameters", "control", *COMPARED]]
     caption = f"Controls with as many parameters, {task.key}"
     return [Table(task.stem("controls"), caption, pd.DataFrame(lines), data, note)]
 

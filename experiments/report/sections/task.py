@@ -240,7 +240,7 @@ class TaskResults:
         named = self.rows.drop_duplicates("series").set_index("series")["encoder"]
         found = {str(series): str(encoder).partition("(")[0] for series, encoder in named.items()}
         if len(self.extensions):
-            found |= self.extensions.groupby("series")["method"].first().to_dict()
+            found |= {str(name): str(of) for name, of in self.extensions.groupby("series")["method"].first().items()}
         return found
 
     @cached_property
