@@ -94,7 +94,4 @@ def _many(same: Tensor) -> str:
 def _tables(lines: list[list[object]]) -> list[str]:
     """Return lines that begin with their names in tables of `ACROSS` columns."""
     parts = [[[line[0], *line[at : at + ACROSS]] for line in lines] for at in range(1, len(lines[0]), ACROSS)]
-    return [
-        tabulate(part, tablefmt="plain", disable_numparse=True, colalign=("left", *["right"] * (len(part[0]) - 1)))
-        for part in parts
-    ]
+    return [tabulate(part, (), "plain", disable_numparse=True, colalign=("left",), stralign="right") for part in parts]

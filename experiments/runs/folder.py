@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,9 @@ import pandas as pd
 
 from experiments.plan.refusal import BadRequest
 from experiments.rows.read import FINISHED, read_run
+from experiments.rows.row import write_whole
 from experiments.rows.untrusted import message_of
 from experiments.runs import lease
-from experiments.runs.drawing import draw
 from experiments.training import checkpoint
 
 logger = logging.getLogger("pe_zoo")
@@ -111,6 +112,24 @@ def log_file(folder: Path) -> Iterator[logging.FileHandler]:
             handler.close()
         except OSError as error:
             logger.warning("%s is cut short: %s", handler.baseFilename, error.strerror or error)
+
+
+def draw(folder: Path, table: pd.DataFrame) -> None:
+    """Draw the rows of a run into its ``figures/``: all of them or none. OSError if the disk does not take them."""
+    from experiments.figures import style  # with what it needs, a second that no run without figures waits for
+    from experiments.figures.training import training_curves
+    from experiments.measures import plot_of
+
+    unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".figures."))
+    try:
+        for name in table["experiment"].unique():
+            plot = training_curves if name == "training" else plot_of(name)
+            for stem, figure in plot(table[table["experiment"] == name]).items():
+                write_whole(unfinished / f"{name}_{stem}.png", style.render(figure, "png"), lasting=False)
+        unfinished.chmod(0o755)
+        unfinished.rename(folder / "figures")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def draw_missing_figures(folder: Path) -> None:

@@ -216,8 +216,7 @@ def _table(configs: Sequence[RunConfig], costs: Sequence[Cost]) -> str:
         measuring = span(fmean(cost.measuring for cost in found))
         lines.append([name, len(found), f"{mean[0]:,.0f}", f"{mean[1]:,.0f}", speed, span(mean[2]), measuring])
     head = ["task, width × layers", "runs", "parameters", "tokens a run", "a second", "training", "measuring"]
-    align = ("left", *["right"] * (len(head) - 1))
-    return tabulate(lines, headers=head, tablefmt="simple", disable_numparse=True, colalign=align)
+    return tabulate(lines, head, "simple", disable_numparse=True, colalign=("left",), stralign="right")
 
 
 def _bytes(size: float) -> str:

@@ -16,8 +16,7 @@ from experiments.model.transformer import Transformer
 from experiments.plan.plan import Plan
 from experiments.rows.row import Row, frame, write_json, write_rows, write_whole
 from experiments.runs import provenance
-from experiments.runs.drawing import draw
-from experiments.runs.folder import digest
+from experiments.runs.folder import digest, draw
 from experiments.runs.lease import RunLocked
 from experiments.runs.tracker import Trackers
 from experiments.training import heartbeat

@@ -365,9 +365,7 @@ def _show_lengths(rows: list[Row], lengths: list[Row]) -> None:
             grid.append([labels[metric], *(dict(zip(of, cells, strict=True)).get(length, "") for length in columns)])
     split = sum(length <= trained for length in columns) + 1
     lines = [[*line[:split], "|", *line[split:]] for line in grid]
-    drawn = tabulate(
-        lines, tablefmt="plain", disable_numparse=True, colalign=("left", *["right"] * (len(lines[0]) - 1))
-    )
+    drawn = tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=("left",), stralign="right")
     guess = f"   {_guess(lengths[-1])}"
     legend = "right: tokens after the true ones; whole: sequences without a mistake"
     legend += "; free: tokens after the model's own" if any(line[0] == labels[FREE_RUNNING] for line in grid) else ""
@@ -405,5 +403,4 @@ def _tuned(tuning: dict[str, Any]) -> str:
 
 
 def _print(grid: list[Any]) -> None:
-    aligned = ("left", *["right"] * (len(grid[0]) - 1))
-    print("\n" + tabulate(grid[1:], headers=grid[0], tablefmt="simple", disable_numparse=True, colalign=aligned))
+    print("\n" + tabulate(grid[1:], grid[0], "simple", disable_numparse=True, colalign=("left",), stralign="right"))
