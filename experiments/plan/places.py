@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,11 @@ def _configs(place: str) -> list[dict[str, Any]]:
 
 
 def check_question(
-    place: str, task: str, knobs: Collection[str], experiment: object, given: Mapping[str, bool]
+    place: str, task: str, knobs: Collection[str], experiment: object, has_text: bool, has_tokenizer: bool
 ) -> None:
     """Refuse what a saved model, which has a tokenizer of its own, cannot be asked.
 
-    ``knobs`` are those of the task, ``experiment`` is what is measured, as it was given; ``given`` says whether a
-    text and a tokenizer are.
+    ``knobs`` are those of the task, ``experiment`` is what is measured, as it was given.
     """
     if FUNCTION.fullmatch(place):
         return
@@ -84,10 +83,10 @@ def check_question(
         why = f"task={task} has symbols of its own, which mean nothing to a saved language model"
         instead = "needles" if OF_PLACES.search(str(experiment)) else "text"
         raise ValueError(f"checkpoint={place!r}: {why}; add task={instead} task.path=file.txt")
-    if not given["text"]:
+    if not has_text:
         more = "task.path=file.txt (a file or a folder), or task.dataset="
         raise ValueError(f"checkpoint={place!r}: task={task} does not say which text to read; add {more}")
-    if not given["tokenizer"] and file_of(place) is None:
+    if not has_tokenizer and file_of(place) is None:
         remedy = f"write one beside it, tokenizer.save_pretrained(folder), or set {TOKENIZER}="
         raise ValueError(f"checkpoint={place!r} has no tokenizer (no tokenizer.json is there): {remedy}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.plan.refusal import BadRequest
+from experiments.plan.refusal import refusing
 from experiments.rows import results
 from experiments.runs.status import decisions, decisions_text
 from experiments.statistics.rule import Rule
@@ -35,10 +35,8 @@ def run(points: Sequence[Point], rule: Rule, first_seed: int, launch: Launched) 
         counts = goals
         places = {folder.parent.parent for runs in folders.values() for folder in runs}
         found_results = [results.load(place) for place in sorted(places)]
-        try:
+        with refusing():
             decided, named = decisions(found_results, rule, first_seed)
-        except ValueError as error:
-            raise BadRequest(str(error)) from error
         print(f"\n{decisions_text(decided, rule, first_seed, found_results)}", flush=True)
         ended = pd.concat([each.runs for each in found_results])
         series_of = {run: (task, series) for run, task, series in ended[["run_id", "task", "series"]].to_numpy()}

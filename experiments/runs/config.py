@@ -30,7 +30,7 @@ import pe_zoo
 from experiments.plan import checkpoint, places
 from experiments.plan.measures import experiment_names, load_experiment
 from experiments.plan.prepare import check_name, data_sha256
-from experiments.plan.refusal import BadRequest
+from experiments.plan.refusal import BadRequest, refusing
 from experiments.plan.request import LAST_SEED, RunConfig, mentioned
 from experiments.rows.stretches import samples_for
 from experiments.runs import options, pool
@@ -92,10 +92,8 @@ def show(given: Arguments, configs: Path) -> None:
     flags = [word for word in given.words if word not in given.overrides]
     sys.argv[1:] = flags + given.overrides  # it takes no flags after an override
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors as exceptions, for `explain`
-    try:
+    with refusing():
         hydra.main(config_path=str(configs), config_name="config", version_base=VERSION)(lambda _: None)()
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
 
 
 def compose(*overrides: str) -> DictConfig:
@@ -181,9 +179,10 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
     whole("seed" if count == 1 else "the last of seeds", first + count - 1, at_least=0, at_most=LAST_SEED)
     for group, node in PARTS.items():  # ``+model.widht=3`` passes Hydra
         _check_options(f"{group}.", node, config[group])
-    digest, plugin = "", config["plugin"]
+    digest, plugin = "", config["plugin"] or []
+    plugins = [plugin] if isinstance(plugin, str) else plugin
     if config["checkpoint"]:
-        digest, plugin = checkpoint.digest_of(config["checkpoint"]), _others(plugin, config["checkpoint"])
+        digest, plugins = checkpoint.digest_of(config["checkpoint"]), _others(plugins, config["checkpoint"])
         _measure_checkpoint(config, words)
     elif config["task"].get("measured") == "all":
         raise BadRequest("task.measured=all holds no text out: it is for checkpoint=, where nothing is trained")
@@ -197,12 +196,12 @@ def _job(config: dict[str, Any], choices: Mapping[str, Any], words: Sequence[str
         choice=str(choices.get("encoder", "")),
         recipe=config["recipe"],
     )
-    if plugin:  # the runs of other encoders stay what they are when a file is edited
-        run = replace(run, plugin=pe_zoo.load_files(plugin, mentioned(run.identity())))
+    if plugins:  # the runs of other encoders stay what they are when a file is edited
+        run = replace(run, plugin=pe_zoo.load_files(plugins, mentioned(run.identity())))
     handling = {key: config[key] for key in options.HANDLING}
     if handling["figures"] is None:
         handling["figures"] = not multirun
-    return Job([replace(run, seed=seed) for seed in range(first, first + count)], handling, plugin or None)
+    return Job([replace(run, seed=seed) for seed in range(first, first + count)], handling, plugins)
 
 
 def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
@@ -214,41 +213,38 @@ def _measure_checkpoint(config: dict[str, Any], words: Sequence[str]) -> None:
             put = "; pe_zoo.hf.use(model, name) puts another encoder into it: save that, and measure it"
             own = put if group == "encoder" else ""
             raise BadRequest(f"{key} changes nothing with checkpoint=: the model is measured as it is{own}")
-    task = config["task"]
+    place, task = config["checkpoint"], config["task"]
     has_text = places.SOURCE in given or any(task.get(knob.removeprefix("task.")) for knob in places.TEXTS)
-    brought = {"text": has_text, "tokenizer": places.TOKENIZER in given}
-    places.check_question(config["checkpoint"], task["name"], task, config["experiment"], brought)
-    if config["context_extension"].get("fine_tuning_share"):
+    places.check_question(place, task["name"], task, config["experiment"], has_text, places.TOKENIZER in given)
+    extension = config["context_extension"]
+    if extension.get("fine_tuning_share"):
         remedy = "leave it out, or train the model on by pe_zoo.hf.use and measure that"
         raise BadRequest(f"context_extension.fine_tuning_share is for models that are trained here; {remedy}")
     if "context_extension.multiples" not in given:  # more takes minutes and, of a real model, much memory
-        config["context_extension"]["multiples"] = [1.0, 4.0]
+        extension["multiples"] = [1.0, 4.0]
     if "context_extension.samples" not in given and task["name"] == "text":  # other tasks make any number of sequences
-        asked = config["context_extension"]
-        load_experiment("context_extension", asked)  # a multiple that is none has no number of pieces
-        most = max(asked["multiples"], default=1.0)
-        asked["samples"] = max(asked["samples"], samples_for(most))
+        load_experiment("context_extension", extension)  # a multiple that is none has no number of pieces
+        extension["samples"] = max(extension["samples"], samples_for(max(extension["multiples"], default=1.0)))
     if "shift_sensitivity.samples" not in given:  # so that both measures read the same windows
-        config["shift_sensitivity"]["samples"] = config["context_extension"]["samples"]
-    if {"measured", "duplicates"} <= config["task"].keys():
-        if not config["task"]["dataset"]:  # a data set has a test split of its own
-            config["task"] |= {} if "task.measured" in given else {"measured": "all"}
-        config["task"] |= {} if "task.duplicates" in given else {"duplicates": "kept"}
-    for knob, value in checkpoint.defaults(config["checkpoint"]).items():
-        if f"task.{knob}" not in given and knob in config["task"] and "tokenizer" in config["task"]:
+        config["shift_sensitivity"]["samples"] = extension["samples"]
+    if {"measured", "duplicates"} <= task.keys():
+        if not task["dataset"]:  # a data set has a test split of its own
+            task |= {} if "task.measured" in given else {"measured": "all"}
+        task |= {} if "task.duplicates" in given else {"duplicates": "kept"}
+    for knob, value in checkpoint.defaults(place).items():
+        if f"task.{knob}" not in given and knob in task and "tokenizer" in task:
             if value is None:
-                raise BadRequest(checkpoint.lengthless(config["checkpoint"]))
-            config["task"][knob] = value
-    reach = checkpoint.reach(config["checkpoint"])
-    if reach and config["task"].get("train_length", 0) > reach:
-        made = f"checkpoint={config['checkpoint']!r} was made for {reach} positions, and"
+                raise BadRequest(checkpoint.lengthless(place))
+            task[knob] = value
+    reach = checkpoint.reach(place)
+    if reach and task.get("train_length", 0) > reach:
+        made = f"checkpoint={place!r} was made for {reach} positions, and"
         more = "what it does beyond them is measured at multiples of its own length: context_extension.multiples=[1,4]"
-        raise BadRequest(f"{made} task.train_length={config['task']['train_length']} is more; leave it out, {more}")
+        raise BadRequest(f"{made} task.train_length={task['train_length']} is more; leave it out, {more}")
 
 
-def _others(plugin: Any, place: str) -> list[str]:
+def _others(files: list[str], place: str) -> list[str]:
     """Return the plug-in files but the one that ``checkpoint=my_model:logits`` names."""
-    files = [plugin] if isinstance(plugin, str) else list(plugin or [])
     named = place.partition(":")[0].removesuffix(".py")
     return [file for file in files if Path(file).with_suffix("").as_posix() != named]
 
@@ -345,13 +341,11 @@ def rule(overrides: Iterable[str], *, multirun: bool) -> tuple[Rule, int] | None
     given = compose(*(override.input_line or "" for override in _parse(words) if not override.is_sweep_override()))
     if given.against is None:
         raise BadRequest(f"seeds={UNTIL_DECIDED} needs its question: against=<series>, best or statements")
-    try:
+    with refusing():
         looks, weights = tuple(given.looks), tuple(given.weights)
         if looks != Rule.looks and weights == Rule.weights:
             weights = (1 / len(looks),) * len(looks)
         found = Rule(given.against, looks, weights, given.delta, given.paired)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
     return found, whole("seed", given.seed, at_least=0, at_most=LAST_SEED - found.looks[-1])
 
 
@@ -399,10 +393,8 @@ def budget(overrides: Iterable[str]) -> float | None:
         raise BadRequest(
             "budget_minutes= stops runs on this machine: leave it out with hydra/launcher=, which has limits"
         )
-    try:
+    with refusing():
         return number("budget_minutes", settings.budget_minutes, above=0)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
 
 
 def _settings(overrides: Iterable[str]) -> DictConfig:
@@ -414,10 +406,8 @@ def _settings(overrides: Iterable[str]) -> DictConfig:
 def _workers(settings: DictConfig) -> int:
     """How many workers of this machine a sweep has, see `pool`."""
     if settings.workers is not None:
-        try:
+        with refusing():
             return whole("workers", settings.workers, at_least=1, at_most=MOST_WORKERS)
-        except ValueError as error:
-            raise BadRequest(str(error)) from error
     on_gpu = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
     return 1 if on_gpu else max(1, pool.cores() // max(1, settings.threads))
 

@@ -21,7 +21,6 @@ from experiments.figures import words
 from experiments.plan.request import RunConfig
 from experiments.plan.sizes import FLOAT
 from experiments.runs import pool
-from experiments.runs.folder import ending
 from experiments.runs.timing import Speed, timed
 from experiments.training.checkpoint import KEPT
 from experiments.training.heartbeat import BEGAN, ahead, doing, span
@@ -127,8 +126,7 @@ def _timings(chosen: Mapping[str, RunConfig], workers: int, plugins: Sequence[st
 
 def _timed_there(task: tuple[str, RunConfig, Sequence[str]]) -> list[tuple[str, Speed]]:
     name, config, plugins = task
-    if plugins:
-        pe_zoo.load_files(plugins)
+    pe_zoo.load_files(plugins)
     return [(name, timed(config))]
 
 
@@ -148,11 +146,6 @@ def _cost(config: RunConfig, speed: Speed) -> Cost:
     repeated = training * (train.most_rounds - 1)
     parts = speed.parameters, steps * speed.tokens, training, measuring, repeated, speed.wait, speed.text
     return Cost(*parts, least=speed.least > 0)
-
-
-def left(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    """Return the runs that have not ended; BadRequest if the files of one that has were altered."""
-    return [config for config in configs if ending(config.folder) is None]
 
 
 def text(

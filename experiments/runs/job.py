@@ -42,8 +42,8 @@ class Job:
     configs: list[RunConfig]
     handling: dict[str, Any]
     """What `run` takes besides the configuration."""
-    plugin: str | list[str] | None = None
-    """The files of an encoder, a task or measures that are not ours."""
+    plugins: list[str] = field(default_factory=list)
+    """The files of encoders, tasks and measures that are not ours."""
 
     def outcomes(self, team: Team | None = None) -> Iterator[Outcome]:
         """Do the runs in turn; Interrupted if one was told to stop, after its outcome."""
@@ -116,5 +116,4 @@ def _settle(parcel: Parcel) -> None:
     except OSError as error:
         missing = f"{socket.gethostname()} has no folder {parcel.folder!r} ({error.strerror})"
         raise BadRequest(f"{missing}: workers need the file system that the sweep was started on") from error
-    if parcel.job.plugin:
-        pe_zoo.load_files(parcel.job.plugin)
+    pe_zoo.load_files(parcel.job.plugins)

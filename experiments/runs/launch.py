@@ -23,7 +23,7 @@ from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
 from experiments.rows.untrusted import message_of
 from experiments.runs import arguments, budget, checks, config, forecast, lease, pool, rerun, summary
-from experiments.runs.folder import LOG, record_of
+from experiments.runs.folder import LOG, ending, record_of
 from experiments.runs.job import FOR_WORKERS, Job, Parcel, refused, work
 from experiments.runs.outcome import Outcome, status_before
 from experiments.statistics.rule import Rule
@@ -102,8 +102,7 @@ def _until_decided(
         known.extend(folder for folders in found.values() for folder in folders)
         return code, found
 
-    plain = [tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points]
-    code = adaptive.run(plain, rule, first_seed, launch)
+    code = adaptive.run(_without_seeds(points), rule, first_seed, launch)
     for place in checks.places(known) if code != 2 else ():  # of refused runs nothing is decided
         if not team.rank and place.is_dir():
             print(f"\n{_page(place, report)}", flush=True)
@@ -120,7 +119,10 @@ def _plan(
 ) -> int:
     """Print what the runs would take, with a rule those of its first look, and note it for ``--status``."""
     launch = Launch(given, team, None if rule is None else asdict(rule[0]) | {"first_seed": rule[1]})
-    for point in points if rule is None else _first_look(points, *rule):
+    if rule:
+        first_look = f"seed={rule[1]}", f"seeds={rule[0].looks[0]}"
+        points = [(*point, *first_look) for point in _without_seeds(points)]
+    for point in points:
         launch.add(point)
     if not launch.runs:
         return 2
@@ -128,7 +130,7 @@ def _plan(
         checks.check_rule(launch.runs, *rule, launch.plugins)
     if engine is None or engine.here:
         checks.check_own(launch.firsts)
-    todo = forecast.left(launch.runs)
+    todo = [run for run in launch.runs if ending(run.folder) is None]
     workers, here = (engine.workers, engine.here) if engine else (1, True)
     count, ended = words.count(len(launch.runs), "run"), len(launch.runs) - len(todo)
     print(f"{count}, {ended} of them finished before.", flush=True)
@@ -146,10 +148,10 @@ def _plan(
     return 0
 
 
-def _first_look(points: Iterable[Sequence[str]], rule: Rule, seed: int) -> Iterable[Sequence[str]]:
-    """Return the points with the seeds of a rule's first look, each once."""
+def _without_seeds(points: Iterable[Sequence[str]]) -> list[Point]:
+    """Return the points of a sweep whose seeds a rule decides, each once."""
     kept = (tuple(word for word in point if word.partition("=")[0] not in ("seed", "seeds")) for point in points)
-    return [[*words, f"seed={seed}", f"seeds={rule.looks[0]}"] for words in dict.fromkeys(kept)]
+    return list(dict.fromkeys(kept))
 
 
 def _rerun(words: list[str], team: Team) -> int:
@@ -158,9 +160,9 @@ def _rerun(words: list[str], team: Team) -> int:
     if len(places) != 1 or len(words) > 3:
         takes = "takes one folder, results/<name>/runs/<run_id>, and plugin=FILE.py if the run had one"
         raise BadRequest(f"{arguments.RERUN} {takes}")
-    second = rerun.rerun(Path(places[0]), config.plugins_in(words), team)
-    print(f"\n{second.text}\nfiles: {second.outcome.folder}")
-    return 0 if second.same else 1
+    outcome, same, text = rerun.rerun(Path(places[0]), config.plugins_in(words), team)
+    print(f"\n{text}\nfiles: {outcome.folder}")
+    return 0 if same else 1
 
 
 @dataclass
@@ -211,8 +213,7 @@ class Launch:
     @property
     def plugins(self) -> list[str]:
         """The files of encoders, tasks and measures that the runs bring along."""
-        given = (job.plugin or [] for job in self._jobs)
-        return list(dict.fromkeys(path for each in given for path in ([each] if isinstance(each, str) else each)))
+        return list(dict.fromkeys(path for job in self._jobs for path in job.plugins))
 
     def start(self, engine: config.Engine | None) -> int:
         """Do the jobs, in this process without an engine; print a tally; return the exit code."""

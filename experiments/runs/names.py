@@ -11,7 +11,7 @@ import yaml
 
 from experiments import measures
 from experiments.plan import places
-from experiments.plan.refusal import BadRequest
+from experiments.plan.refusal import BadRequest, refusing
 from experiments.statistics.rule import BEST, STATEMENTS
 from pe_zoo import _catalogue
 from pe_zoo._catalogue import Entry
@@ -114,21 +114,18 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, mu
         _check_places(given, _defaults(configs) | given)
 
 
+@refusing()
 def _check_places(given: Mapping[str, str], chosen: Mapping[str, str]) -> None:
     """Refuse files that are not here, and a task that a saved model cannot be asked."""
     text, place, task = given.get("task.path", ""), given.get("checkpoint", ""), chosen["task"]
-    try:
-        if PLAIN.fullmatch(text):
-            places.check_text(text)
-        if PLAIN.fullmatch(place) and place != "null":
-            places.files_of(place)
-            if task in entries("task") and set(given).isdisjoint(LISTS):
-                has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
-                brought = {"text": has_text, "tokenizer": places.TOKENIZER in given}
-                knobs = entries("task")[task].knobs
-                places.check_question(place, task, knobs, given.get("experiment"), brought)
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
+    if PLAIN.fullmatch(text):
+        places.check_text(text)
+    if PLAIN.fullmatch(place) and place != "null":
+        places.files_of(place)
+        if task in entries("task") and set(given).isdisjoint(LISTS):
+            knobs, has_tokenizer = entries("task")[task].knobs, places.TOKENIZER in given
+            has_text = not given.keys().isdisjoint((*places.TEXTS, places.SOURCE))
+            places.check_question(place, task, knobs, given.get("experiment"), has_text, has_tokenizer)
 
 
 def _defaults(configs: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import pe_zoo
 from experiments.model.guest import Guest
@@ -110,12 +112,10 @@ def result(plan: Plan, model: Transformer, log: TrainLog) -> dict[str, Any]:
 
 def moved(encoder: Encoder, initial: Encoder) -> dict[str, float | None]:
     """Return how far training moved each parameter, as a share of its norm before: ‖θ − θ₀‖ / ‖θ₀‖; None from 0."""
-    before, found = dict(initial.named_parameters()), dict[str, float | None]()
-    for name, parameter in encoder.named_parameters():
-        first = before[name].detach().double().cpu()
-        change, size = (parameter.detach().double().cpu() - first).norm(), first.norm()
-        found[name] = float(f"{change / size:.3g}") if size else None
-    return found
+    return {
+        name: float(f"{(after - before).norm() / before.norm():.3g}") if before.norm() else None
+        for name, before, after in _parameters(encoder, initial)
+    }
 
 
 def turned(encoder: Encoder, initial: Encoder) -> dict[str, str]:
@@ -123,21 +123,24 @@ def turned(encoder: Encoder, initial: Encoder) -> dict[str, str]:
 
     A slope that was declared a penalty is a reward once it has turned.
     """
-    before, found = dict(initial.named_parameters()), dict[str, str]()
-    for name, parameter in encoder.named_parameters():
-        count = int((parameter.detach().cpu().sign() * before[name].detach().cpu().sign() < 0).sum())
-        found |= {name: f"{count} of {parameter.numel()}"} if count else {}
-    return found
+    turns = {name: before.sign() * after.sign() < 0 for name, before, after in _parameters(encoder, initial)}
+    return {name: f"{int(each.sum())} of {each.numel()}" for name, each in turns.items() if each.any()}
 
 
 def values(encoder: Encoder, initial: Encoder) -> dict[str, list[list[float]]]:
     """Return the entries of each small parameter before training and after, three digits each."""
-    before = dict(initial.named_parameters())
     return {
-        name: [[float(f"{entry:.3g}") for entry in each.flatten().tolist()] for each in (before[name], parameter)]
-        for name, parameter in encoder.named_parameters()
-        if parameter.numel() <= NOTED
+        name: [[float(f"{entry:.3g}") for entry in each.flatten().tolist()] for each in (before, after)]
+        for name, before, after in _parameters(encoder, initial)
+        if after.numel() <= NOTED
     }
+
+
+def _parameters(encoder: Encoder, initial: Encoder) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield each parameter: its name, its entries before training and after."""
+    before = dict(initial.named_parameters())
+    for name, parameter in encoder.named_parameters():
+        yield name, before[name].detach().double().cpu(), parameter.detach().double().cpu()
 
 
 NOTES = (moved, turned, values)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from experiments.model.precision import repeatable
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
-from experiments.plan.refusal import BadRequest
+from experiments.plan.refusal import BadRequest, refusing
 from experiments.plan.request import RunConfig
 from experiments.runs.folder import clear, draw_missing_figures, ending, has_leftovers, log_file
 from experiments.runs.lease import RunLocked, acquire
@@ -64,10 +64,8 @@ def run(
         known_trackers(tracker)
         return prepare(replace(config, device=team.device(config.device)))
 
-    try:
+    with refusing():
         plan = team.alike(prepared, lambda plan: (plan.config.run_id, plan.task.provenance()))
-    except ValueError as error:
-        raise BadRequest(str(error)) from error
     if team.rank:  # train as process 0 directs, and end as it does
         with team.interruption.listening(), team.interruption.deferred(), repeatable(plan.config.threads):
             ended = team.follow(plan.model, plan.task, plan.numbering, plan.config.seed)

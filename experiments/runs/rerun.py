@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,10 @@ KEY = ("experiment", "metric", "train_length", "eval_length", "condition", *COOR
 COMPARED = ("value", "chance", "n", "status")
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """A repetition: its outcome, whether it has the same rows (times aside), and the comparison."""
-
-    outcome: Outcome
-    same: bool
-    text: str
-
-
-def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> Repeated:
+def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> tuple[Outcome, bool, str]:
     """Repeat a finished run in ``results/<name>-rerun/`` and compare its rows with the first ones.
+
+    Returns its outcome, whether it has the same rows (times aside), and the comparison.
 
     Args:
         place: ``results/<name>/runs/<run_id>``; BadRequest if no finished run is there.
@@ -61,9 +53,9 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
         raise BadRequest(message_of(error)) from error
     outcome = run(config, force=True, team=team)
     if team is not None and team.rank:
-        return Repeated(outcome, True, "")
+        return outcome, True, ""
     if outcome.status not in FINISHED:
-        return Repeated(outcome, False, f"The second run {outcome.status}: {outcome.message}")
+        return outcome, False, f"The second run {outcome.status}: {outcome.message}"
     again = outcome.folder.resolve()
     repeated, _, after = read_run(again, again.parent.parent)
     assert after is not None
@@ -71,7 +63,7 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
     if outcome.run_id != place.name:
         text += f"\nThe first one is called {place.name}: options, data, or how they are drawn have changed since."
     said = [] if same else _explained(place, before, after)
-    return Repeated(outcome, same, "\n".join([text, *said, *_differences(record, repeated)]))
+    return outcome, same, "\n".join([text, *said, *_differences(record, repeated)])
 
 
 def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequence[str], name: str) -> RunConfig:
@@ -83,7 +75,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequ
     if digest and not plugin:
         raise ValueError(f"the run has a plug-in with sha256 {short}: add plugin=FILE.py, the same file")
     # Of several files, only those that the run uses; in earlier releases all of them.
-    given = [pe_zoo.load_files(plugin, used) for used in (mentioned(nested), None)] if plugin else []
+    given = [pe_zoo.load_files(plugin, used) for used in (mentioned(nested), None)]
     if digest and digest not in given:
         raise ValueError(
             f"plugin={', '.join(plugin)} has sha256 {str(given[0])[:12]}…, the run's has {short}: give the same file"

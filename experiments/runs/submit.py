@@ -51,8 +51,9 @@ def submit(folder: Path, who: str, licence: str) -> Path:
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "licence": licence,
             "encoders": encoders,
+            "files": [source.name for source in sources],
         }
-        write_json(place / submission.RECORD, record | {"files": [source.name for source in sources]})
+        write_json(place / submission.RECORD, record)
         submission.read(place)
         shutil.copytree(place, target)
     return target
@@ -91,15 +92,12 @@ def _sources(found: Results, folder: Path) -> list[Path]:
         return []
     words = [word for word in shlex.split(str(of_own["command"].iloc[0])) if word.startswith("plugin=")]
     named = re.split(r"[\[\],]", words[0].partition("=")[2]) if words else []
-    paths = [
-        next(
-            (place / name for place in (Path.cwd(), folder.resolve().parent.parent) if (place / name).is_file()),
-            Path(name),
-        )
-        for name in filter(None, named)
-    ]
-    if missing := [path for path in paths if not path.is_file()]:
-        raise ValueError(f"the plug-in {str(missing[0])!r} is not here: run this where the sweep was started")
+    paths, places = list[Path](), (Path.cwd(), folder.resolve().parent.parent)
+    for name in map(Path, filter(None, named)):
+        here = [place / name for place in places if (place / name).is_file()]
+        if not here:
+            raise ValueError(f"the plug-in {str(name)!r} is not here: run this where the sweep was started")
+        paths.append(here[0])
     if not {*made_with.values()} - {"null"} <= submission.digests_of(paths):
         raise ValueError(f"{', '.join(path.name for path in paths)} changed since the runs: restore it, or run again")
     return paths

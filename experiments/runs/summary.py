@@ -120,7 +120,8 @@ def headline(outcome: Outcome) -> str:
     if not record["converged"] and not outside:
         checked = known if record["in_range"] is None else replace(known, value=record["in_range"])
         right = f"{_right(checked, 1)} at the last check"
-        return f"{name}: did NOT learn the task ({right}, {_needed(known)}{_guess(known)})"
+        from_here = f"learned from {100 * needed:g} % on, " if (needed := _needed(known)) is not None else ""
+        return f"{name}: did NOT learn the task ({right}, {from_here}{_guess(known)})"
     works = _works(lengths)
     text = f"{name}: learned, works up to {works}"
     if outside:
@@ -152,9 +153,8 @@ def _does_its_task(row: Row) -> bool:
     """Whether a model that nobody trained here is as good in range as one that counts as having learned the task."""
     if row.status != "ok":
         return False
-    name = row.task.partition("(")[0]
-    if row.metric == "token_accuracy" and name in tasks.names():
-        return row.value >= tasks.get(name).converged_at
+    if (needed := _needed(row)) is not None:
+        return row.value >= needed
     return math.isnan(row.chance) or lost(row.metric, row.value, row.chance) > 0
 
 
@@ -202,12 +202,10 @@ def _right(row: Row, digits: int = 0) -> str:
     return f"{_percent(row, digits)} % of tokens are right"
 
 
-def _needed(row: Row) -> str:
+def _needed(row: Row) -> float | None:
     """Return the share of tokens from which on the row's task counts as learned, where that is what decides."""
     name = row.task.partition("(")[0]
-    if row.metric != "token_accuracy" or name not in tasks.names():
-        return ""
-    return f"learned from {100 * tasks.get(name).converged_at:g} % on, "
+    return tasks.get(name).converged_at if row.metric == "token_accuracy" and name in tasks.names() else None
 
 
 def _guess(row: Row) -> str:

@@ -26,14 +26,11 @@ class Cache:
         self.model = model
         self.positions = positions
         self.length = 0
-        self.longest = length_of(positions)
-        self._pasts = [Past(self.longest) for _ in model.layers]
+        self._pasts = [Past(length_of(positions)) for _ in model.layers]
 
     def read(self, tokens: Tensor) -> Tensor:
         """Read further tokens, ``(batch, new)`` int64, and return their logits, ``(batch, new, vocab)``."""
         end = self.length + tokens.shape[-1]
-        if end > self.longest:
-            raise ValueError(f"{end} tokens for {self.longest} positions: there must be one each")
         with torch.no_grad():
             logits = self.model(tokens, at(self.positions, slice(end)), self._pasts)
         self.length = end

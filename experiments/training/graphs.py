@@ -6,7 +6,7 @@ A training step of a small model is hundreds of kernels, each done before Python
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,6 @@ def recorded(function: Callable[..., Tensor], device: str) -> Callable[..., Tens
     return Graphs(function) if device == "cuda" else lambda *tensors, state=None: function(*tensors)
 
 
-class _Recording(NamedTuple):
-    graph: torch.cuda.CUDAGraph
-    inputs: tuple[Tensor, ...]
-    output: Tensor
-
-
 class Graphs:
     """``function`` as it is, faster: it takes tensors, changes others in place, and returns one.
 
@@ -39,7 +33,7 @@ class Graphs:
     def __init__(self, function: Callable[..., Tensor]) -> None:
         self.function, self.refused = function, ""
         self._calls = Counter[Hashable]()
-        self._known: dict[Hashable, _Recording] = {}
+        self._known: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], Tensor]] = {}
         self._pool: Any = None
 
     def __call__(self, *tensors: Tensor, state: Hashable = None) -> Tensor:
@@ -66,5 +60,5 @@ class Graphs:
             self.refused = str(error).splitlines()[0]
             noted.info("a training step is launched kernel by kernel, since it cannot be recorded: %s", self.refused)
             return False
-        self._known[key] = _Recording(graph, inputs, output)
+        self._known[key] = graph, inputs, output
         return True

@@ -55,9 +55,8 @@ class Interruption:
     def _receive(self, signum: int, _: FrameType | None) -> None:
         if self._received is not None:
             again = time.monotonic() - self._received > ONE
-            if (
-                again and signum in ALWAYS and multiprocessing.parent_process() is None
-            ):  # a pool sends its workers several
+            alone = multiprocessing.parent_process() is None  # a pool sends its workers several
+            if again and alone and signum in ALWAYS:
                 signal.signal(signum, signal.SIG_DFL)
                 signal.raise_signal(signum)
             return

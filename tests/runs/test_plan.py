@@ -11,7 +11,7 @@ from support import Command
 
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
-from experiments.runs import forecast, status, timing
+from experiments.runs import forecast, launch, status, timing
 from experiments.runs.timing import Speed, timed
 from experiments.training.evaluate import Subject
 from experiments.training.log import TrainLog
@@ -54,7 +54,7 @@ def test_a_rule_is_planned_to_its_first_look(command: Command, monkeypatch: pyte
     assert planned.code == 0, planned.err
     assert "6 runs, 0 of them finished before" in planned.out
     assert "the first look, 3 seeds; the last has 5: where all stay open to the end, 4 runs more, " in planned.out
-    monkeypatch.setattr(forecast, "left", lambda runs: [])  # all have ended: none of them was timed
+    monkeypatch.setattr(launch, "ending", lambda folder: {})  # all have ended: none of them was timed
     assert "to the end, 4 runs more.\n" in command("-m", *TINY, *rule, "--plan").out
 
 
