@@ -1,10 +1,11 @@
 """How a model is trained: the options of ``train.*``, their ranges, and when training ends."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import partial
+from typing import Annotated, Self
 
 from experiments.model.precision import AUTO, PRECISIONS
-from pe_zoo._knobs import number, one_of, true_or_false, whole
+from pe_zoo._knobs import Count, Positive, Share, check_value, knobs, number, one_of, true_or_false, whole
 
 TUNED_RATES = (3e-4, 1e-3, 3e-3)
 """Default peak learning rates of ``tune=true``: the usual one, and half a decade either way."""
@@ -49,60 +50,49 @@ class TrainConfig:
             null: ``TUNED_RATES``.
     """
 
-    steps: int = 1600
+    steps: Annotated[int, partial(whole, at_least=0)] = 1600
     tokens_per_parameter: float | None = None
-    rounds: int | None = None
-    tokens_per_step: int = 256
-    learning_rate: float = 1e-3
-    warmup: float = 0.1
-    beta2: float = 0.98
-    weight_decay: float = 0.01
-    gradient_clip: float = 1.0
-    curve_points: int = 20
-    drop_encoder_after: float | None = None
-    recalibration_learning_rate: float | None = None
-    max_steps: int | None = None
-    stop_at_convergence: bool = False
-    precision: str = AUTO
+    rounds: Count | None = None
+    tokens_per_step: Count = 256
+    learning_rate: Positive = 1e-3
+    warmup: Annotated[float, partial(number, at_least=0, below=1)] = 0.1
+    beta2: Annotated[float, partial(number, above=0, below=1)] = 0.98
+    weight_decay: Annotated[float, partial(number, at_least=0)] = 0.01
+    gradient_clip: Positive = 1.0
+    curve_points: Count = 20
+    drop_encoder_after: Share | None = None
+    recalibration_learning_rate: Positive | None = None
+    max_steps: Count | None = None
+    stop_at_convergence: Annotated[bool, true_or_false] = False
+    precision: Annotated[str, partial(one_of, allowed=PRECISIONS)] = AUTO
     learning_rates: list[float] | None = None
 
     def check(self) -> None:
-        """Refuse values out of range."""
-        whole("train.steps", self.steps, at_least=0)
-        for name in ("tokens_per_step", "curve_points"):
-            whole(f"train.{name}", getattr(self, name), at_least=1)
-        number("train.learning_rate", self.learning_rate, above=0)
-        number("train.gradient_clip", self.gradient_clip, above=0)
-        number("train.weight_decay", self.weight_decay, at_least=0)
-        number("train.warmup", self.warmup, at_least=0, below=1)
-        number("train.beta2", self.beta2, above=0, below=1)
-        if self.max_steps is not None and whole("train.max_steps", self.max_steps, at_least=1) >= self.steps:
+        """Refuse values out of range, and options that others make useless."""
+        for name, knob in knobs(type(self)).items():
+            check_value(f"train.{name}", knob.limited, getattr(self, name))
+        if self.max_steps is not None and self.max_steps >= self.steps:
             raise ValueError(
                 f"train.max_steps={self.max_steps} changes nothing unless below train.steps={self.steps}, which the "
                 f"learning rate is laid out for; lower it or leave it out"
             )
-        if self.rounds is not None and whole("train.rounds", self.rounds, at_least=1) > 1:
-            for name in ("drop_encoder_after", "max_steps"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"train.rounds={self.rounds} does not go with train.{name}: leave one out")
-        one_of("train.precision", self.precision, PRECISIONS)
-        if self.drop_encoder_after is not None:
-            number("train.drop_encoder_after", self.drop_encoder_after, above=0, at_most=1)
+        for name in ("drop_encoder_after", "max_steps"):
+            if (self.rounds or 1) > 1 and getattr(self, name) is not None:
+                raise ValueError(f"train.rounds={self.rounds} does not go with train.{name}: leave one out")
+        if self.drop_step is not None:
             if not self.steps:
                 raise ValueError("train.drop_encoder_after changes nothing without training; set train.steps above 0")
-            if self.drop_step is not None and self.drop_step > self.last_step:
+            if self.drop_step > self.last_step:
                 raise ValueError(
                     f"train.drop_encoder_after={self.drop_encoder_after} would drop the encoder after {self.drop_step} "
                     f"steps, but train.max_steps={self.max_steps} ends before; lower the one or raise the other"
                 )
-        if self.recalibration_learning_rate is not None:
-            number("train.recalibration_learning_rate", self.recalibration_learning_rate, above=0)
-            if self.drop_step in (None, self.last_step):
-                raise ValueError(
-                    f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
-                    f"step follows the drop; set train.drop_encoder_after below 1"
-                )
-        if true_or_false("train.stop_at_convergence", self.stop_at_convergence):
+        if self.recalibration_learning_rate is not None and self.drop_step in (None, self.last_step):
+            raise ValueError(
+                f"train.recalibration_learning_rate={self.recalibration_learning_rate} changes nothing where no "
+                f"step follows the drop; set train.drop_encoder_after below 1"
+            )
+        if self.stop_at_convergence:
             earliest = self.check_every + max(self.check_every, self.drop_step or 0)
             if -(-earliest // self.check_every) * self.check_every >= (last := self.max_steps or self.steps):
                 raise ValueError(
