@@ -18,7 +18,6 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Print a mistake and exit."""
         self.exit(2, f"error: {message}; see python report.py --help\n")
 
 

@@ -106,7 +106,6 @@ class Plan:
         )
 
     def around(self, encoder: Encoder) -> Transformer:
-        """Build the trunk around an encoder."""
         given = ("causal", "temperature", "temperature_floor", "temperature_on", "sinks", "ffn_multiple")
         return Transformer(
             self.task.vocab_size,

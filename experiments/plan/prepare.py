@@ -153,14 +153,14 @@ def _check_outside(plan: Plan, encoder: Encoder) -> None:
     """Refuse an encoder from outside that breaks a promise which every number rests on."""
     parts = (type(part) for part in encoder.modules() if isinstance(part, Encoder))
     theirs = next(filter(outside, parts), None)
+    if theirs is None:
+        return
     chosen = dict(plan.config.encoder)
     name = chosen.pop("name")
-    causal, found = plan.config.model.causal, None
-    if theirs:
-        found = check.broken(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry, causal)
-    if theirs and found:
-        target = as_typed(Path(inspect.getfile(theirs)))
-        target = target if theirs.__module__.startswith("pe_zoo_plugin_") else theirs.name
+    found = check.broken(lambda sizes: pe_zoo.build(name, sizes, **chosen), plan.geometry, plan.config.model.causal)
+    if found:
+        in_file = theirs.__module__.startswith("pe_zoo_plugin_")
+        target = as_typed(Path(inspect.getfile(theirs))) if in_file else theirs.name
         known = knobs(pe_zoo.get(name))
         words = [target, *(f"encoder.{k}={json.dumps(v)}" for k, v in chosen.items() if v != known[k].default)]
         raise ValueError(

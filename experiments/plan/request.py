@@ -166,7 +166,6 @@ class RunConfig:
 
     @property
     def folder(self) -> Path:
-        """Where the run's files go."""
         return RESULTS / self.name / "runs" / self.run_id
 
     def labels(self) -> dict[str, str | int]:

@@ -12,7 +12,6 @@ from experiments.model.precision import repeatable
 from experiments.plan.prepare import prepare
 from experiments.rows.read import read_run
 from experiments.rows.row import OVER_LENGTHS
-from experiments.rows.untrusted import read_mapping
 from experiments.runs.rerun import config_of
 from experiments.training.evaluate import in_chunks
 from experiments.training.log import TrainLog
@@ -38,14 +37,14 @@ def text(
     Raises:
         ValueError: no trained weights are there, or the task has no right answers, or not this length.
     """
-    place, folder = place.resolve(), place.resolve().parent.parent
+    place = place.resolve()
     weights = place / "model.safetensors"
     if not weights.is_file():
         raise ValueError(
             f"no trained weights in {str(place)!r}: give the folder of a run made here, results/<name>/runs/<run_id>"
         )
-    record, _, _ = read_run(place, folder)
-    plan = prepare(config_of(read_mapping(place / "config.yaml", folder), record, plugin, folder.name))
+    record, _, _ = read_run(place, place.parent.parent)
+    plan = prepare(config_of(place, record, plugin))
     task = plan.task
     if task.metrics[0] != "token_accuracy":
         raise ValueError(f"task={task.name} has no right answers to compare with, as copy has")

@@ -1,7 +1,6 @@
 """A run's folder: whether the run in it has ended, what an unfinished one left, its log, its figures."""
 
 import hashlib
-import json
 import logging
 import re
 import shutil
@@ -16,7 +15,7 @@ import pandas as pd
 from experiments.plan.refusal import BadRequest
 from experiments.rows.read import FINISHED, read_run
 from experiments.rows.row import write_whole
-from experiments.rows.untrusted import message_of
+from experiments.rows.untrusted import read_mapping
 from experiments.runs import lease
 from experiments.training import checkpoint
 
@@ -31,26 +30,16 @@ _TEMPORARY = re.compile(rf"\.({'|'.join(map(re.escape, WRITTEN))}|checkpoint-\d+
 def record_of(folder: Path) -> dict[str, Any] | None:
     """Return the run.json of one of this program's runs; None if it cannot be read."""
     try:
-        return _record(folder)
+        return read_mapping(folder / "run.json", folder)
     except (OSError, ValueError):
         return None
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(record, dict):
-        raise ValueError("it holds no mapping")
-    return record
 
 
 def ending(folder: Path) -> dict[str, Any] | None:
     """Return the record of a run that has ended; None if it has not. BadRequest if its files have changed since."""
     file, reason = "run.json", "is no longer what the run wrote"
     try:
-        record = _record(folder)
+        record = read_mapping(folder / file, folder)
         if record.get("status") not in FINISHED:
             return record if record.get("status") == "failed" else None
         file = "rows.csv"
@@ -59,7 +48,8 @@ def ending(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         if file == "run.json" and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
-        reason = f"cannot be read ({message_of((isinstance(error, OSError) and error.strerror) or error)})"
+        why = (isinstance(error, OSError) and error.strerror) or str(error).partition(": ")[2]
+        reason = f"cannot be read ({why})"
     advice = "restore it, or move the folder away; force=true runs it again in its place"
     raise BadRequest(f"{folder}: {file} {reason}: {advice}")
 

@@ -75,7 +75,6 @@ class Parcel:
     sender: tuple[str, int] = field(default_factory=lambda: (socket.gethostname(), os.getpid()))
 
     def packed(self) -> str:
-        """Return the parcel as a word."""
         return pickle.dumps(self).hex()
 
 

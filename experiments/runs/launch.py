@@ -202,12 +202,10 @@ class Launch:
 
     @property
     def runs(self) -> list[RunConfig]:
-        """Every run that was added."""
         return [run for job in self._jobs for run in job.configs]
 
     @property
     def firsts(self) -> list[RunConfig]:
-        """The first run of each job."""
         return [job.configs[0] for job in self._jobs]
 
     @property

@@ -86,6 +86,7 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, mu
     Whatever cannot be judged from the sources alone passes, as all that a plug-in may add.
     """
     given = {key.lstrip("+"): value for key, _, value in (word.partition("=") for word in overrides)}
+    chosen = _defaults(configs) | given
     added = "plugin" in given or any(group.startswith("pe_zoo.") for group in entry_points().groups)
     for word in overrides:
         key, _, value = word.partition("=")
@@ -100,7 +101,7 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, mu
         if added and group not in (*PARTS, *LISTS):
             continue
         if knob and group in options():
-            _check_knob(name, _defaults(configs) | given)
+            _check_knob(name, chosen)
         elif name == "experiment" or name in GROUPS:
             if re.fullmatch(r"\[?\w+(,\w+)*\]?", value):
                 _check_choices(name, re.findall(r"\w+", value), configs, *([Path(own)] if own else ()))
@@ -109,9 +110,9 @@ def check(overrides: Iterable[str], configs: Path, own: str | None = None, *, mu
             if value not in known:
                 _refuse(f"encoder named {value!r} to compare with", value, known, "encoders")
         elif name not in options():
-            _refuse(f"option {name!r}", name, options() | _nested(_defaults(configs) | given), "options")
+            _refuse(f"option {name!r}", name, options() | _nested(chosen), "options")
     if not added:
-        _check_places(given, _defaults(configs) | given)
+        _check_places(given, chosen)
 
 
 @refusing()

@@ -48,7 +48,7 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
         if before is None:
             reason = f"{record['status']}: {record['message']}" if record.get("message") else record["status"]
             raise ValueError(f"{place.name} has no rows to compare with ({reason}): give a run that has finished")
-        config = config_of(read_mapping(place / "config.yaml", folder), record, plugin, folder.name)
+        config = config_of(place, record, plugin)
     except (ValueError, OSError, pe_zoo.PluginError) as error:
         raise BadRequest(message_of(error)) from error
     outcome = run(config, force=True, team=team)
@@ -66,8 +66,10 @@ def rerun(place: Path, plugin: Sequence[str] = (), team: Team | None = None) -> 
     return outcome, same, "\n".join([text, *said, *_differences(record, repeated)])
 
 
-def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequence[str], name: str) -> RunConfig:
-    """Return the request of a ``config.yaml``; ValueError if another version, or with another plug-in, wrote it."""
+def config_of(place: Path, record: Mapping[str, Any], plugin: Sequence[str]) -> RunConfig:
+    """Return the request of a run; ValueError if another version, or with another plug-in, wrote its config.yaml."""
+    folder = place.parent.parent
+    nested = read_mapping(place / "config.yaml", folder)
     if "checkpoint" in (nested.get("model") or {}):
         raise ValueError("the run measured a model from outside: give its command again, with another name=")
     digest = nested.get("plugin")
@@ -94,7 +96,7 @@ def config_of(nested: Mapping[str, Any], record: Mapping[str, Any], plugin: Sequ
             train=TrainConfig(**train),
             experiments={experiment: dict(nested[experiment]) for experiment in nested["experiment"]},
             seed=nested["seed"],
-            name=check_name(f"{name}-rerun"),
+            name=check_name(f"{folder.name}-rerun"),
             device="cpu" if record.get("device") == "cpu" else "auto",
             threads=nested.get("threads") or record.get("threads") or 1,
             tune=tuned,

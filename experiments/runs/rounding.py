@@ -52,16 +52,10 @@ def allowed(key: Key) -> float | None:
 
 def other_seeds(place: Path) -> Iterator[Rows]:
     """Yield what is looked at of the finished runs that differ from one, ``results/<name>/runs/<run_id>``, in seed."""
-    folder = place.parent.parent
-
-    def read(run: Path) -> tuple[dict[str, str], Table | None]:
-        _, config, table = read_run(run, folder)
-        return {key: value for key, value in config.items() if key != "seed"}, table
-
-    own, _ = read(place)
+    _, own, _ = read_run(place, place.parent.parent)
     for run in sorted(place.parent.glob(f"{place.name.rpartition('-seed')[0]}-seed*")):
-        config, table = read(run)
-        if run != place and config == own and table is not None:
+        _, config, table = read_run(run, place.parent.parent)
+        if run != place and table is not None and config | {"seed": ""} == own | {"seed": ""}:
             yield judged(table)
 
 

@@ -114,7 +114,6 @@ class Trackers:
             self._log({_name(row): row.value for row in measured}, step)
 
     def finish(self) -> None:
-        """Close them all."""
         for name, tracker in list(self._working.items()):
             self._try(name, tracker.finish)
 

@@ -30,12 +30,10 @@ class AdamW:
         return {i: state for i, state in enumerate(self.state.values()) if state}
 
     def load_moments(self, saved: Mapping[int, Moments]) -> None:
-        """Take over moments, see `moments`."""
         for i, parameter in enumerate(self.state):
             self.state[parameter] = {key: value.to(parameter.device) for key, value in saved.get(i, {}).items()}
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of all groups."""
         for group in self.param_groups:
             group["lr"] = rate
         if self._rate is not None:

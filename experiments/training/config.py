@@ -115,7 +115,6 @@ class TrainConfig:
 
     @property
     def most_rounds(self) -> int:
-        """How many rounds there are at most."""
         return self.rounds or (ROUNDS if self.drop_encoder_after is self.max_steps is None else 1)
 
     @property
@@ -124,7 +123,6 @@ class TrainConfig:
         return max(1, self.steps // self.curve_points)
 
     def is_checked(self, done: int) -> bool:
-        """Whether there is an in-range check after ``done`` steps."""
         return done % self.steps % self.check_every == 0 or done == self.last_step
 
     def ends(self, done: int, learned: bool, before: bool) -> str | None:

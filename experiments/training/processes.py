@@ -87,7 +87,6 @@ class Processes:
                 distributed.broadcast_object_list([message], 0, group=self.messages)
 
     def receive(self) -> Any:
-        """Return what process 0 sends."""
         message: list[Any] = [None]
         with self.together():
             distributed.broadcast_object_list(message, 0, group=self.messages)
