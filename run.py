@@ -3,14 +3,11 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 from experiments.plan.refusal import BadRequest
 from experiments.runs import arguments, names, pool
-from experiments.runs.help import text
+from experiments.runs.help import CONFIGS, text
 from experiments.training import heartbeat
-
-CONFIGS = Path(__file__).resolve().parent / "configs"
 
 
 def main() -> int:

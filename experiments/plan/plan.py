@@ -7,7 +7,6 @@ import torch
 
 import pe_zoo
 from experiments.model.guest import Guest
-from experiments.model.precision import FLOAT32
 from experiments.model.streams import initialising
 from experiments.model.transformer import Transformer
 from experiments.plan.measures import Experiment
@@ -32,11 +31,6 @@ class Plan:
     device: torch.device
     guest: Guest | None = None
     """The model from outside, if one is measured."""
-
-    @property
-    def precision(self) -> str:
-        """The dtype of the layers' matrices in training."""
-        return self.config.train.precision if self.config.trains else FLOAT32
 
     @cached_property
     def pauses(self) -> dict[str, set[int]]:

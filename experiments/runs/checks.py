@@ -41,8 +41,8 @@ def _check_baseline(runs: Sequence[RunConfig], question: str) -> None:
 
 
 def _check_files(runs: Sequence[RunConfig], plugins: Iterable[str]) -> None:
-    for run in {run.run_id.rpartition("-seed")[0]: run for run in runs if run.plugin}.values():
-        place, stem = run.folder.parent.parent, run.run_id.rpartition("-seed")[0]
+    for stem, run in {run.run_id.rpartition("-seed")[0]: run for run in runs if run.plugin}.items():
+        place = run.folder.parent.parent
         found = [read_mapping(path, place) for path in place.glob(f"runs/{glob.escape(stem)}-seed*/config.yaml")]
         if earlier := sum(config.get("plugin") not in (run.plugin, None) for config in found):
             raise BadRequest(

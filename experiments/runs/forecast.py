@@ -200,8 +200,8 @@ def _table(configs: Sequence[RunConfig], costs: Sequence[Cost]) -> str:
     groups = dict[tuple[str, int], list[Cost]]()
     for config, cost in zip(configs, costs, strict=True):
         model = config.name_measured if config.checkpoint else f"{config.model.model_dim} × {config.model.num_layers}"
-        setting = str(config.labels()["task"]), model, config.train.last_step * config.trains
-        groups.setdefault((f"{setting[0]}, {setting[1]}", setting[2]), []).append(cost)
+        setting = f"{config.labels()['task']}, {model}", config.train.last_step * config.trains
+        groups.setdefault(setting, []).append(cost)
     lines = []
     for (name, _), found in groups.items():
         mean = [fmean(getattr(cost, part) for cost in found) for part in ("parameters", "tokens", "training")]

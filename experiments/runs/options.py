@@ -66,12 +66,9 @@ def schema() -> type:
 
 @cache
 def _schema(measured: tuple[str, ...]) -> type:
+    nodes = PARTS | {name: choice(name, load_experiment(name).knobs.values(), named=False) for name in measured}
     fields: list[tuple[str, Any, Any]] = [(group, Any, REQUIRED) for group in MENUS]
-    for name, node in PARTS.items():
-        fields.append((name, node, field(default_factory=node)))
-    for name in measured:
-        node = choice(name, load_experiment(name).knobs.values(), named=False)
-        fields.append((name, node, field(default_factory=node)))
+    fields += [(name, node, field(default_factory=node)) for name, node in nodes.items()]
     return make_dataclass("Options", fields, bases=(Request,), kw_only=True)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import pe_zoo
 from experiments.model.guest import Guest
+from experiments.model.precision import FLOAT32
 from experiments.model.transformer import Transformer
 from experiments.plan.measures import measures
 from experiments.plan.places import in_use, windowed_as
@@ -37,26 +38,27 @@ NOTED = 32
 
 def opening(plan: Plan) -> dict[str, Any]:
     """Return what is known of a run when it starts: the request, this machine, versions, commit and command."""
+    config, place = plan.config, plan.config.checkpoint
     packages = {}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
     return {
-        **plan.config.labels(),
+        **config.labels(),
         "status": "running",
         "message": "",
-        "choice": None if plan.config.checkpoint else plan.config.choice,
-        "checkpoint": plan.config.checkpoint,
-        "in_use": in_use(plan.config.checkpoint) if plan.config.checkpoint else None,
-        "windowed_as": windowed_as(plan.config.checkpoint) if plan.config.checkpoint else None,
-        "layout": str(plan.config.layout),
+        "choice": None if place else config.choice,
+        "checkpoint": place,
+        "in_use": in_use(place) if place else None,
+        "windowed_as": windowed_as(place) if place else None,
+        "layout": str(config.layout),
         "python": platform.python_version(),
         "packages": packages,
         "commit": commit(),
         "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "precision": plan.precision,
+        "precision": config.train.precision if config.trains else FLOAT32,
         "started": now(),
-        "source": None if plan.config.checkpoint else source(str(plan.config.encoder["name"])),
+        "source": None if place else source(str(config.encoder["name"])),
         "described": described(plan),
         "processor": processor(),
         **machine(plan),

@@ -4,8 +4,7 @@ A run that has ended is left alone; one that was interrupted resumes from its ch
 """
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from experiments.model.precision import repeatable
@@ -87,13 +86,18 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
     folder, interruption = plan.config.folder, team.interruption
     outcome = _ended_before(plan, again)
     if outcome is None or has_leftovers(folder):
+        # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
+        origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
         try:
-            with interruption.listening(), _taken(plan, again, seconds, team) as free:
-                if isinstance(free, Outcome):
-                    outcome = free
+            folder.mkdir(parents=True, exist_ok=True)
+            with interruption.listening(), acquire(folder) as check_lease:
+                checkpoints = Checkpoints(folder, origin, interruption, seconds, check_lease)
+                if outcome := _ended_before(plan, again):  # by the worker that had the lease until now
+                    checkpoints.clear()
                 else:
+                    clear(folder)
                     with log_file(folder) as log, tracking(known_trackers(trackers), plan) as tracker:
-                        outcome = Recording(plan, free, team, tracker).make(log, figures)
+                        outcome = Recording(plan, checkpoints, team, tracker).make(log, figures)
         except RunLocked as reason:
             outcome = Outcome("running elsewhere", plan.config.run_id, folder, message=str(reason))
         except OSError as error:
@@ -103,19 +107,6 @@ def _lead(plan: Plan, team: Team, again: str | None, seconds: float, trackers: o
     if figures and outcome.status == "finished before":
         draw_missing_figures(folder)
     return outcome
-
-
-@contextmanager
-def _taken(plan: Plan, again: str | None, seconds: float, team: Team) -> Iterator[Checkpoints | Outcome]:
-    """Hold a run's lease and clear its folder within; yield its checkpoints, or its outcome if it has ended."""
-    plan.config.folder.mkdir(parents=True, exist_ok=True)
-    with acquire(plan.config.folder) as check_lease:
-        outcome = _ended_before(plan, again)  # by the worker that had the lease until now
-        # What must be the same for a checkpoint to be resumed: otherwise the end would differ in some bit.
-        origin = {"config": plan.config.identity(), "processes": team.size, **machine(plan)}
-        checkpoints = Checkpoints(plan.config.folder, origin, team.interruption, seconds, check_lease)
-        checkpoints.clear() if outcome else clear(plan.config.folder)
-        yield outcome or checkpoints
 
 
 def _ended_before(plan: Plan, again: str | None) -> Outcome | None:

@@ -229,13 +229,12 @@ class Subject:
 
     def in_blocks(self, experiment: str, scored: Scored, length: int, where: Mapping[str, object]) -> list[Row]:
         """Return the main metric of each block of the sequences, of a model that has no seeds; else nothing."""
-        blocks = scored.blocks() if self.outside else []
-        metric = self.task.metrics[:1]
-        found: list[Row] = []
-        for part, block in enumerate(blocks, 1):
-            rows = self.qualities(experiment, block, length, metric)
-            found += [replace(row, part=part, **where) for row in rows]  # type: ignore[arg-type]
-        return found
+        blocks, metric = scored.blocks() if self.outside else [], self.task.metrics[:1]
+        return [
+            row
+            for part, block in enumerate(blocks, 1)
+            for row in self.qualities(experiment, block, length, metric, part=part, **where)  # type: ignore[arg-type]
+        ]
 
     def best_guess(self, metric: str, length: int) -> float:
         """Return what the best guess gets without reading the input: the ``chance`` column."""
