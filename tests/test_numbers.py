@@ -553,10 +553,22 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
     assert f"**On `selective_copy` {better} encodings and the control are better" in section
     assert f"on `selective_copy` {better} and the control are" in ANSWERS["decided_more"][0]
     assert [counted["reverse"][verdict] for verdict in ("better", "worse", "open")] == [5, 7, 42]
-    assert set(counted["flip_flop"]) == {"open", "did not learn", ""}
+    flipped = {
+        verdict: {
+            name: float(line["kept"])
+            for (of, name), line in measured.items()
+            if of == "flip_flop" and line["verdict"] == verdict
+        }
+        for verdict in ("better", "worse", "open")
+    }
+    assert list(map(len, flipped.values())) == [15, 4, 32]
+    assert min(flipped["better"].values()) > 0.965, "97 % or more"
+    (bullet,) = re.findall(r"^- \*\*On `flip_flop` fifteen.*\n(?:  .*\n)+", section, re.M)
+    assert set(re.findall(r"`(\w+)`", bullet)) - {"flip_flop", "rope"} >= {*flipped["better"], *flipped["worse"]}
     indexed = [counted[tasks[-1]][verdict] for verdict in ("better", "worse", "open")]
     assert indexed == [19, 8, 25], "with the control"
-    for text in (section, ANSWERS["decided_more"][0], (ROOT / "docs/results.md").read_text("utf-8")):
+    results = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
+    for text in (section, ANSWERS["decided_more"][0], results):
         assert f"{indexed[0] - 1} encodings and the control" in text or f"{indexed[0] - 1} and the control are" in text
     left = {
         name: f"{100 * float(line['kept']):.0f}"
@@ -564,7 +576,6 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
         if of == tasks[-1] and line["kept"]
     }
     told = "`rope` {rope} %, `none` {none}, `sinusoidal` {sinusoidal} and `learned` {learned}".format(**left)
-    results = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())
     assert told in results
     assert f"`pope` keeps .{left['pope']} at twice the length, RoPE .{left['rope']}, open" in results
     assert measured[tasks[-1], "pope"]["verdict"] == "open"
