@@ -419,7 +419,7 @@ def test_the_list_of_results_has_each_folder_and_the_verdicts_of_the_findings() 
         line[1]: line for line in re.finditer(r"\| \[(\w+)\]\(\S+\) \|.*\| (.*) \|", (place / "README.md").read_text())
     }
     assert set(lines) == {path.parent.name for path in place.glob("*/runs.tar.xz")}
-    names = {each.name for each in FINDINGS} - {"small_text"} | {"more_training", "urrutia_roles"}
+    names = {each.name for each in FINDINGS} - {"small_text", "chunked_text"} | {"more_training", "urrutia_roles"}
     for name in names:
         title = (place / name / "report/report.md").read_text().splitlines()[0]
         assert title.endswith(f": {lines[name][2].partition(' (')[0]}"), name
