@@ -552,7 +552,15 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
     better = counted["selective_copy"]["better"] - 1  # the control
     assert f"**On `selective_copy` {better} encodings and the control are better" in section
     assert f"on `selective_copy` {better} and the control are" in ANSWERS["decided_more"][0]
-    assert [counted["reverse"][verdict] for verdict in ("better", "worse", "open")] == [5, 7, 42]
+    assert [counted["reverse"][verdict] for verdict in ("better", "worse", "open")] == [10, 8, 36], "with the control"
+    for text in (section, " ".join((ROOT / "docs/results.md").read_text("utf-8").split())):
+        (said,) = re.findall(r"`selective_rope` \(53.*?\)(?= are better|\. Worse)", " ".join(text.split()))
+        told = dict(re.findall(r"(?:`(?=\w)|the )(\w+)`? \((\d+)", said))
+        assert told == {
+            name.replace("short_convolution", "control"): f"{100 * float(line['kept']):.0f}"
+            for (of, name), line in measured.items()
+            if of == "reverse" and line["verdict"] == "better" and name != "path"
+        }
     flipped = {
         verdict: {
             name: float(line["kept"])
