@@ -134,6 +134,7 @@ def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
     facts = (llama, command, ("rope", "self_extend"), untouched, own, window)
     found = far_of("shortlist_needles", "needles-num_needles=1", "token_accuracy", *facts)
     assert found[0] == found[1]
+    chunked = [("rope · chunked(limit=600)", "as trained"), ("rope", "as trained"), window]
     small = [*((name, "as trained") for name in ("sandwich", "fox", "dynamic_bias")), window]
     expected = {
         "classic": [percent("classic", *of) for of in (("alibi", 32), ("sinusoidal", 32), ("alibi", 128))],
@@ -149,6 +150,7 @@ def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
         "decided_best": [str(possible[task]) for task in TASKS],
         "sizes": [str(decided) for decided in pairs["decided"].sort_values()],
         "small_text": far_of("small_text", "text", "bits_per_byte", *small),
+        "chunked_text": [*far_of("chunked_text", "text", "bits_per_byte", *chunked), "20"],
         "shortlist": ["3.5", *far_of("shortlist", "text-3.5M-5-tokens-a-parameter", "bits_per_byte", llama, window)],
         "shortlist_rates": far_of("shortlist_rates", of_text, "bits_per_byte", command, window, own),
         "shortlist_needles": found[1:],
@@ -931,6 +933,27 @@ def test_what_each_numbering_keeps_is_as_the_rows_say() -> None:
     report = (RESULTS / "all_numberings" / "report" / "report.md").read_text("utf-8")
     (line,) = re.findall(r"^\| \S+ \| rope · randomized.*", report, re.M)
     assert "rope" in re.split(r", | and ", line.split("|")[8].strip()), "decided"
+
+
+def test_what_chunked_numbers_need_is_as_the_rows_say() -> None:
+    folder, bits = "chunked_text", extended("chunked_text", "text", "bits_per_byte")
+    tables = [read_table(folder, f"statement_chunked_text{end}").set_index("contestant") for end in ("", "-2")]
+    compared = [read_table(folder, f"comparisons_chunked_text{end}").iloc[0] for end in ("", "-2")]
+    assert [line["verdict"] for line in compared] == ["holds", "undecided"]
+
+    def within(line: pd.Series[Any], name: str, digits: int = 2) -> list[str]:
+        return [f"{line[each]:.{digits}f}" for each in (name, "low", "high")]
+
+    wanted = [*within(tables[0].loc["chunked"], "measured"), *within(tables[0].loc["in order"], "measured")]
+    wanted += [short(compared[0][each]) for each in ("difference", "low", "high")]
+    wanted += within(tables[1].loc["in order with a window"], "measured")
+    wanted += [short(-compared[1][each]) for each in ("difference", "high", "low")]
+    wanted += [f"{bits[series, 'as trained', 128]:.2f}" for series in ("rope · chunked(limit=600)", "rope")]
+    log = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Chunked positions in training")[2]
+    said = log.partition("\n## ")[0].partition("- **It holds**")[2]
+    assert re.findall(r"(?<!\d)−?\d?\.\d\d", said) == wanted
+    results = (ROOT / "docs/results.md").read_text("utf-8").partition("+statements=chunked_text")[2]
+    assert re.findall(r"\d\.\d\d", results.partition("\n## ")[0]) == [wanted[0], wanted[3], wanted[9]]
 
 
 def test_what_disagrees_with_papers_is_as_the_rows_say() -> None:
