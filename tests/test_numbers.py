@@ -105,6 +105,21 @@ def test_the_list_of_results_counts_their_runs() -> None:
     assert said == counted
 
 
+def test_the_looks_that_are_left_are_those_that_the_sweep_asks_for() -> None:
+    with tarfile.open(RESULTS / "decided_more" / ARCHIVE) as archive:
+        names = archive.getnames()
+        asked = [json.load(archive.extractfile(name))["runs"] for name in names if name.startswith("sweeps/")]
+    ended = {name.split("/")[1] for name in names if name.endswith("/rows.csv")}
+    done, left = (Counter(run.split("-")[-3] for run in runs) for runs in (ended, {*itertools.chain(*asked)} - ended))
+    log = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("on four more tasks, begun\n")[2]
+    said = " ".join(log.partition("\n- ")[0].split())
+    assert [*map(int, re.findall(r"(\d+) runs", said))][-1] == sum(left.values())
+    assert {task: int(count) for count, task in re.findall(r"(\d+) of `(\w+)`", said)} == left
+    assert f"{done['flip_flop']} and {done['reverse']} runs" in said
+    for task in ("selective_copy", "indirect_indexing"):
+        assert re.search(rf"`{task}` .*?: {done[task]} runs", said), task
+
+
 def test_the_rows_that_come_with_the_code_stay_small() -> None:
     assert sum(place.stat().st_size for place in RESULTS.glob(f"*/{ARCHIVE}")) < 20e6
 
@@ -575,6 +590,11 @@ def test_who_is_better_than_rope_on_more_tasks_is_as_its_rows_say() -> None:
     assert min(flipped["better"].values()) > 0.965, "97 % or more"
     (bullet,) = re.findall(r"^- \*\*On `flip_flop` fifteen.*\n(?:  .*\n)+", section, re.M)
     assert set(re.findall(r"`(\w+)`", bullet)) - {"flip_flop", "rope"} >= {*flipped["better"], *flipped["worse"]}
+    rows = packed("decided_more", "token_accuracy", "-flip_flop-").query("experiment == 'length_extrapolation'")
+    right = 100 * rows[rows["eval_length"] == 64].pivot_table(index="seed", columns="encoder", values="value")
+    ends = "the twelve have {:.0f} to {:.0f} %".format(*right["rope"].agg(["min", "max"]))
+    worst = right[["stick_breaking", "path", "fox", "dape"]].min().min()
+    assert re.search(f"{ends} of the answers right.*`dape` has {worst:.1f}", " ".join(bullet.split()))
     indexed = [counted[tasks[-1]][verdict] for verdict in ("better", "worse", "open")]
     assert indexed == [19, 8, 25], "with the control"
     results = " ".join((ROOT / "docs/results.md").read_text("utf-8").split())

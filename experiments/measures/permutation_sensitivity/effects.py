@@ -44,10 +44,6 @@ class Effects:
         return scored.quality()[metric]
 
 
-Outcome = Effects | Unsupported
-"""Of a change of order: what it does, or why that cannot be measured."""
-
-
 def relative(squares: Tensor) -> float:
     """Return ‖difference‖ / ‖before‖ over all sequences, from ``(batch, 2)``."""
     difference, before = squares.sum(0).sqrt().tolist()
@@ -56,7 +52,7 @@ def relative(squares: Tensor) -> float:
 
 def effects(
     model: Transformer, batch: Batch, positions: Tensor, span: slice, interventions: Mapping[Key, Intervention]
-) -> dict[Key | Literal[""], Outcome]:
+) -> dict[Key | Literal[""], Effects | Unsupported]:
     """Return the effects of each intervention, or its refusal, by its key; those of none under ``""``.
 
     The batch is the untouched input and its answers, ``span`` the places that are permuted; positions are ``(length,)``
@@ -69,10 +65,10 @@ def effects(
     if not answer.any():
         raise Unsupported(f"nothing is scored after the input of {span.stop} places: give task.train_length more")
 
-    def of_chunk(rows: slice, tokens: Tensor, numbers: Tensor) -> dict[Key | Literal[""], Outcome]:
+    def of_chunk(rows: slice, tokens: Tensor, numbers: Tensor) -> dict[Key | Literal[""], Effects | Unsupported]:
         part = replace(batch.part(rows), counted=answer)
         before = _reply(model, tokens, numbers)
-        found: dict[Key | Literal[""], Outcome] = {"": _compared(before, before, part, span, None)}
+        found: dict[Key | Literal[""], Effects | Unsupported] = {"": _compared(before, before, part, span, None)}
         for key, whole in interventions.items():
             intervention = whole.part(rows)
             try:
@@ -87,7 +83,7 @@ def effects(
     return {key: _joined([part[key] for part in parts]) for key in parts[0]}
 
 
-def _joined(parts: list[Outcome]) -> Outcome:
+def _joined(parts: list[Effects | Unsupported]) -> Effects | Unsupported:
     refusal = next((part for part in parts if isinstance(part, Unsupported)), None)
     return refusal or Effects.joined([part for part in parts if isinstance(part, Effects)])
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments.measures.permutation_sensitivity import DISTANCES, LAYERED, NAME, POSITIONS, SLOPES, TOKENS, Change
-from experiments.measures.permutation_sensitivity.effects import Effects, Outcome, effects, relative
+from experiments.measures.permutation_sensitivity.effects import Effects, effects, relative
 from experiments.measures.permutation_sensitivity.permutations import DISTANCE, Intervention, Maker, makers, slope
 from experiments.rows.row import Row, lost
 from experiments.training.evaluate import Subject
@@ -80,7 +80,13 @@ def _is_layered(change: Change) -> bool:
     return change.condition.removeprefix(f"{POSITIONS}: ") in LAYERED
 
 
-def _answers(subject: Subject, before: Outcome, after: Outcome, change: Change, chance: dict[str, float]) -> list[Row]:
+def _answers(
+    subject: Subject,
+    before: Effects | Unsupported,
+    after: Effects | Unsupported,
+    change: Change,
+    chance: dict[str, float],
+) -> list[Row]:
     where = change._asdict()
     if isinstance(after, Unsupported):
         return [subject.cannot(NAME, metric, after, **where) for metric in (*chance, "quality_loss", "answers_changed")]
@@ -96,13 +102,13 @@ def _answers(subject: Subject, before: Outcome, after: Outcome, change: Change, 
     return rows
 
 
-def _damage(subject: Subject, before: Outcome, after: Effects, part: Tensor | None = None) -> float:
+def _damage(subject: Subject, before: Effects | Unsupported, after: Effects, part: Tensor | None = None) -> float:
     assert not isinstance(before, Unsupported)
     main = subject.task.metrics[0]
     return lost(main, before.quality(main, part), after.quality(main, part))
 
 
-def _changes(subject: Subject, effect: Outcome, change: Change, stage: str) -> Iterator[Row]:
+def _changes(subject: Subject, effect: Effects | Unsupported, change: Change, stage: str) -> Iterator[Row]:
     wanted: list[tuple[str, str, int | None]] = [("output_change", "output", None)]
     if change.condition in LAYERED:
         wanted.append(("equivariance_error", "equivariance", None))
@@ -120,7 +126,7 @@ def _changes(subject: Subject, effect: Outcome, change: Change, stage: str) -> I
 
 
 def _sensitivities(
-    subject: Subject, trained: Mapping[Change | Literal[""], Outcome], chosen: dict[Change, Intervention]
+    subject: Subject, trained: Mapping[Change | Literal[""], Effects | Unsupported], chosen: dict[Change, Intervention]
 ) -> Iterator[Row]:
     everything = torch.arange(len(next(iter(chosen.values())).orders))
     folds = everything.tensor_split(min(FOLDS, len(everything)))
