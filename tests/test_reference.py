@@ -98,6 +98,10 @@ def test_a_folder_that_builds_on_another_has_its_runs_and_not_its_sweeps(tmp_pat
     assert [place.name for place in run_folders(tmp_path / "second")] == ["none-copy-seed0-1", "none-copy-seed1-2"]
     assert [path.name for path in (tmp_path / "second/sweeps").iterdir()] == ["second.json"]
     assert not (tmp_path / "first/runs").exists()
+    (tmp_path / "third").mkdir()
+    (tmp_path / "third" / ALSO).write_text("second\n")
+    assert [place.name for place in run_folders(tmp_path / "third")] == ["none-copy-seed0-1", "none-copy-seed1-2"]
+    assert list((tmp_path / "third/sweeps").iterdir()) == []
     (tmp_path / "first" / ALSO).write_text("../first\n")
     with pytest.raises(ValueError, match=r"names ../first: there is no ../first/runs.tar.xz beside it"):
         run_folders(tmp_path / "first")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.rows.row import COLUMNS, COORDINATES, Row
@@ -108,21 +109,36 @@ def run_folders(folder: Path) -> list[Path]:
         near = ", ".join(difflib.get_close_matches(folder.name, beside, cutoff=0))
         meant = f". Nearest: {near}" if near else ""
         raise ValueError(f"no folder {str(folder)!r}: give one that run.py has written, results/<name>{meant}")
-    stays_within(folder / "runs", folder)
-    if not (folder / "runs").exists() and (folder / ARCHIVE).is_file():
-        own, *others = _packed(folder)
-        for place in (*others, own):
-            with tarfile.open(place / ARCHIVE) as archive:  # the sweeps of another folder asked for something else
-                wanted = (file for file in archive if place == own or file.name.startswith("runs/"))
-                archive.extractall(folder, wanted, filter="data")
+    unpack(folder)
     places = sorted(path for path in (folder / "runs").glob("*") if path.is_dir())
     if not places:
         raise ValueError(f"no runs in {str(folder)!r}: it has no folder runs/<run_id>; run.py writes one for every run")
     return places
 
 
+def unpack(folder: Path) -> None:
+    """Unpack the runs that come with a folder, and with those that it builds on, unless it has runs already.
+
+    Raises:
+        ValueError: a folder that it builds on is not there, or a link leads out of it.
+    """
+    stays_within(folder / "runs", folder)
+    packed = [place for place in _packed(folder)[::-1] if (place / ARCHIVE).is_file()]
+    if not packed or (folder / "runs").exists():
+        return
+    with TemporaryDirectory(prefix=".unpacking-", dir=folder) as made:
+        for place in packed:
+            with tarfile.open(place / ARCHIVE) as archive:  # the sweeps of another folder asked for something else
+                wanted = (file for file in archive if place == folder.resolve() or file.name.startswith("runs/"))
+                archive.extractall(made, wanted, filter="data")
+        (folder / "sweeps").mkdir(exist_ok=True)
+        for note in Path(made).glob("sweeps/*.json"):
+            note.replace(folder / "sweeps" / note.name)
+        (Path(made) / "runs").rename(folder / "runs")  # last: a folder with runs has all of them
+
+
 def _packed(folder: Path) -> list[Path]:
-    """Return a folder and those that it builds on, each of which has packed runs."""
+    """Return a folder and those that it builds on, which have packed runs; it may have none of its own."""
     found = [folder.resolve()]
     for place in found:
         for name in (place / ALSO).read_text().split() if (place / ALSO).is_file() else []:

@@ -74,13 +74,18 @@ COORDINATE_DTYPES = {column: "Int32" if kind is int else "float64" for column, k
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Write all rows as CSV, in one step; numbers round-trip exactly, NaN is a blank."""
+    """Write all rows as CSV, in one step; NaN is a blank."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: "" if cell != cell else cell for key, cell in asdict(row).items()})
+        writer.writerow({key: "" if cell != cell else cell for key, cell in cells(row).items()})
     write_whole(path, text.getvalue())
+
+
+def cells(row: Row) -> dict[str, Any]:
+    """Return what rows.csv has of a row. Nine digits of the value tell any two float32 numbers apart."""
+    return asdict(row) | {"value": float(f"{row.value:.9g}")}
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

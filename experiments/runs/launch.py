@@ -21,6 +21,7 @@ from experiments.figures import words
 from experiments.plan.refusal import BadRequest
 from experiments.plan.request import RunConfig
 from experiments.rows import sweeps
+from experiments.rows.read import unpack
 from experiments.rows.untrusted import message_of
 from experiments.runs import arguments, budget, checks, config, forecast, lease, pool, rerun, summary
 from experiments.runs.folder import LOG, ending, record_of
@@ -196,6 +197,8 @@ class Launch:
         folders = [run.folder for run in job.configs]
         if self._before.keys() >= set(folders):  # another part of the sweep asks for the same
             return folders
+        for place in checks.places(folders):
+            unpack(place)
         self._jobs.append(job)
         self._before |= {folder: record_of(folder) for folder in folders}
         return folders

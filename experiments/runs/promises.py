@@ -16,7 +16,7 @@ from experiments.pipeline import train
 from experiments.plan.prepare import prepare
 from experiments.plan.request import ModelConfig, RunConfig
 from experiments.rows.read import read_rows
-from experiments.rows.row import Row, metric_of, write_rows
+from experiments.rows.row import Row, cells, metric_of, write_rows
 from experiments.tasks import Batch, Task, tasks
 from experiments.training.config import TrainConfig
 from experiments.training.loop import Session
@@ -154,9 +154,9 @@ def _columns(ask: Callable[[], list[Row]]) -> None:
     with TemporaryDirectory() as folder:
         write_rows(path := Path(folder) / "rows.csv", rows)
         read = read_rows(path, path.parent, rows[0].run_id)
-    for column, cells in read.items():
-        before = [asdict(row)[column] for row in rows]
-        hold(repr(before) == repr(cells), f"{column} is {before} and read back as {cells}: give plain Python numbers")
+    for column, after in read.items():
+        before = [cells(row)[column] for row in rows]
+        hold(repr(before) == repr(after), f"{column} is {before} and read back as {after}: give plain Python numbers")
     places = {tuple(cell for key, cell in asdict(row).items() if key not in ("value", "chance", "n")) for row in rows}
     alone = len(places) == len(rows)
     hold(alone, "two rows are of the same metric and place: tell them apart by `condition` or a column")

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -50,13 +51,14 @@ def labels_of(results: Results) -> dict[str, str]:
 
 
 def test_numbers_come_back_exactly(tmp_path: Path) -> None:
-    value = 0.1 + 0.2
+    value = float(np.nextafter(np.float32(0.1), np.float32(1)))
     rows = [row(value=value, chance=1e-300, n=7, seed=3)]
     rows.append(row(value=math.nan, status="unsupported", condition='a,"b"'))
     write_run(tmp_path, rows=rows)
     found = read(tmp_path).rows
     assert list(found.columns[: len(COLUMNS)]) == COLUMNS
-    assert found["value"][0] == value
+    assert np.float32(found["value"][0]) == np.float32(value) != np.float32(0.1)
+    assert found["value"][0] == 0.100000009
     assert found["chance"][0] == 1e-300
     assert (found["n"][0], found["seed"][0]) == (7, 3)
     assert math.isnan(found["value"][1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from support import Command
 
 from experiments.plan.plan import Plan
 from experiments.plan.prepare import prepare
+from experiments.rows import submission
+from experiments.rows.read import ARCHIVE
 from experiments.runs import forecast, launch, status, timing
 from experiments.runs.timing import Speed, timed
 from experiments.training.evaluate import Subject
@@ -33,6 +36,9 @@ def test_a_plan_trains_nothing_and_status_shows_it(command: Command, tmp_path: P
     assert "4 runs, 2 of them finished before" in again.out
     assert command(*words).code == 0
     assert "4 runs, 4 of them finished before" in command(*words, "--plan").out
+    submission.pack(tmp_path / "results" / "p", tmp_path / "results" / "p" / ARCHIVE)
+    shutil.rmtree(tmp_path / "results" / "p" / "runs")
+    assert "4 runs, 4 of them finished before" in command(*words, "--plan").out, "packed runs are unpacked first"
 
 
 def test_one_run_is_planned_too(command: Command) -> None:
