@@ -38,7 +38,8 @@ def measured(value: Any) -> str:
 
 def fixed(value: Any, written: str = ".2f") -> str:
     """Return two decimals; blank for anything but a number."""
-    return "" if not isinstance(value, int | float) or value != value else minus(f"{value:{written}}")
+    text = "" if not isinstance(value, int | float) or value != value else f"{value:{written}}"
+    return minus(text.removesuffix("."))
 
 
 def interval(mean: float, low: float, high: float, written: str = ".3f") -> str:

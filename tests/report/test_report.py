@@ -807,7 +807,7 @@ def test_many_answers_are_one_finding_for_each_task_with_the_numbers(tmp_path: P
     table = pd.read_csv(tmp_path / "report/tables/standings.csv").set_index(["task", "series"])
     found = (tmp_path / "report/report.md").read_text().split("\n\n")[1:3]
     for task, text in zip(("copy", "sort"), found, strict=True):
-        assert text.startswith(f"{task}: none beats 1 of 2 (quality kept, less none, points: ")
+        assert text.startswith(f"{task}: 0 of 2 beat “none” (quality kept, less none, points: ")
         for name in ("rope", "alibi"):
             assert f"{name} {fixed(100 * table.loc[(task, name), 'difference'], '+.1f')} \\[" in text
 
@@ -1287,21 +1287,28 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     task = Mock(against=against, standing=standing, label="copy", tasks=2, baseline="none")
     task.is_own.return_value = False
     (finding,) = asked.in_one(task)
-    assert finding.head == "copy: none beats 2 of 8:"
+    assert finding.head == "copy: 1 of 8 beats “none”:"
     counted = "; 1 is undecided; 1 is equal; not compared: 2 (did not learn), 1 (fewer than 3 seeds). "
-    assert (
-        finding.text
-        == "b and c; loses to a (0.0 [0.0, 0.0] points, p 0.010)"
-        + counted
-        + "This, in points: e less none, 0.0 [0.0, 0.0]."
-    )
+    less = "This, in points: e less none, 0.0 [0.0, 0.0]."
+    assert finding.text == f"a (0.0 [0.0, 0.0] points, p 0.010); “none” beats b and c{counted}{less}"
+    task.is_own.return_value = True
+    task.free_running = pd.Series(dtype=float)
+    standing.loc[0, ["reach", "seeds_learned", "kept_2"]] = [2.0, 1, 1.0]
+    standing["series"] = "none"
+    (finding,) = asked.in_one(task)
+    assert finding.head == "copy: none beats 2 of 8:"
+    assert finding.text == f"b and c; loses to a (0.0 [0.0, 0.0] points, p 0.010){counted}{less}"
     task.against = against.iloc[[0, 1, 2, 3, 5]]
     (finding,) = asked.in_one(task)
     assert finding.text.endswith("Of those beaten, nearest: b (0.0 [0.0, 0.0] points, p 0.010).")
     task.against = against.iloc[:2].assign(verdict="better", difference=[0.1, 0.2], low=0.05, high=0.3)
     task.against = pd.concat([task.against, against.iloc[1:5]])
     (finding,) = asked.in_one(task)
-    assert "loses to a and b, most to b (+20.0 [+5.0, +30.0] points, p 0.010); " in finding.text
+    assert "loses to a and b, most b (+20.0 [+5.0, +30.0] points, p 0.010); " in finding.text
+    task.is_own.return_value = False
+    (finding,) = asked.in_one(task)
+    assert finding.head == "copy: 2 of 6 beat “none”:"
+    assert finding.text.startswith("a and b, most b (+20.0 [+5.0, +30.0] points, p 0.010); “none” beats b and c; ")
 
 
 def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:

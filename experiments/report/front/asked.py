@@ -37,21 +37,24 @@ def one_by_one(task: TaskResults) -> list[Finding]:
 
 
 def in_one(task: TaskResults) -> list[Finding]:
-    """Say in one finding how the baseline compares with the others."""
+    """Say in one finding how the baseline compares: first who beats it, or whom the user's own beats."""
     lines = task.against.to_dict("records")
     if len(lines) < 2 or _unlearned(task):
         return one_by_one(task)
-    won = [line["series"] for line in lines if line["verdict"] == WORSE]
-    head = f"{_before(task)}{task.baseline} beats {len(won)} of {len(lines)}"
+    lost, won = ([line["series"] for line in lines if line["verdict"] == verdict] for verdict in (BETTER, WORSE))
+    own, name = task.is_own(task.baseline), words.quoted(task.baseline)
+    head = f"{task.baseline} beats {len(won)} of {len(lines)}"
+    if not own:
+        head = f"{len(lost)} of {len(lines)} {'beats' if len(lost) == 1 else 'beat'} {name}"
     if len(lines) <= EACH:
         numbers = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(numbers)})."
     else:
-        head += ":" * bool(won)
-        text = (
-            f"{'; '.join([words.quoted(words.few(won)) if won else 'others', *_not_won(task)])}.{_nearest(task, won)}"
-        )
-    return [Finding(head, text, _own(task))]
+        beaten = f"{'' if own else f'{name} beats '}{words.quoted(words.few(won))}"
+        most = f"{f'{words.few(lost)}, most ' * (len(lost) > 1)}{_highest(task, BETTER)}"
+        sides = [beaten] * bool(won) + [f"loses to {most}" if own else most] * bool(lost)
+        head, text = f"{head}:", f"{'; '.join([*sides[:: 1 if own else -1], *_left(task)])}.{_nearest(task)}"
+    return [Finding(_before(task) + head, text, _own(task))]
 
 
 def _unlearned(task: TaskResults) -> bool:
@@ -70,21 +73,19 @@ def _own(task: TaskResults) -> str:
     return f"{task.baseline} {far(ours.iloc[0])}{_free(task)}"
 
 
-def _not_won(task: TaskResults) -> list[str]:
+def _left(task: TaskResults) -> list[str]:
+    """Count the others by why they are neither better nor worse."""
     verdicts = task.against["verdict"]
-    lost = list(task.against.loc[verdicts == BETTER, "series"])
-    most = f"{f'{words.few(lost)}, most to ' * (len(lost) > 1)}{_highest(task, BETTER)}"
     left = {verdict: int((verdicts == verdict).sum()) for verdict in (OPEN, UNDECIDED, EQUAL)}
     apart = verdicts[~verdicts.isin([WORSE, BETTER, *left])].value_counts()
     return [
-        *[f"loses to {most}"] * bool(lost),
         *(f"{count} {'is' if count == 1 else 'are'} {verdict}" for verdict, count in left.items() if count),
         *[f"not compared: {', '.join(f'{count} ({why})' for why, count in apart.items())}"] * bool(len(apart)),
     ]
 
 
-def _nearest(task: TaskResults, won: Sequence[str]) -> str:
-    """Say what the undecided differ by, if they are few, or who of those beaten is nearest; and who is ahead."""
+def _nearest(task: TaskResults) -> str:
+    """Say what the undecided differ by, if they are few; else, of the user's own, who is nearest below and ahead."""
     near = [
         line
         for line in task.against.to_dict("records")
@@ -93,9 +94,12 @@ def _nearest(task: TaskResults, won: Sequence[str]) -> str:
     if 0 < len(near) <= EACH:
         each = (f"{words.quoted(line['series'])} less {task.baseline}, {board.points(line)}" for line in near)
         return f" {'These' if len(near) > 1 else 'This'}, in points: {'; '.join(each)}."
-    said = f" Of those beaten, nearest: {_highest(task, WORSE)}." if won else ""
+    if not task.is_own(task.baseline):
+        return ""
+    nearest = _highest(task, WORSE)
+    said = f" Of those beaten, nearest: {nearest}." if nearest else ""
     ahead = sorted((line for line in near if line["difference"] > 0), key=lambda line: -line["difference"])
-    if not task.is_own(task.baseline) or not ahead:
+    if not ahead:
         return said
     each = (f"{words.quoted(line['series'])} +{100 * line['difference']:.1f}" for line in ahead)
     return f"{said} Ahead by their means, and not decided, in points: {words.few(each)}."

@@ -47,9 +47,8 @@ def summary_sentences(decided: list[Decided]) -> list[str]:
     """Return the verdicts on all findings but the first, which is the title, and a sentence on the other statements."""
     findings = [f"{_with_verdict(each)}." for each in decided if each.statement.setting]
     tested = [each for each in decided if not each.statement.setting and each.verdict != NOT_MEASURED]
-    too = "These runs test other published statements, too:"
-    of = too if findings else "Of the published statements that these runs test"
-    return findings[1:] + [f"{of} {_counted(tested)}."] * bool(tested)
+    of = "These runs test other published statements, too" if findings else "Published statements that these runs test"
+    return findings[1:] + [f"{of}: {_counted(tested)}."] * bool(tested)
 
 
 def _counted(decided: list[Decided]) -> str:
@@ -191,7 +190,7 @@ def _measured(case: Outcome, asked: Directed) -> str:
     sides = [entries[side] for side in (asked.one, asked.other) if isinstance(side, str)]
     if any(math.isnan(each.measured) for each in sides):
         return ""
-    return " and ".join(interval(each.measured, each.low, each.high, ".3g") for each in sides)
+    return " and ".join(interval(each.measured, each.low, each.high, "#.3g") for each in sides)
 
 
 def _left(one: Comparison) -> str:
@@ -218,7 +217,7 @@ def _finding(each: Decided) -> Section:
     table = _table(f"statement_{finding.name}", f"{what}, {finding.name}", [each])
     compared = _comparisons(f"comparisons_{finding.name}", f"Comparisons, {finding.name}", [each])
     tables: list[Part] = [replace(part, pasted=True) for part in (table, compared)]
-    return Section(f"{finding.name}: setting and numbers", paragraphs, tables, folded=True)
+    return Section(f"{finding.statement}: setting and numbers", paragraphs, tables, folded=True)
 
 
 def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
@@ -226,7 +225,7 @@ def _comparisons(stem: str, caption: str, decided: list[Decided]) -> Table:
     cells = data[["statement", "tested", "comparison", "seeds_learned"]].rename(columns={"seeds_learned": "seeds"})
     cells = cells.astype(str).drop(columns=["statement"] * (len(decided) == 1))
     ends = zip(data["difference"], data["low"], data["high"], strict=True)
-    cells["difference"] = [interval(*numbers, "+.3g") for numbers in ends]
+    cells["difference"] = [interval(*numbers, "+#.3g") for numbers in ends]
     cells = cells.assign(**{"p (Holm)": data["p_holm"].map(p_value), "verdict": data["verdict"]})
     return Table(stem, caption, cells, data, DIFFERENCES, sortable=False)
 
@@ -247,7 +246,7 @@ def _table(stem: str, caption: str, decided: list[Decided], note: str = "") -> T
                 unlearned = f" ({entry.unlearned} more did not learn)" if entry.unlearned else ""
                 unit = ", ".join(filter(None, (case.test["unit"], FROM.get(each.statement.numbers))))
                 published = "" if math.isnan(entry.published) else f"{entry.published:g} ({unit})"
-                ours = interval(entry.measured, entry.low, entry.high, ".3g")
+                ours = interval(entry.measured, entry.low, entry.high, "#.3g")
                 groups = " in two groups" * (entry.seeds >= FEWEST and math.isnan(entry.low))
                 measured = f"{what}: {ours}{seeds}{groups}{unlearned}"
                 lines.append([*opening, *tested, entry.contestant, published, measured])
