@@ -51,6 +51,12 @@ def test_orders_worked_by_hand() -> None:
     assert (found["top"], found["kept"], found["reversed"]) == (1, 9, 1)
 
 
+def test_means_that_differ_by_rounding_alone_share_a_place() -> None:
+    lines = [rung([1, 2, 3], 1e6), rung([1, 2, 3], 1e5)]
+    lines[1]["value"] = [0.1, 0.3, 1.0, 0.2, 0.2, 1.0, 0.3, 0.1, 1.0]
+    assert compared(*lines)["tau"] == pytest.approx(2 / 6**0.5), "two of three pairs are in order, one is a tie"
+
+
 def test_what_seeds_do_not_tell_apart_is_not_decided_and_has_a_wide_interval() -> None:
     noisy = [rung([1, 2, 3, 4, 5], size, noise=3.0, seeds=4) for size in (1e5, 1e6)]
     found = compared(*noisy)
