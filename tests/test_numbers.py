@@ -790,6 +790,10 @@ def test_what_readme_says_of_larger_models_is_that_of_the_ladder(file: str) -> N
     assert len(re.findall(r"within 3 %|differ by 3 %|3 % 以内", text)) == 2
     of_both = tuple(f"{bits['mean'][512, series]:.2f}" for series in ("rope", "none"))
     assert of_both in re.findall(r"(\d\.\d\d) (?:against|对) (\d\.\d\d)", text)
+    longer = read_table("ladder", "text-2.7M-20-tokens-a-parameter_bits_per_byte").set_index(["eval_length", "series"])
+    rope, none = (longer["mean"][512, series] for series in ("rope", "none"))
+    assert rope > none
+    assert re.search(rf"[(（]{rope:.2f}\D+{none:.2f}\b", text)
 
 
 @pytest.mark.parametrize("file", ["README.md", "README.zh-CN.md"])
