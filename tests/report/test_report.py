@@ -1304,11 +1304,11 @@ def test_what_is_equal_or_did_not_learn_is_not_counted_as_undecided() -> None:
     task.against = against.iloc[:2].assign(verdict="better", difference=[0.1, 0.2], low=0.05, high=0.3)
     task.against = pd.concat([task.against, against.iloc[1:5]])
     (finding,) = asked.in_one(task)
-    assert "loses to a and b, most b (+20.0 [+5.0, +30.0] points, p 0.010); " in finding.text
+    assert "loses to b (+20.0 [+5.0, +30.0] points, p 0.010), then a; " in finding.text
     task.is_own.return_value = False
     (finding,) = asked.in_one(task)
     assert finding.head == "copy: 2 of 6 beat “none”:"
-    assert finding.text.startswith("a and b, most b (+20.0 [+5.0, +30.0] points, p 0.010); “none” beats b and c; ")
+    assert finding.text.startswith("b (+20.0 [+5.0, +30.0] points, p 0.010), then a; “none” beats b and c; ")
 
 
 def test_an_encoders_page_tells_what_training_did_to_its_parameters(tmp_path: Path) -> None:

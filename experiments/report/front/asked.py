@@ -41,7 +41,8 @@ def in_one(task: TaskResults) -> list[Finding]:
     lines = task.against.to_dict("records")
     if len(lines) < 2 or _unlearned(task):
         return one_by_one(task)
-    lost, won = ([line["series"] for line in lines if line["verdict"] == verdict] for verdict in (BETTER, WORSE))
+    ordered = task.against.sort_values("difference", kind="stable")
+    won, lost = (list(ordered.loc[ordered["verdict"] == verdict, "series"]) for verdict in (WORSE, BETTER))
     own, name = task.is_own(task.baseline), words.quoted(task.baseline)
     head = f"{task.baseline} beats {len(won)} of {len(lines)}"
     if not own:
@@ -51,7 +52,7 @@ def in_one(task: TaskResults) -> list[Finding]:
         text = f"(quality kept, less {task.baseline}, points: {', '.join(numbers)})."
     else:
         beaten = f"{'' if own else f'{name} beats '}{words.quoted(words.few(won))}"
-        most = f"{f'{words.few(lost)}, most ' * (len(lost) > 1)}{_highest(task, BETTER)}"
+        most = f"{_highest(task, BETTER)}{f', then {words.quoted(words.few(lost[-2::-1]))}' * (len(lost) > 1)}"
         sides = [beaten] * bool(won) + [f"loses to {most}" if own else most] * bool(lost)
         head, text = f"{head}:", f"{'; '.join([*sides[:: 1 if own else -1], *_left(task)])}.{_nearest(task)}"
     return [Finding(_before(task) + head, text, _own(task))]
