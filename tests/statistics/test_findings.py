@@ -267,7 +267,7 @@ def test_the_page_has_published_beside_measured(tmp_path: Path, monkeypatch: pyt
     page = read_page(tmp_path)
     line = page.tables[f"Published and measured, {tmp_path.name}"][1]
     assert "0.75 (share, from memory)" in line
-    assert re.search(r": 0.91 \[0\.8\d+, 0\.9\d+\], 3 seeds", " ".join(line))
+    assert re.search(r": 0.910 \[0\.8\d+, 0\.9\d+\], 3 seeds", " ".join(line))
     compared = page.tables[f"Comparisons, {tmp_path.name}"][1]
     assert compared[:3] == ["test 0", "none higher than rope", "3"]
     assert compared[3].startswith("+0.793")
