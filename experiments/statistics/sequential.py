@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.statistics import comparisons
 from experiments.statistics.comparisons import BETTER, EQUAL, OPEN, UNDECIDED, WORSE, Family, moments
-from experiments.statistics.intervals import SIGNIFICANCE, Matrix
+from experiments.statistics.intervals import SIGNIFICANCE, Matrix, Vector
 from experiments.statistics.rule import BEST, STATEMENTS, Rule
 from experiments.statistics.scores import UNLEARNED
 
@@ -115,7 +115,8 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
     others = [rule.question] if rule.question != BEST else names
     pairs = [(one, names.index(other)) for one in range(len(names)) for other in others if other in names]
     one, other = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=int).reshape(-1, 2).T
-    table = tested(kept, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule)
+    delta = np.zeros(len(one)) if rule.question == BEST else np.full(len(one), rule.delta or 0.0)
+    table = tested(kept, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule, delta)
     table = table.assign(series=[names[n] for n in one], against=[names[n] for n in other])
     table = table.assign(own=done[one], seeds_learned=(~np.isnan(kept)).sum(axis=0)[one])
     table = with_next_look(_best(table, rule) if rule.question == BEST else judged(table, rule), rule)
@@ -125,8 +126,10 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
     return table.assign(task=task, metric=scores["metric"].iloc[0], concerns=concerns)[COLUMNS]
 
 
-def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule) -> pd.DataFrame:
-    """Compare pairs of columns at each look that is done for both.
+def tested(
+    kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule, delta: Vector
+) -> pd.DataFrame:
+    """Compare pairs of columns at each look that is done for both, until they are equal.
 
     Args:
         kept: by each run, or any other value; seeds down, series across; NaN where a run has none.
@@ -135,16 +138,17 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
         done: number of looks done, of each column.
         order: place of each line among the seeds; 0 is the first.
         rule: the looks.
+        delta: within which the interval of a comparison must lie for the two to be equal.
 
     Returns:
-        ``done``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``better`` (the sign of the test that gave
-        ``p``), a line for each comparison.
+        ``done`` (looks), ``delta``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``better`` (the sign of the
+        test that gave ``p``), a line for each comparison.
     """
     one, other = pairs
     both = np.minimum(done[one], done[other])
     p, p_below = np.ones((2, len(one)))
     difference, low, high = np.full((3, len(one)), np.nan)
-    better = np.zeros(len(one), dtype=bool)
+    better, looked = np.zeros(len(one), dtype=bool), np.zeros(len(one), dtype=np.int64)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
         upto = order < look
         ours, floor, level = kept[upto], noise[upto], SIGNIFICANCE * weight
@@ -153,12 +157,14 @@ def tested(kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Count
         else:
             known = moments(ours, floor)
             test = comparisons.welch(known.take(one), known.take(other), level)
-        due = (both >= number) & ~np.isnan(test.p)
+        on = (both >= number) & ~((low > -delta) & (high < delta))
+        looked = np.where(on, number, looked)
+        due = on & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))
         least = np.minimum((p, p_below), np.array((test.p, test.p_below)) / weight)
         p, p_below = np.where(due, least, (p, p_below))
-    table = pd.DataFrame({"done": both, "difference": difference, "low": low, "high": high})
+    table = pd.DataFrame({"done": looked, "delta": delta, "difference": difference, "low": low, "high": high})
     return table.assign(p=p, p_below=p_below, better=better)
 
 
@@ -181,13 +187,12 @@ def looks_done(seeds: set[int], rule: Rule, first_seed: int) -> int:
 
 
 def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Judge the comparisons of a family; its column ``delta``, if there is one, goes before that of the rule."""
+    """Judge the comparisons of a family."""
     table = table.assign(p_holm=comparisons.holm(table["p"]))
-    delta = table.get("delta", rule.delta or 0.0)
     cases = {
         BETTER: (table["p_holm"] < SIGNIFICANCE) & table["better"],
         WORSE: table["p_holm"] < SIGNIFICANCE,
-        EQUAL: (table["low"] > -delta) & (table["high"] < delta),
+        EQUAL: (table["low"] > -table["delta"]) & (table["high"] < table["delta"]),
         UNLEARNED: table["done"].gt(0) & table["seeds_learned"].eq(0),
         UNDECIDED: table["done"] == len(rule.looks),
     }

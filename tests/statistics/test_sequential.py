@@ -112,6 +112,17 @@ def test_equal_within_delta_ends_a_tie() -> None:
     assert only(decide(table_of(kept), Rule("none")), series="rope")["verdict"] == "undecided"
 
 
+def test_what_ended_as_equal_stays_so_when_more_seeds_come() -> None:
+    """Seeds that another question asked for: the last look, alone, would call it undecided."""
+    kept = {"none": draws(0.5, 0, 5) + [0.9, 0.1] * 4, "rope": draws(0.5, 1, 5) + [0.1, 0.9] * 4}
+    few = only(decide(table_of({name: values[:5] for name, values in kept.items()}), Rule("none", delta=0.1)))
+    many = only(decide(table_of(kept), Rule("none", delta=0.1)))
+    assert few["verdict"] == "equal"
+    assert {**many, "seeds_learned": 5} == few
+    last = Rule("none", looks=(12,), weights=(0.25,), delta=0.1)
+    assert only(decide(table_of(kept), last))["verdict"] == "undecided"
+
+
 def test_a_series_that_never_learned_gets_no_more_seeds() -> None:
     table = table_of({"none": draws(0.2, 0, 5), "rope": draws(0.9, 1, 5)})
     table.loc[table["series"] == "rope", ["kept", "status"]] = [np.nan, "did not learn"]

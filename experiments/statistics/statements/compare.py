@@ -106,7 +106,7 @@ def _judged(
     values = np.array([values for values, _, _ in columns]).T
     noise = np.broadcast_to(np.array([noise for _, noise, _ in columns]), values.shape)
     pairs = (np.arange(0, len(columns), 2), np.arange(1, len(columns), 2))
-    table = sequential.tested(values, noise, pairs, np.array([done for *_, done in columns]), order, rule)
-    learned = (~np.isnan(values)).sum(axis=0).reshape(-1, 2).min(axis=1)
-    table = table.assign(seeds_learned=learned, delta=[float(each or rule.delta or ROUNDING) for each in deltas])
+    within = np.array([float(each or rule.delta or ROUNDING) for each in deltas])
+    table = sequential.tested(values, noise, pairs, np.array([done for *_, done in columns]), order, rule, within)
+    table = table.assign(seeds_learned=(~np.isnan(values)).sum(axis=0).reshape(-1, 2).min(axis=1))
     return sequential.with_next_look(sequential.judged(table, rule), rule).to_dict("records")
