@@ -30,7 +30,7 @@ class Comparison:
     Args:
         comparison: in words.
         seeds: of the last look done.
-        seeds_learned: that learned and have a value, of the side with fewer.
+        seeds_learned: of these, that learned and have a value, of the side with fewer.
         difference: of means at the last look done, with its repeated interval from ``low`` to ``high``.
         p_holm: sequential, corrected within the statement.
         verdict: ``holds``, ``fails``, ``equal``, ``open``, ``undecided``, or the reason why it cannot be tested.
@@ -95,7 +95,8 @@ def compare(
             verdict = OPEN if waiting and not declared else few
         numbers = ("seeds", "difference", "low", "high", "p_holm", "next_look")
         own: dict[str, Any] = {name: line[name] for name in numbers}
-        own |= {"comparison": words, "verdict": verdict, "seeds_learned": min(len(side.values) for side in sides)}
+        learned = min(int((side.values.index < first + line["seeds"]).sum()) for side in sides)
+        own |= {"comparison": words, "verdict": verdict, "seeds_learned": learned}
         compared[place].append(Comparison(**own, concerns=frozenset(key for side in sides for key in side.series)))
     return compared
 
