@@ -18,6 +18,7 @@ import yaml
 from scipy import stats
 from support import ROOT
 
+from experiments.figures.words import fixed
 from experiments.measures.answer_positions import MOVED
 from experiments.rows.read import ARCHIVE, read_rows, run_folders
 
@@ -149,6 +150,7 @@ def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
     facts = (llama, command, ("rope", "self_extend"), untouched, own, window)
     found = far_of("shortlist_needles", "needles-num_needles=1", "token_accuracy", *facts)
     assert found[0] == found[1]
+    tuned = [("rope", way) for way in ("yarn fine-tuned", "yarn")]
     chunked = [("rope · chunked(limit=600)", "as trained"), ("rope", "as trained"), window]
     small = [*((name, "as trained") for name in ("sandwich", "fox", "dynamic_bias")), window]
     expected = {
@@ -169,6 +171,7 @@ def test_the_answers_of_the_list_of_results_are_those_of_their_tables() -> None:
         "shortlist": ["3.5", *far_of("shortlist", "text-3.5M-5-tokens-a-parameter", "bits_per_byte", llama, window)],
         "shortlist_rates": far_of("shortlist_rates", of_text, "bits_per_byte", command, window, own),
         "shortlist_needles": found[1:],
+        "fine_tuned_needles": far_of("fine_tuned_needles", "needles-num_needles=1", "token_accuracy", *tuned),
         "ladder": [str(ladder["decided"][4]), str(ladder["kept"][1]), str(ladder["decided"][1]), "9.8"],
         "bidirectional": [
             "24",
@@ -981,6 +984,33 @@ def test_what_chunked_numbers_need_is_as_the_rows_say() -> None:
     assert re.findall(r"\d\.\d\d", results.partition("\n## ")[0]) == [wanted[0], wanted[3], wanted[9]]
 
 
+def test_what_a_fine_tuning_finds_is_as_the_rows_say() -> None:
+    folder, right = "fine_tuned_needles", extended("fine_tuned_needles", "needles-num_needles=1", "token_accuracy")
+    tables = [read_table(folder, f"statement_{folder}{end}").set_index("contestant") for end in ("", "-2")]
+    compared = [read_table(folder, f"comparisons_{folder}{end}").iloc[0] for end in ("", "-2")]
+    assert [(line["verdict"], line["seeds"]) for line in compared] == [("holds", 20), ("equal", 12)]
+
+    def points(line: pd.Series[Any], *names: str) -> list[str]:
+        return [re.sub(r"^(−?)0\.", r"\1.", fixed(100 * line[name], ".1f")) for name in names]
+
+    sides = [tables[0].loc[side] for side in ("fine-tuned", "without")]
+    wanted = [number for side in sides for number in points(side, "measured", "low", "high")]
+    wanted += [number for line in compared for number in points(line, "difference", "low", "high")]
+    wanted += points(right["rope"].unstack()[128], "yarn fine-tuned", "as trained")
+    log = (ROOT / "docs/log/2026-11-28.md").read_text("utf-8").partition("## Distant facts after a fine-tuning")[2]
+    said = log.partition("\n## ")[0].partition("- **It holds**")[2]
+    assert re.findall(r"−?\d*\.\d", said) == wanted
+    seeds = packed(folder, "token_accuracy").query("experiment == 'context_extension' and eval_length == 512")
+    by_seed = seeds.pivot_table(index="seed", columns="condition", values="value")
+    assert (by_seed["yarn fine-tuned"] > by_seed["yarn"]).all()
+    evidence = " ".join((ROOT / "docs/evidence.md").read_text("utf-8").split())
+    ends = [[f"{100 * side[name]:.0f}" for name in ("measured", "low", "high")] for side in sides]
+    told = "{} % [{}, {}], without one {} [{}, {}]".format(*ends[0], *ends[1])
+    assert told in evidence.partition("on texts of 512 tokens")[2]
+    lost = right["rope", "as trained", 128] - right["rope", "yarn fine-tuned", 128]
+    assert f"It costs {fixed(100 * lost, '.1f')[1:]} points at 128 tokens" in evidence
+
+
 def test_what_disagrees_with_papers_is_as_the_rows_say() -> None:
     text = (ROOT / "docs" / "results.md").read_text("utf-8").partition("## Where this disagrees with papers")[2]
     here = {row.split("|")[1]: row.split("|")[2] for row in re.findall(r"^\|.*\|$", text, re.M)}
@@ -1072,13 +1102,14 @@ def test_the_guide_s_tables_are_those_of_the_evidence() -> None:
     """What a reader is told to try first has the bits of the largest model and the facts of five seeds."""
     bits = extended("shortlist", "text-9.8M-5-tokens-a-parameter", "bits_per_byte")
     facts = extended("shortlist_needles", "needles-num_needles=1", "token_accuracy")
+    tuned = ("rope", "yarn fine-tuned", 512)
+    facts[tuned] = extended("fine_tuned_needles", "needles-num_needles=1", "token_accuracy")[tuned]
     guide = (ROOT / "docs" / "choose.md").read_text("utf-8")
     ways = {"unchanged": "as trained", "`yarn`": "yarn", "`self_extend`": "self_extend", "a window": "window"}
     ways |= {"`yarn`, and a fine-tuning": "yarn fine-tuned"}
     for name, way in ways.items():
-        (cells,) = re.findall(rf"^\| {name} \| .* \| (\d\.\d\d) \| (\d+|not)", guide, re.M)
-        found = facts.get(("rope", way, 512))
-        assert cells == (f"{bits['rope', way, 512]:.2f}", "not" if found is None else f"{100 * found:.0f}"), name
+        (cells,) = re.findall(rf"^\| {name} \| .* \| (\d\.\d\d) \| (\d+)", guide, re.M)
+        assert cells == (f"{bits['rope', way, 512]:.2f}", f"{100 * facts['rope', way, 512]:.0f}"), name
     for readme in ("README.md", "README.zh-CN.md"):
         text = (ROOT / readme).read_text("utf-8")
         (rows,) = re.findall(r"^\| (?:layers|各层) .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
@@ -1086,7 +1117,7 @@ def test_the_guide_s_tables_are_those_of_the_evidence() -> None:
         asked_of = [("rope", way) for way in ("as trained", "window", "yarn", "yarn fine-tuned", "self_extend")]
         for key, (of_text, of_facts) in zip([*asked_of, ("command_a", "as trained")], told, strict=True):
             assert of_text == f"{bits[*key, 512]:.2f}", (readme, key)
-            assert of_facts == f"{100 * facts[*key, 512]:.0f}" if (*key, 512) in facts else not of_facts.isdigit()
+            assert of_facts == f"{100 * facts[*key, 512]:.0f}", (readme, key)
         in_range = f"{bits['rope', 'as trained', 128]:.2f}"
         assert in_range in text.partition(rows)[0].rpartition("\n**")[2]
     asked = {
