@@ -43,7 +43,7 @@ def in_one(task: TaskResults) -> list[Finding]:
         return one_by_one(task)
     ordered = task.against.sort_values("difference", kind="stable")
     won, lost = (list(ordered.loc[ordered["verdict"] == verdict, "series"]) for verdict in (WORSE, BETTER))
-    own, name = task.is_own(task.baseline), words.quoted(task.baseline)
+    own, name = task.is_own(task.baseline), words.quoted(str(task.baseline))
     head = f"{task.baseline} beats {len(won)} of {len(lines)}"
     if not own:
         head = f"{len(lost)} of {len(lines)} {'beats' if len(lost) == 1 else 'beat'} {name}"
