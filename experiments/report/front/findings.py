@@ -126,8 +126,12 @@ def _told_apart(task: TaskResults, beaten: list[str], rivals: list[str], seeds: 
 def of_the_best(task: TaskResults) -> Finding:
     """Say which series are possibly the best, whether the user's own is, and who of the others is nearest to that."""
     names, lost = task.possibly_best, task.rivals[task.rivals["verdict"] == WORSE]
-    head = f"{task.label}: {len(names)} of {len(task.rivals)}"
-    text = f"{'are' if len(names) > 1 else 'is'} possibly the best: {words.few(names)}."
+    head, text = f"{task.label}: {len(names)} of {len(task.rivals)}", f"are possibly the best: {words.few(names)}."
+    if len(names) == 1:
+        head, text = (
+            f"{task.label}: {words.quoted(names[0])}",
+            f"is the best of {len(task.rivals)}, with 95 % confidence.",
+        )
     small = []
     for series, status in task.standing[["series", "status"]].itertuples(index=False):
         if task.is_own(series):

@@ -85,11 +85,14 @@ def of_the_best(tasks: Sequence[TaskResults]) -> str:
     """Return which series are possibly the best: of one task, or how many on each of several and which on all."""
     names, of = tasks[0].possibly_best, len(tasks[0].rivals)
     if len(tasks) > 1:
-        counts = [f"{len(task.possibly_best)} of {len(task.rivals)} on {task.label}" for task in tasks]
+        counts = [
+            f"{words.quoted(best[0]) if len(best) == 1 else f'{len(best)} of {len(task.rivals)}'} on {task.label}"
+            for task, best in ((task, task.possibly_best) for task in tasks)
+        ]
         everywhere = [name for name in names if all(name in task.possibly_best for task in tasks)]
         named = f"; on all: {words.few(everywhere)}" * bool(everywhere)
         return f"Possibly the best, with 95 % confidence on each task: {words.listed(counts)}{named}"
-    one = f"{names[0]} is" if len(names) == 1 else f"one of {len(names)} is"
+    one = f"{words.quoted(names[0])} is" if len(names) == 1 else f"one of {len(names)} is"
     which = f": {words.few(names)}" * (len(names) > 1)
     return f"{tasks[0].label}: with 95 % confidence {one} the best of {of}{which}"
 

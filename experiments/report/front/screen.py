@@ -38,6 +38,7 @@ def first_screen(
     several = [] if named else main_block(tasks)
     questions = sorted((one for one in tasks if one.asked), key=lambda one: one not in (several or [task]))
     seeking = [one for one in ([task] if named else tasks) if one.possibly_best]
+    seeking.sort(key=lambda one: len(one.possibly_best))
     compared = [findings.of_the_best(one) for one in seeking] or asked.findings(questions)
     heading, top = headings.of_task(task, claims), None
     # What is kept is not what a heading given from elsewhere is about.
