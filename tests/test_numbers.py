@@ -656,6 +656,7 @@ def test_which_may_be_the_best_on_more_tasks_is_as_the_rows_say() -> None:
         *(short(every["reverse", each]["free_running_kept"]) for each in ("path", "selective_rope")),
     ]
     report = (RESULTS / "decided_more_best" / "report" / "report.md").read_text("utf-8")
+    assert report.startswith("# Possibly the best, with 95 % confidence on each task: path on reverse, ")
     (ends,) = re.findall(r"nearest to that: dape_v2 \(beside path −([\d.]+) \\\[−([\d.]+), −([\d.]+)", report)
     less, most, least = (f"{float(end):.0f}" for end in ends)
     assert f"{less} points less [{least}, {most}]" in said
