@@ -64,7 +64,8 @@ def value_axis(axes: Axes, rows: pd.DataFrame, x: str) -> None:
     values = rows[rows["status"] == "ok"].groupby(["series", x])["value"]
     low, high = float(values.min().min()), float(values.max().max())
     share = is_share(str(rows["metric"].iloc[0]))
-    axes.set_ylim(*((0, 1.03) if share else (low - 0.08 * (high - low), high + 0.08 * (high - low))))
+    room = 0.08 * (high - low or abs(high) or 1)  # all may have the same value
+    axes.set_ylim(*((0, 1.03) if share else (low - room, high + room)))
 
 
 def chance(axes: Axes, rows: pd.DataFrame, x: str, text: str = "guessing") -> None:

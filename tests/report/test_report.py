@@ -647,7 +647,7 @@ def test_the_task_with_most_decided_is_told_first(tmp_path: Path) -> None:
         write_sweep(tmp_path, ("none", "rope", "alibi"), seeds, task=task, rows=main_rows)
     assert report.main([str(tmp_path), "--baseline", "rope"]) == 0
     told = (tmp_path / "report/report.md").read_text()
-    assert told.index("sort: rope") < told.index("copy: rope") < told.index("reverse: rope")
+    assert told.index("sort: 2 of 2 beat") < told.index("copy: 0 of 2 beat") < told.index("reverse: 0 of 2 beat")
 
 
 def test_the_title_counts_every_comparison_that_was_asked_for(tmp_path: Path) -> None:

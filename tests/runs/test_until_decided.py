@@ -134,7 +134,7 @@ def test_a_run_without_rows_ends_the_sweep(tmp_path: Path) -> None:
 
 def test_status_and_page_say_what_the_rule_decided(tmp_path: Path) -> None:
     adaptive.run(POINTS, RULE, 0, Sweep(tmp_path).launch)
-    note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": 0.2, "first_seed": 0}
+    note = {"question": "none", "looks": [3, 5], "weights": [0.5, 0.5], "delta": 0.06, "first_seed": 0}
     runs = tuple(path.name for path in (tmp_path / "runs").iterdir())
     sweeps.write(tmp_path, sweeps.Sweep("python run.py -m …", runs, note))
     assert "2 comparisons: 1 equal, 1 better" in status.text(tmp_path)

@@ -190,7 +190,7 @@ def test_a_tuned_run_records_its_search_and_is_another_run(command: Command, tmp
     assert "learning rate 0.003 of 0.0001, 0.003 in" in done.out
     rows = [row for row in rows_of(run) if row["experiment"] == "tuning"]
     assert [row["learning_rate"] for row in rows] == ["0.0001", "0.003"]
-    assert [float(row["value"]) for row in rows] == tuning["losses"]
+    assert [float(row["value"]) for row in rows] == pytest.approx(tuning["losses"], rel=1e-8)
     assert {(row["metric"], row["status"], row["eval_length"]) for row in rows} == {("validation_loss", "ok", "4")}
     assert all(int(row["n"]) >= 4096 for row in rows)
     told = yaml.safe_load((run / "config.yaml").read_text())["train"]
