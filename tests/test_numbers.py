@@ -124,8 +124,8 @@ def test_the_looks_that_are_left_are_those_that_the_sweep_asks_for() -> None:
     said = " ".join(log.partition("\n- ")[0].split())
     assert [*map(int, re.findall(r"(\d+) runs", said))][-1] == sum(left.values())
     assert {task: int(count) for count, task in re.findall(r"(\d+) of `(\w+)`", said)} == left
-    assert f"{done['flip_flop']} and {done['reverse']} runs" in said
-    for task in ("selective_copy", "indirect_indexing"):
+    assert f"{done['flip_flop']} and {done['selective_copy']} runs" in said
+    for task in ("reverse", "indirect_indexing"):
         assert re.search(rf"`{task}` .*?: {done[task]} runs", said), task
 
 
