@@ -97,6 +97,12 @@ def extended(folder: str, task: str, metric: str) -> pd.Series[float]:
     return rows.set_index(["series", "condition", "eval_length"])["mean"]
 
 
+def two_statements(folder: str) -> tuple[list[pd.DataFrame], list[pd.Series[Any]]]:
+    """What was measured for each of the two statements of a file, by contestant, and its first comparison."""
+    tables = [read_table(folder, f"statement_{folder}{end}").set_index("contestant") for end in ("", "-2")]
+    return tables, [read_table(folder, f"comparisons_{folder}{end}").iloc[0] for end in ("", "-2")]
+
+
 def more_best() -> list[str]:
     """What the best two keep of reverse, and how many may be the best on the other tasks."""
     every = standings("decided_more_best")
@@ -1014,8 +1020,7 @@ def test_what_each_numbering_keeps_is_as_the_rows_say() -> None:
 
 def test_what_chunked_numbers_need_is_as_the_rows_say() -> None:
     folder, bits = "chunked_text", extended("chunked_text", "text", "bits_per_byte")
-    tables = [read_table(folder, f"statement_chunked_text{end}").set_index("contestant") for end in ("", "-2")]
-    compared = [read_table(folder, f"comparisons_chunked_text{end}").iloc[0] for end in ("", "-2")]
+    tables, compared = two_statements(folder)
     assert [line["verdict"] for line in compared] == ["holds", "undecided"]
 
     def within(line: pd.Series[Any], name: str, digits: int = 2) -> list[str]:
@@ -1036,8 +1041,7 @@ def test_what_chunked_numbers_need_is_as_the_rows_say() -> None:
 
 def test_what_a_fine_tuning_finds_is_as_the_rows_say() -> None:
     folder, right = "fine_tuned_needles", extended("fine_tuned_needles", "needles-num_needles=1", "token_accuracy")
-    tables = [read_table(folder, f"statement_{folder}{end}").set_index("contestant") for end in ("", "-2")]
-    compared = [read_table(folder, f"comparisons_{folder}{end}").iloc[0] for end in ("", "-2")]
+    tables, compared = two_statements(folder)
     assert [(line["verdict"], line["seeds"]) for line in compared] == [("holds", 20), ("equal", 12)]
 
     def points(line: pd.Series[Any], *names: str) -> list[str]:

@@ -115,7 +115,7 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
     others = [rule.question] if rule.question != BEST else names
     pairs = [(one, names.index(other)) for one in range(len(names)) for other in others if other in names]
     one, other = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=int).reshape(-1, 2).T
-    delta = np.zeros(len(one)) if rule.question == BEST else np.full(len(one), rule.delta or 0.0)
+    delta = 0.0 if rule.question == BEST else rule.delta or 0.0
     table = tested(kept, noise, (one, other), done, np.unique(scores["seed"]) - first_seed, rule, delta)
     table = table.assign(series=[names[n] for n in one], against=[names[n] for n in other])
     table = table.assign(own=done[one], seeds_learned=(~np.isnan(kept)).sum(axis=0)[one])
@@ -127,7 +127,7 @@ def _of_task(scores: pd.DataFrame, rule: Rule, first_seed: int) -> pd.DataFrame:
 
 
 def tested(
-    kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule, delta: Vector
+    kept: Matrix, noise: Matrix, pairs: Pairs, done: Counts, order: Counts, rule: Rule, delta: Vector | float
 ) -> pd.DataFrame:
     """Compare pairs of columns at each look that is done for both, until they are equal.
 
@@ -141,14 +141,15 @@ def tested(
         delta: within which the interval of a comparison must lie for the two to be equal.
 
     Returns:
-        ``done`` (looks), ``delta``, ``difference``, ``low``, ``high``, ``p``, ``p_below``, ``better`` (the sign of the
+        ``done`` (looks), ``difference``, ``low``, ``high``, ``equal``, ``p``, ``p_below``, ``better`` (the sign of the
         test that gave ``p``), a line for each comparison.
     """
     one, other = pairs
     both = np.minimum(done[one], done[other])
     p, p_below = np.ones((2, len(one)))
     difference, low, high = np.full((3, len(one)), np.nan)
-    better, looked = np.zeros(len(one), dtype=bool), np.zeros(len(one), dtype=np.int64)
+    better, equal = np.zeros((2, len(one)), dtype=bool)
+    looked = np.zeros(len(one), dtype=np.int64)
     for number, (look, weight) in enumerate(zip(rule.looks, rule.weights, strict=True), start=1):
         upto = order < look
         ours, floor, level = kept[upto], noise[upto], SIGNIFICANCE * weight
@@ -157,14 +158,15 @@ def tested(
         else:
             known = moments(ours, floor)
             test = comparisons.welch(known.take(one), known.take(other), level)
-        on = (both >= number) & ~((low > -delta) & (high < delta))
+        on = (both >= number) & ~equal
         looked = np.where(on, number, looked)
         due = on & ~np.isnan(test.p)
         better = np.where(due & (test.p / weight < p), test.difference > 0, better)
         difference, low, high = np.where(due, test[:3], (difference, low, high))
+        equal = (low > -delta) & (high < delta)
         least = np.minimum((p, p_below), np.array((test.p, test.p_below)) / weight)
         p, p_below = np.where(due, least, (p, p_below))
-    table = pd.DataFrame({"done": looked, "delta": delta, "difference": difference, "low": low, "high": high})
+    table = pd.DataFrame({"done": looked, "difference": difference, "low": low, "high": high, "equal": equal})
     return table.assign(p=p, p_below=p_below, better=better)
 
 
@@ -192,7 +194,7 @@ def judged(table: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     cases = {
         BETTER: (table["p_holm"] < SIGNIFICANCE) & table["better"],
         WORSE: table["p_holm"] < SIGNIFICANCE,
-        EQUAL: (table["low"] > -table["delta"]) & (table["high"] < table["delta"]),
+        EQUAL: table["equal"],
         UNLEARNED: table["done"].gt(0) & table["seeds_learned"].eq(0),
         UNDECIDED: table["done"] == len(rule.looks),
     }

@@ -51,10 +51,11 @@ def in_one(task: TaskResults) -> list[Finding]:
         numbers = (f"{line['series']} {board.points(line) or line['verdict']}" for line in lines)
         text = f"(quality kept, less {task.baseline}, points: {', '.join(numbers)})."
     else:
-        beaten = f"{'' if own else f'{name} beats '}{words.quoted(words.few(won))}"
         most = f"{_highest(task, BETTER)}{f', then {words.quoted(words.few(lost[-2::-1]))}' * (len(lost) > 1)}"
-        sides = [beaten] * bool(won) + [f"loses to {most}" if own else most] * bool(lost)
-        head, text = f"{head}:", f"{'; '.join([*sides[:: 1 if own else -1], *_left(task)])}.{_nearest(task)}"
+        below = words.quoted(words.few(won))
+        sides = [(won, below), (lost, f"loses to {most}")] if own else [(lost, most), (won, f"{name} beats {below}")]
+        parts = [*(said for names, said in sides if names), *_rest(task)]
+        head, text = f"{head}:", f"{'; '.join(parts)}.{_nearest(task)}"
     return [Finding(_before(task) + head, text, _own(task))]
 
 
@@ -74,7 +75,7 @@ def _own(task: TaskResults) -> str:
     return f"{task.baseline} {far(ours.iloc[0])}{_free(task)}"
 
 
-def _left(task: TaskResults) -> list[str]:
+def _rest(task: TaskResults) -> list[str]:
     """Count the others by why they are neither better nor worse."""
     verdicts = task.against["verdict"]
     left = {verdict: int((verdicts == verdict).sum()) for verdict in (OPEN, UNDECIDED, EQUAL)}
